@@ -23,8 +23,17 @@ HEAD_TOTALS = {"node:__internal_head__": 1.0, "memory": 2.0**34}
 Bundle = Mapping[str, float]
 
 
-def request(bundle: Bundle, count: int = 1) -> pb.ResourceRequestByCount:
-    return pb.ResourceRequestByCount(request=pb.ResourceRequest(resources_bundle=bundle), count=count)
+def request(bundle: Bundle, count: int = 1, selectors: Sequence[pb.LabelSelector] = ()) -> pb.ResourceRequestByCount:
+    asked = pb.ResourceRequest(resources_bundle=bundle, label_selectors=selectors)
+    return pb.ResourceRequestByCount(request=asked, count=count)
+
+
+def selector(*constraints: tuple[str, int, Sequence[str]]) -> pb.LabelSelector:
+    """(label, operator, values): all of them hold."""
+    made = [
+        pb.LabelSelectorConstraint(label_key=key, operator=kind, label_values=some) for key, kind, some in constraints
+    ]
+    return pb.LabelSelector(label_constraints=made)
 
 
 def gang(name: str, strategy: str, bundles: Sequence[Bundle], state: str = "PENDING") -> pb.GangResourceRequest:
@@ -84,6 +93,8 @@ class FakeGcs:
         self.hangs: asyncio.Event | None = None
         """Unanswered until it is set."""
         self.fails: grpc.StatusCode | None = None
+        self.broken: dict[str, grpc.StatusCode] = {}
+        """Methods that fail."""
         self.calls: list[str] = []
         """Methods called, in order."""
         self.address = ""
@@ -107,6 +118,8 @@ class FakeGcs:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "invalid or missing authentication token")
         if self.hangs is not None:
             await self.hangs.wait()
+        if method.rpartition("/")[2] in self.broken:
+            await context.abort(self.broken[method.rpartition("/")[2]], "as the test wants")
         if self.fails is not None:
             await context.abort(self.fails, "as the test wants")
         if method == f"/{STATE}/GetClusterStatus":

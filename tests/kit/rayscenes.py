@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from kit import ray
 from kit.bench import Bench
@@ -15,6 +16,7 @@ from muster.events.decisions import EvictionOrdered, GangAdmitted, PartialVictim
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet
 from muster.events.facts import PodObserved
+from muster.model.elastic import Counts, counts_text
 from muster.model.keys import Ref
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayIdle, RayPlacementGroup, RayShape
 from muster.model.workload import PodState
@@ -23,9 +25,9 @@ from muster.model.workload import PodState
 class RayScene:
     """One RayCluster that was let in, and has a core for each worker; its queue has four cores, or what is given."""
 
-    def __init__(self, cores: int = 4, most: int = 10) -> None:
+    def __init__(self, cores: int = 4, most: int = 10, groups: Sequence[Obj] = ()) -> None:
+        """``groups``: worker groups to have instead of the one, with no workers."""
         self.bench = Bench()
-        self.most = most
         all_of_it = {"cpu": cores}
         leaf = node("a", all_of_it, all_of_it, ("a",))
         self.bench.facts(tree(node("root", all_of_it, all_of_it, children=(leaf,))))
@@ -35,10 +37,13 @@ class RayScene:
         self.cluster = ray.raycluster(meta=meta, enableInTreeAutoscaling=True, suspend=True)
         self.group = self.cluster["spec"]["workerGroupSpecs"][0]
         self.group |= {"replicas": 1, "minReplicas": 0, "maxReplicas": most}
+        if groups:
+            self.cluster["spec"]["workerGroupSpecs"] = list(groups)
+        self.most = {each["groupName"]: each["maxReplicas"] for each in self.cluster["spec"]["workerGroupSpecs"]}
         self.seen()
         self.cluster["spec"]["suspend"] = False
         self.cluster["status"] = {"state": "ready"}
-        self.written(1)
+        self.written(dict.fromkeys(self.most, 0 if groups else 1))
 
     def seen(self) -> None:
         """The watcher sees the cluster; its admission is carried out."""
@@ -59,10 +64,11 @@ class RayScene:
                 self.bench.append("actuator", "input", [effect])
         return decided
 
-    def written(self, most: int) -> None:
+    def written(self, most: Counts) -> None:
         """``maxReplicas`` is what is granted."""
-        self.group["maxReplicas"] = most
-        notes = {"muster.dev/granted": f"small={most}", "muster.dev/max-replicas": f"small={self.most}"}
+        for group in self.cluster["spec"]["workerGroupSpecs"]:
+            group["maxReplicas"] = most[group["groupName"]]
+        notes = {"muster.dev/granted": counts_text(most), "muster.dev/max-replicas": counts_text(self.most)}
         self.cluster["metadata"]["annotations"] = notes
         self.seen()
 
@@ -81,7 +87,7 @@ class RayScene:
         cause = Cause(stored.seq, stored.commit.events.index(gate))
         effect = EffectApplied(cause=cause, ref=gate.ref, attempt=1, rv=self.rv, action="gate")
         self.bench.append("actuator", "input", [effect])
-        self.written(gate.most["small"])
+        self.written(gate.most)
 
     def demands(self, demand: RayDemand) -> list[Event]:
         """The head says this."""

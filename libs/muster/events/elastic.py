@@ -23,11 +23,27 @@ exceeds_limit       what is asked for in one piece is over a limit on the path b
 """
 
 
+class GrowthOption(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Other replicas that would do for one of a unit: these, up to ``times`` times."""
+
+    groups: Counts
+    times: int = 1
+
+
 class GrowthUnit(Struct, frozen=True, gc=False, omit_defaults=True):
     """Replicas that are granted together or not at all, ``times`` times: one, or all that a placement group lacks."""
 
     groups: Counts
     times: int = 1
+    otherwise: tuple[GrowthOption, ...] = ()
+    """What would do where these are refused, in the order in which Ray would take them."""
+
+
+class GrowthRefusal(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What was asked for in one piece, and the first limit that refuses it."""
+
+    groups: Counts
+    short: Shortfall
 
 
 class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -53,7 +69,7 @@ class GrowthRequested(Decision, frozen=True, kw_only=True):
     granted: Counts
     """What it builds on: void once something else is granted."""
     units: tuple[GrowthUnit, ...] = ()
-    """Placement groups first; within the ceilings."""
+    """Each is granted or refused by itself; within the ceilings."""
     each: dict[str, ReplicaCost] = field(default_factory=dict)
 
 
@@ -93,16 +109,24 @@ class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
 
 
 class GrowthDenied(Decision, frozen=True, kw_only=True):
-    """Not one of the units fits: the first limit that refuses the first of them. Tried again when there is room."""
+    """Not one of the units fits, nor what would do in its place: tried again when there is room for any of it."""
 
     ref: Ref
     attempt: int
     queue: str
     cluster: Ref
     groups: Counts
-    """What was asked for in one piece."""
+    """What was asked for first, in one piece."""
     reason: GrowthDenialReason
     short: Shortfall
+    """The first limit that refuses it."""
+    others: tuple[GrowthRefusal, ...] = ()
+    """What else was asked for, and would have done in its place."""
+
+    @property
+    def refusals(self) -> tuple[GrowthRefusal, ...]:
+        """All of them, in the order in which they were asked for."""
+        return (GrowthRefusal(self.groups, self.short), *self.others)
 
 
 class GateSet(Decision, frozen=True, kw_only=True):

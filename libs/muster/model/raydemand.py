@@ -21,12 +21,26 @@ stalled       its autoscaler says nothing new for three ticks, while there is de
 """
 
 
+class RayConstraint(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A label of a node has one of these values, or, ``excluded``, none of them."""
+
+    key: str
+    values: tuple[str, ...] = ()
+    excluded: bool = False
+
+
+RaySelector = tuple[RayConstraint, ...]
+"""All of them hold."""
+
+
 class RayShape(Struct, frozen=True, gc=False, omit_defaults=True):
     """``count`` requests of one shape."""
 
     resources: dict[str, int] = field(default_factory=dict)
     """{Ray's name of a resource (``CPU``, ``GPU``, ``memory``, or a custom one): amount in ten-thousandths}"""
     count: int = 1
+    selectors: tuple[RaySelector, ...] = ()
+    """Which nodes it chooses by their labels: the first that any node suits, in this order; empty: any node."""
 
 
 class RayPlacementGroup(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -49,6 +63,14 @@ class RayIdle(Struct, frozen=True, gc=False, omit_defaults=True):
     """ms since the epoch. The reader keeps what it said first while the worker stays idle, so that nothing changes."""
 
 
+class RayRoom(Struct, frozen=True, gc=False, omit_defaults=True):
+    """So many nodes on which something runs have this left, and something that waits would fit."""
+
+    group: str
+    free: dict[str, int]
+    count: int = 1
+
+
 class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
     """What one head says at one moment. Everything is sorted, so that equal values are the same demand."""
 
@@ -68,6 +90,10 @@ class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
     launching: dict[str, int] = field(default_factory=dict)
     """{worker group: workers that the autoscaler has asked for and that have not joined}; v2 only."""
     idle: tuple[RayIdle, ...] = ()
+    room: tuple[RayRoom, ...] = ()
+    """Nodes that are not idle, the head too, where something of this fits; what a worker that joined took a moment ago
+    counts as free, since the head still says that it waits.
+    """
     left: tuple[RayIdle, ...] = ()
     """Workers that had nothing to do and drain, or have left the cluster a moment ago; ``since`` when that was seen."""
     pinned: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """A head's dashboard over HTTP, for where its gRPC cannot be reached: the text of `ray status` and two lists.
 
-Four requests and text where gRPC needs one call: a fallback. It says the same demand, without what the autoscaler does.
+Four requests and text where gRPC needs one call: a fallback. It says the same demand, without the labels by which some
+of it chooses its nodes, and without what the autoscaler does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct, field
 
+from muster.model.raydemand import RayShape
 from muster.ray.decoding import HEAD_RESOURCE, placement_groups
 from muster.ray.errors import (
     DemandError,
@@ -202,18 +204,18 @@ async def _limited(response: aiohttp.ClientResponse, url: str) -> bytes:
     return b"".join(parts)
 
 
-def _strategy(bundles: list[dict[str, int]], told: list[WaitingGroups]) -> str:
+def _strategy(bundles: list[RayShape], told: list[WaitingGroups]) -> str:
     """Of a waiting group, which the list does not say: by its bundles from the text, which names one of each strategy.
 
     Where the text leaves more than one, PACK: it asks for the fewest workers, and what it lacks shows the next time.
     """
-    shape, _ = shapes((each, 1) for each in bundles)
+    shape, _ = shapes(bundles)
     alike = {group.strategy for group in told if group.bundles == shape} or {group.strategy for group in told}
     return alike.pop() if len(alike) == 1 else "PACK"
 
 
-def _unplaced(group: _Group) -> list[dict[str, int]]:
-    return [bundle(each.unit_resources) for each in group.bundles or [] if not each.node_id]
+def _unplaced(group: _Group) -> list[RayShape]:
+    return [RayShape(bundle(each.unit_resources)) for each in group.bundles or [] if not each.node_id]
 
 
 def _node(raylet: _Raylet, totals: dict[str, float]) -> RayNode:

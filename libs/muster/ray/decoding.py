@@ -7,16 +7,18 @@ from typing import Literal, TypeVar, cast, get_args
 
 from google.protobuf.message import DecodeError, Message
 
-from muster.model.raydemand import RayPlacementGroup, Strategy
+from muster.model.raydemand import RayConstraint, RayPlacementGroup, RayShape, Strategy
 from muster.ray import ray_head_pb2 as pb
 from muster.ray.errors import GarbledError
 from muster.ray.reading import RayNode, Reading, Status, Ticks
-from muster.ray.shapes import MAX_SHAPES, bundle, group_of, is_held, shapes
+from muster.ray.shapes import MAX_SHAPES, bundle, group_of, is_held, room_of, shapes
 
 HEAD_RESOURCE = "node:__internal_head__"
 """Every head has it, and nobody else."""
 _STATUS: dict[int, Status] = {pb.RUNNING: "running", pb.IDLE: "idle", pb.DRAINING: "draining"}
 _STRATEGIES = get_args(Strategy)
+MAX_CONSTRAINTS = 64
+"""Of one request, and of one selector."""
 
 
 Answer = TypeVar("Answer", bound=Message)
@@ -50,12 +52,12 @@ def reading_of(
         raise GarbledError("the head answered with neither a session nor a node; it may still be starting")
     pending, left_out = shapes(_counted(state.pending_resource_requests))
     asked = [
-        *((bundle(each), 1) for each in constraints),
-        *(pair for one in state.cluster_resource_constraints for pair in _counted(one.resource_requests)),
+        *(RayShape(bundle(each)) for each in constraints),
+        *(each for one in state.cluster_resource_constraints for each in _counted(one.resource_requests)),
     ]
     explicit, more = shapes(asked)
     groups, rest = placement_groups(
-        (*_named(gang.details), [bundle(each.resources_bundle) for each in gang.requests])
+        (*_named(gang.details), [_shape(each) for each in _bundles(gang)])
         for gang in state.pending_gang_resource_requests
     )
     launching: dict[str, int] = {}
@@ -83,7 +85,7 @@ def reading_of(
 
 
 def placement_groups(
-    found: Iterable[tuple[str, str, Sequence[dict[str, int]]]],
+    found: Iterable[tuple[str, str, Sequence[RayShape]]],
 ) -> tuple[tuple[RayPlacementGroup, ...], int]:
     """(id, strategy, bundles) as placement groups, sorted by id; and how many were left out. Raises GarbledError."""
     groups: list[RayPlacementGroup] = []
@@ -91,7 +93,7 @@ def placement_groups(
     for name, strategy, bundles in sorted(found, key=lambda each: each[0]):
         if strategy not in _STRATEGIES:
             raise GarbledError(f"placement group {name} has strategy {strategy!r}; known are {', '.join(_STRATEGIES)}")
-        needs, lost = shapes((each, 1) for each in bundles)
+        needs, lost = shapes(bundles)
         if lost or len(groups) >= MAX_SHAPES:  # half a group is no group
             left_out += 1
         elif needs:
@@ -99,10 +101,30 @@ def placement_groups(
     return tuple(groups), left_out
 
 
-def _counted(requests: Iterable[pb.ResourceRequestByCount]) -> Iterable[tuple[dict[str, int], int]]:
+def _counted(requests: Iterable[pb.ResourceRequestByCount]) -> Iterable[RayShape]:
     for each in requests:
         if not is_held(each.request.resources_bundle):
-            yield bundle(each.request.resources_bundle), each.count
+            yield _shape(each.request, each.count)
+
+
+def _shape(request: pb.ResourceRequest, count: int = 1) -> RayShape:
+    selectors = [
+        tuple(_constraint(each) for each in selector.label_constraints[:MAX_CONSTRAINTS])
+        for selector in request.label_selectors[:MAX_CONSTRAINTS]
+    ]
+    chooses = any(selectors) or len(selectors) > 1  # What asks for no labels comes with one selector that is empty.
+    return RayShape(bundle(request.resources_bundle), count, tuple(selectors) if chooses else ())
+
+
+def _constraint(found: pb.LabelSelectorConstraint) -> RayConstraint:
+    """One of a kind that is not known is never met, as with Ray."""
+    known = found.operator in (pb.LABEL_OPERATOR_IN, pb.LABEL_OPERATOR_NOT_IN)
+    values = tuple(sorted(each for each in found.label_values)) if known else ()
+    return RayConstraint(found.label_key, values, found.operator == pb.LABEL_OPERATOR_NOT_IN)
+
+
+def _bundles(gang: pb.GangResourceRequest) -> Iterable[pb.ResourceRequest]:
+    return gang.bundle_selectors[0].resource_requests if gang.bundle_selectors else gang.requests
 
 
 def _named(details: str) -> tuple[str, str]:
@@ -122,6 +144,8 @@ def _nodes(states: Iterable[pb.NodeState]) -> tuple[RayNode, ...]:
             head=HEAD_RESOURCE in node.total_resources,
             holds=tuple(sorted({held for name in node.total_resources if (held := group_of(name)) is not None})),
             activity=tuple(node.node_activity),
+            free=room_of(node.available_resources),
+            total=room_of(node.total_resources),
         )
         for node in states
         if node.status in _STATUS  # the dead stay listed for a while

@@ -87,7 +87,7 @@ class GcsClient:
             node.status in (pb.RUNNING, pb.DRAINING) and HEAD_RESOURCE not in node.total_resources
             for node in state.node_states
         )
-        actors = await self._actors() if busy else frozenset()
+        actors = await self._actors() if busy else frozenset[str]()
         return reading_of(status, version=self._version, constraints=asked, actors_on=actors)
 
     async def drain(self, node_id: str, *, deadline_ms: int, why: str, idle_only: bool = False) -> Drained:
@@ -117,12 +117,17 @@ class GcsClient:
                 f"{self._address}: request_resources is kept as {value[:_SHOWN]!r}, not as a list of bundles"
             ) from err
 
-    async def _actors(self) -> frozenset[str]:
-        """Hex ids of the nodes on which actors live."""
+    async def _actors(self) -> frozenset[str] | None:
+        """Hex ids of the nodes on which actors live; None where that is not said: it is a hint, and costs nothing
+        else.
+        """
         request = pb.GetAllActorInfoRequest(
             show_dead_jobs=True, limit=MAX_ACTORS, filters=pb.GetAllActorInfoRequest.Filters(state=pb.ALIVE)
         )
-        answer = parse(pb.GetAllActorInfoReply(), await self._call(_ACTORS, request), self._address)
+        try:
+            answer = parse(pb.GetAllActorInfoReply(), await self._call(_ACTORS, request), self._address)
+        except DemandError:
+            return None
         return frozenset(each.node_id.hex() for each in answer.actor_table_data if each.node_id)
 
     async def _value(self, namespace: bytes, key: bytes) -> bytes | None:

@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class LabelSelectorOperator(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LABEL_OPERATOR_UNSPECIFIED: _ClassVar[LabelSelectorOperator]
+    LABEL_OPERATOR_IN: _ClassVar[LabelSelectorOperator]
+    LABEL_OPERATOR_NOT_IN: _ClassVar[LabelSelectorOperator]
+
 class NodeStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     UNSPECIFIED: _ClassVar[NodeStatus]
@@ -28,6 +34,9 @@ class ActorState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ALIVE: _ClassVar[ActorState]
     RESTARTING: _ClassVar[ActorState]
     ACTOR_DEAD: _ClassVar[ActorState]
+LABEL_OPERATOR_UNSPECIFIED: LabelSelectorOperator
+LABEL_OPERATOR_IN: LabelSelectorOperator
+LABEL_OPERATOR_NOT_IN: LabelSelectorOperator
 UNSPECIFIED: NodeStatus
 RUNNING: NodeStatus
 DEAD: NodeStatus
@@ -79,7 +88,7 @@ class ResourceRequestByCount(_message.Message):
     def __init__(self, request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ResourceRequest(_message.Message):
-    __slots__ = ("resources_bundle",)
+    __slots__ = ("resources_bundle", "label_selectors")
     class ResourcesBundleEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -88,16 +97,42 @@ class ResourceRequest(_message.Message):
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     RESOURCES_BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTORS_FIELD_NUMBER: _ClassVar[int]
     resources_bundle: _containers.ScalarMap[str, float]
-    def __init__(self, resources_bundle: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    label_selectors: _containers.RepeatedCompositeFieldContainer[LabelSelector]
+    def __init__(self, resources_bundle: _Optional[_Mapping[str, float]] = ..., label_selectors: _Optional[_Iterable[_Union[LabelSelector, _Mapping]]] = ...) -> None: ...
+
+class LabelSelector(_message.Message):
+    __slots__ = ("label_constraints",)
+    LABEL_CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
+    label_constraints: _containers.RepeatedCompositeFieldContainer[LabelSelectorConstraint]
+    def __init__(self, label_constraints: _Optional[_Iterable[_Union[LabelSelectorConstraint, _Mapping]]] = ...) -> None: ...
+
+class LabelSelectorConstraint(_message.Message):
+    __slots__ = ("label_key", "operator", "label_values")
+    LABEL_KEY_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    LABEL_VALUES_FIELD_NUMBER: _ClassVar[int]
+    label_key: str
+    operator: LabelSelectorOperator
+    label_values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, label_key: _Optional[str] = ..., operator: _Optional[_Union[LabelSelectorOperator, str]] = ..., label_values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GangResourceRequest(_message.Message):
-    __slots__ = ("requests", "details")
+    __slots__ = ("requests", "details", "bundle_selectors")
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_SELECTORS_FIELD_NUMBER: _ClassVar[int]
     requests: _containers.RepeatedCompositeFieldContainer[ResourceRequest]
     details: str
-    def __init__(self, requests: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., details: _Optional[str] = ...) -> None: ...
+    bundle_selectors: _containers.RepeatedCompositeFieldContainer[BundleSelector]
+    def __init__(self, requests: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., details: _Optional[str] = ..., bundle_selectors: _Optional[_Iterable[_Union[BundleSelector, _Mapping]]] = ...) -> None: ...
+
+class BundleSelector(_message.Message):
+    __slots__ = ("resource_requests",)
+    RESOURCE_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    resource_requests: _containers.RepeatedCompositeFieldContainer[ResourceRequest]
+    def __init__(self, resource_requests: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ...) -> None: ...
 
 class ClusterResourceConstraint(_message.Message):
     __slots__ = ("resource_requests",)
@@ -106,7 +141,14 @@ class ClusterResourceConstraint(_message.Message):
     def __init__(self, resource_requests: _Optional[_Iterable[_Union[ResourceRequestByCount, _Mapping]]] = ...) -> None: ...
 
 class NodeState(_message.Message):
-    __slots__ = ("node_id", "instance_id", "ray_node_type_name", "total_resources", "status", "idle_duration_ms", "node_activity")
+    __slots__ = ("node_id", "instance_id", "ray_node_type_name", "available_resources", "total_resources", "status", "idle_duration_ms", "node_activity")
+    class AvailableResourcesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     class TotalResourcesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +159,7 @@ class NodeState(_message.Message):
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     RAY_NODE_TYPE_NAME_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     TOTAL_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     IDLE_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
@@ -124,11 +167,12 @@ class NodeState(_message.Message):
     node_id: bytes
     instance_id: str
     ray_node_type_name: str
+    available_resources: _containers.ScalarMap[str, float]
     total_resources: _containers.ScalarMap[str, float]
     status: NodeStatus
     idle_duration_ms: int
     node_activity: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[bytes] = ..., instance_id: _Optional[str] = ..., ray_node_type_name: _Optional[str] = ..., total_resources: _Optional[_Mapping[str, float]] = ..., status: _Optional[_Union[NodeStatus, str]] = ..., idle_duration_ms: _Optional[int] = ..., node_activity: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, node_id: _Optional[bytes] = ..., instance_id: _Optional[str] = ..., ray_node_type_name: _Optional[str] = ..., available_resources: _Optional[_Mapping[str, float]] = ..., total_resources: _Optional[_Mapping[str, float]] = ..., status: _Optional[_Union[NodeStatus, str]] = ..., idle_duration_ms: _Optional[int] = ..., node_activity: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AutoscalingState(_message.Message):
     __slots__ = ("last_seen_cluster_resource_state_version", "autoscaler_state_version", "pending_instance_requests", "infeasible_resource_requests", "pending_instances", "failed_instance_requests")

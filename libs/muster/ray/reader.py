@@ -14,6 +14,7 @@ from muster.ray.dashboard import DashboardClient
 from muster.ray.errors import DemandError, RefusedError
 from muster.ray.gcs import GcsClient
 from muster.ray.heads import DemandSource, Drained, Head
+from muster.ray.joining import Joining
 from muster.ray.pace import TickPace
 from muster.ray.reading import Reading, demand_of, in_trouble
 
@@ -69,6 +70,7 @@ class HeadReader:
         self.failures = 0
         """Readings in a row that failed."""
         self._pace = TickPace(known.tick_ms if known is not None else 0)
+        self._joining = Joining()
         self._avoid_gcs_until = 0
 
     async def read(self) -> RayDemand:
@@ -84,7 +86,7 @@ class HeadReader:
                 self.demand = in_trouble(err.trouble, before)
         else:
             self.reading, self.error, self.failures = reading, None, 0
-            demand = demand_of(reading, now, before)
+            demand = demand_of(reading, now, before, self._joining.taken(reading, now))
             stalled = self._stalled(reading, demand, before, now)
             self.demand = structs.replace(demand, tick_ms=self._pace.tick_ms)
             if stalled:

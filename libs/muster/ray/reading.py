@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
-from muster.model.raydemand import RayDemand, RayIdle, RayPlacementGroup, RayShape
+from muster.model.raydemand import RayDemand, RayIdle, RayPlacementGroup, RayRoom, RayShape
 
 SAME_IDLE_MS = 5_000
 """Two readings of one idle time differ by less: by the ways of the answers and by the clocks of two machines."""
@@ -28,6 +29,10 @@ class RayNode(Struct, frozen=True):
     """Ids of the placement groups that have resources set aside here."""
     activity: tuple[str, ...] = ()
     """Why it is not idle, in Ray's words."""
+    free: dict[str, int] = field(default_factory=dict)
+    """What tasks and actors may still ask for; empty where that was not read."""
+    total: dict[str, int] = field(default_factory=dict)
+    """The same when nothing runs there."""
 
 
 class Ticks(Struct, frozen=True):
@@ -68,12 +73,18 @@ class Reading(Struct, frozen=True):
         return next((node for node in self.nodes if node.pod == pod), None)
 
 
-def demand_of(reading: Reading, read_at: int, before: RayDemand | None = None) -> RayDemand:
+def demand_of(
+    reading: Reading,
+    read_at: int,
+    before: RayDemand | None = None,
+    taken: Mapping[str, dict[str, int]] | None = None,
+) -> RayDemand:
     """What of a reading is demand. Equal as long as nothing changes, whenever it is read.
 
     ``read_at``: ms since the epoch; ``before``: the demand that was known until now: an idle worker keeps the time at
-    which it became idle, and pods that hold actors stay known where this reading does not say which do. ``infeasible``
-    stays empty: to the autoscaler, demand above maxReplicas is infeasible as well.
+    which it became idle, and pods that hold actors stay known where this reading does not say which do; ``taken``: {id
+    of a node: what it took a moment ago, and the head still says that it waits}. ``infeasible`` stays empty: to the
+    autoscaler, demand above maxReplicas is infeasible as well.
     """
     workers = [node for node in reading.nodes if not node.head]
     joined: dict[str, int] = {}
@@ -100,9 +111,27 @@ def demand_of(reading: Reading, read_at: int, before: RayDemand | None = None) -
             for node in sorted(workers, key=lambda node: node.pod)
             if node.status == "idle"
         ),
+        room=_room(reading, taken or {}),
         left=_left(reading, read_at, before) if before is not None and same_head else (),
         pinned=tuple(sorted(pinned)),
     )
+
+
+def _room(reading: Reading, taken: Mapping[str, dict[str, int]]) -> tuple[RayRoom, ...]:
+    """Nodes that are not idle, and where something that waits would fit."""
+    waiting = [each.resources for each in reading.pending]
+    waiting += [each.resources for group in reading.placement_groups for each in group.bundles]
+    found: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
+    for node in reading.nodes:
+        if node.status == "draining" or (node.status == "idle" and not node.head):
+            continue
+        free = dict(node.free)
+        for name, amount in taken.get(node.id, {}).items():
+            free[name] = free.get(name, 0) + amount
+        if any(all(free.get(name, 0) >= amount for name, amount in each.items()) for each in waiting):
+            key = (node.group, tuple(sorted(free.items())))
+            found[key] = found.get(key, 0) + 1
+    return tuple(RayRoom(group, dict(free), count) for (group, free), count in sorted(found.items()))
 
 
 def _left(reading: Reading, read_at: int, before: RayDemand) -> tuple[RayIdle, ...]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from muster.model.raydemand import RAY_UNIT, RayShape
+from muster.model.raydemand import RAY_UNIT, RayConstraint, RayShape
 from muster.ray.errors import GarbledError
 
 MAX_SHAPES = 1_000
@@ -14,9 +14,11 @@ MAX_SHAPES = 1_000
 MAX_RESOURCES = 64
 """Of one shape."""
 _LARGEST = 2**62
+_NOT_ASKED = ("node:", "object_store_memory")
 _OF_PLACEMENT_GROUP = re.compile(r".+_group_(?:[0-9]+_)?([0-9a-f]{36})")
 
 Bundle = Mapping[str, float]
+_Key = tuple[tuple[tuple[str, int], ...], tuple[tuple[tuple[str, tuple[str, ...], bool], ...], ...]]
 
 
 def amount(value: float, resource: str) -> int:
@@ -34,6 +36,17 @@ def bundle(resources: Bundle) -> dict[str, int]:
     return {name: value for name, value in exact.items() if value}
 
 
+def room_of(resources: Bundle) -> dict[str, int]:
+    """What of a node's resources tasks and actors may ask for; empty where it cannot be read: then nothing is counted
+    on.
+    """
+    asked = {name: each for name, each in resources.items() if not name.startswith(_NOT_ASKED) and not group_of(name)}
+    try:
+        return bundle(asked)
+    except GarbledError:
+        return {}
+
+
 def group_of(resource: str) -> str | None:
     """Id of the placement group that the resource was set aside for; None for an ordinary one."""
     match = _OF_PLACEMENT_GROUP.fullmatch(resource)
@@ -45,21 +58,25 @@ def is_held(resources: Bundle) -> bool:
     return any(group_of(name) is not None for name in resources)
 
 
-def shapes(
-    requests: Iterable[tuple[dict[str, int], int]], *, limit: int = MAX_SHAPES
-) -> tuple[tuple[RayShape, ...], int]:
+def shapes(requests: Iterable[RayShape], *, limit: int = MAX_SHAPES) -> tuple[tuple[RayShape, ...], int]:
     """Equal shapes added up, sorted; and how many requests were left out because there are more shapes than ``limit``.
 
-    A request for nothing (``num_cpus=0``) fits anywhere and is not demand.
+    A request for nothing (``num_cpus=0``) fits anywhere and is not demand, unless it chooses its node by labels.
     """
-    counts: dict[tuple[tuple[str, int], ...], int] = {}
-    for resources, count in requests:
-        if count > 0 and resources:
-            key = tuple(resources.items())
-            counts[key] = counts.get(key, 0) + count
+    counts: dict[_Key, int] = {}
+    for each in requests:
+        if each.count > 0 and (each.resources or each.selectors):
+            chosen = tuple(tuple((one.key, one.values, one.excluded) for one in every) for every in each.selectors)
+            key = (tuple(each.resources.items()), chosen)
+            counts[key] = counts.get(key, 0) + each.count
     left_out = 0
     if len(counts) > limit:
         ranked = sorted(counts, key=lambda key: (-counts[key], key))
         left_out = sum(counts[key] for key in ranked[limit:])
         counts = {key: counts[key] for key in ranked[:limit]}
-    return tuple(RayShape(dict(key), counts[key]) for key in sorted(counts)), left_out
+    return tuple(_shape(key, counts[key]) for key in sorted(counts)), left_out
+
+
+def _shape(key: _Key, count: int) -> RayShape:
+    resources, chosen = key
+    return RayShape(dict(resources), count, tuple(tuple(RayConstraint(*one) for one in every) for every in chosen))

@@ -84,19 +84,19 @@ def parse_status(text: str) -> StatusText:
     if header is None:
         raise GarbledError(f"no `Autoscaler status` in {text[:80]!r}: the head may still be starting")
     status = StatusText(time=header["time"])
-    requested: list[tuple[dict[str, int], int]] = []
-    waiting: list[tuple[dict[str, int], int]] = []
+    requested: list[RayShape] = []
+    waiting: list[RayShape] = []
     seen: set[str] = set()
     for section, line in _lines(text[header.end() :]):
         seen.add(section)
         if _EMPTY.fullmatch(line) or not line:
             continue
         if section in ("requested", "demands") and (found := _REQUESTED.fullmatch(line)):
-            requested.append((_bundle(found["bundle"]), int(found["count"])))
+            requested.append(RayShape(_bundle(found["bundle"]), int(found["count"])))
         elif section == "demands" and (found := _WAITING.fullmatch(line)):
-            waiting.append((_bundle(found["bundle"]), int(found["count"]) - int(found["held"] or 0)))
+            waiting.append(RayShape(_bundle(found["bundle"]), int(found["count"]) - int(found["held"] or 0)))
         elif section == "demands" and (found := _GROUPS.fullmatch(line)):
-            bundles, _ = shapes((_bundle(one), int(count)) for one, count in _BUNDLE.findall(found["bundles"]))
+            bundles, _ = shapes(RayShape(_bundle(one), int(count)) for one, count in _BUNDLE.findall(found["bundles"]))
             status.groups.append(WaitingGroups(found["strategy"], bundles, int(found["count"])))
         elif not _nodes_line(status, section, line):
             status.passed_over += 1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import rayhead
-from muster.model.raydemand import RayDemand, RayIdle, RayPlacementGroup, RayShape
+from muster.model.raydemand import RayConstraint, RayDemand, RayIdle, RayPlacementGroup, RayRoom, RayShape
 from muster.ray import ray_head_pb2 as pb
 from muster.ray.decoding import parse, reading_of
 from muster.ray.errors import GarbledError
@@ -25,7 +25,7 @@ def test_every_kind_of_demand_is_read() -> None:
     found = reading(
         pending=[
             rayhead.request({"CPU": 1}, 8),
-            rayhead.request({"CPU": 1}, 2),  # the same shape, with a label selector that is not read
+            rayhead.request({"CPU": 1}, 2, [rayhead.selector()]),  # the same shape, as Ray 2.60 says it
             rayhead.request({"CPU": 1, "GPU": 1, "memory": 2.0**30, "tpu-x": 0.5}),
             rayhead.request({f"CPU_group_{PG}": 1, f"bundle_group_{PG}": 0.001}, 2),  # waits for its placement group
             rayhead.request({}, 3),
@@ -47,6 +47,46 @@ def test_every_kind_of_demand_is_read() -> None:
     )
     assert demand.explicit == (RayShape({"CPU": 4 * CPU}, 2), RayShape({"GPU": 10_000}))
     assert demand.session == rayhead.SESSION
+
+
+def test_what_chooses_its_nodes_by_labels_is_another_demand() -> None:
+    spot = rayhead.selector(("market", pb.LABEL_OPERATOR_IN, ["spot", "cheap"]))
+    far = rayhead.selector(("zone", pb.LABEL_OPERATOR_NOT_IN, ["a"]), ("zone", pb.LABEL_OPERATOR_IN, ["b"]))
+    odd = rayhead.selector(("zone", pb.LABEL_OPERATOR_UNSPECIFIED, ["b"]))
+    pack = rayhead.gang(PG, "PACK", [{"CPU": 1}])
+    with_labels = rayhead.request({"CPU": 2}, 1, [spot]).request
+    pack.bundle_selectors.append(pb.BundleSelector(resource_requests=[with_labels]))
+    found = reading(
+        pending=[
+            rayhead.request({"CPU": 1}, 2),
+            rayhead.request({"CPU": 1}, 3, [spot, far]),
+            rayhead.request({}, 4, [odd]),
+        ],
+        gangs=[pack],
+    )
+    cheap = (RayConstraint("market", ("cheap", "spot")),)
+    elsewhere = (RayConstraint("zone", ("a",), excluded=True), RayConstraint("zone", ("b",)))
+    assert found.pending == (
+        RayShape({}, 4, ((RayConstraint("zone"),),)),
+        RayShape({"CPU": CPU}, 2),
+        RayShape({"CPU": CPU}, 3, (cheap, elsewhere)),
+    )
+    assert found.placement_groups == (RayPlacementGroup(PG, "PACK", (RayShape({"CPU": 2 * CPU}, 1, (cheap,)),)),)
+
+
+def test_nodes_with_room_for_what_waits_are_told_and_no_others() -> None:
+    totals = {"CPU": 4.0, "node:10.0.0.1": 1.0, "object_store_memory": 1e9, f"CPU_group_{PG}": 1.0}
+    left = {**totals, "CPU": 2.5}
+    found = reading(
+        rayhead.node("w1", totals=totals, available_resources=left),
+        rayhead.node("w2", totals=totals, available_resources=left),
+        rayhead.node("full", totals=totals, available_resources={**totals, "CPU": 0.5}),
+        rayhead.node("idle", totals=totals, available_resources=totals, status=pb.IDLE),
+        rayhead.node("odd", totals=totals, available_resources={"CPU": float("nan")}),
+        pending=[rayhead.request({"CPU": 2})],
+    )
+    assert demand_of(found, NOW).room == (RayRoom("small", {"CPU": 25_000}, 2),)
+    assert demand_of(reading(rayhead.node("w1", totals=totals, available_resources=left)), NOW).room == ()
 
 
 def test_nodes_are_told_apart_and_the_head_is_no_worker() -> None:

@@ -40,13 +40,16 @@ def test_resources_of_placement_groups_are_known(name: str, group: str | None) -
 
 
 def test_equal_shapes_are_one_and_requests_for_nothing_are_none() -> None:
-    found, left_out = shapes([({"CPU": 2}, 1), ({"CPU": 1}, 2), ({"CPU": 2}, 3), ({}, 9), ({"GPU": 1}, 0)])
+    found, left_out = shapes(
+        RayShape(each, count)
+        for each, count in [({"CPU": 2}, 1), ({"CPU": 1}, 2), ({"CPU": 2}, 3), ({}, 9), ({"GPU": 1}, 0)]
+    )
     assert found == (RayShape({"CPU": 1}, 2), RayShape({"CPU": 2}, 4))
     assert left_out == 0
 
 
 def test_with_too_many_shapes_the_most_asked_for_are_kept() -> None:
-    found, left_out = shapes([({"CPU": i}, i) for i in range(1, 6)], limit=3)
+    found, left_out = shapes((RayShape({"CPU": i}, i) for i in range(1, 6)), limit=3)
     assert [shape.count for shape in found] == [3, 4, 5]
     assert left_out == 1 + 2
 
@@ -55,8 +58,8 @@ def test_with_too_many_shapes_the_most_asked_for_are_kept() -> None:
     st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.integers(1, 3)), st.integers(-1, 5))), st.randoms()
 )
 def test_the_order_of_the_requests_does_not_show(requests: list[tuple[dict[str, int], int]], chance: object) -> None:
-    ordered = [(dict(sorted(each.items())), count) for each, count in requests]
+    ordered = [RayShape(dict(sorted(each.items())), count) for each, count in requests]
     other = list(ordered)
     chance.shuffle(other)  # type: ignore[attr-defined]
     assert shapes(ordered, limit=4) == shapes(other, limit=4)
-    assert sum(shape.count for shape in shapes(ordered)[0]) == sum(max(0, n) for each, n in ordered if each)
+    assert sum(shape.count for shape in shapes(ordered)[0]) == sum(max(0, n) for each, n in requests if each)

@@ -49,6 +49,16 @@ async def test_nodes_with_actors_are_known(head: FakeGcs, client: GcsClient) -> 
     assert set(head.calls) == READS
 
 
+async def test_a_list_of_actors_that_is_too_large_costs_only_that_list(head: FakeGcs, client: GcsClient) -> None:
+    """10,000 actors with environments of their own are more than an answer may have."""
+    waits = rayhead.request({"CPU": 1}, 7)
+    head.status = rayhead.status(rayhead.node("w1"), pending=[waits])
+    head.broken = {"GetAllActorInfo": grpc.StatusCode.RESOURCE_EXHAUSTED}
+    found = await client.read()
+    assert found.pending == (RayShape({"CPU": 10_000}, 7),)
+    assert found.actors_on is None, "which is not that there are none"
+
+
 @pytest.mark.parametrize(("value", "version"), [(b"1", "v2"), (b"0", "v1"), (None, "")])
 async def test_the_version_is_asked_once_a_session(
     head: FakeGcs, client: GcsClient, value: bytes | None, version: str

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from kit import rayhead
 from kit.rayhead import node, request
 from muster.model.keys import Ref
-from muster.model.raydemand import RayDemand
+from muster.model.raydemand import RayDemand, RayRoom
 from muster.ray import ray_head_pb2 as pb
 from muster.ray.decoding import reading_of
 from muster.ray.errors import (
@@ -232,3 +232,32 @@ async def test_both_ways_are_closed() -> None:
 
 def test_a_token_is_not_shown() -> None:
     assert "secret" not in f"{HEAD!r} {HEAD}"
+
+
+async def test_what_a_new_worker_has_just_taken_does_not_wait_any_more_though_the_head_says_so() -> None:
+    """Seen with Ray 2.60: the demand is told for some seconds after the worker has it."""
+    scene = Scene()
+    old = node("old", totals={"CPU": 1.0}, available_resources={})
+    waits = [request({"CPU": 1}, 2)]
+    scene.gcs.says = reading_of(rayhead.status(old, pending=waits))
+    assert (await scene.reader.read()).room == ()
+    new = node("new", totals={"CPU": 1.0}, available_resources={})
+    scene.at.ms += 2_000
+    scene.gcs.says = reading_of(rayhead.status(old, new, pending=waits))
+    assert (await scene.reader.read()).room == (RayRoom("small", {"CPU": 10_000}),)
+    scene.at.ms += 2_000
+    assert (await scene.reader.read()).room == (RayRoom("small", {"CPU": 10_000}),)
+    scene.at.ms += 4_000
+    assert (await scene.reader.read()).room == (), "by now it is counted"
+
+
+async def test_a_worker_that_is_not_new_may_take_and_finish_one_task_after_the_other() -> None:
+    scene = Scene()
+    waits = [request({"CPU": 1}, 5)]
+    for _ in range(30):
+        for free in ({}, {"CPU": 1.0}):
+            busy = node("old", totals={"CPU": 1.0}, available_resources=free)
+            scene.at.ms += 2_000
+            scene.gcs.says = reading_of(rayhead.status(busy, pending=waits))
+            room = (await scene.reader.read()).room
+            assert room == ((RayRoom("small", {"CPU": 10_000}),) if free else ())

@@ -14,6 +14,7 @@ from muster.events.decisions import EvictionOrdered, QuotaReleased, QuotaReserve
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import (
     GateSet,
+    GrowthDenied,
     GrowthGranted,
     GrowthRequested,
     GrowthWithdrawn,
@@ -53,6 +54,7 @@ def arms() -> dict[type[Event], Arm]:
         QuotaReleased: released,
         GrowthRequested: requested,
         GrowthGranted: granted,
+        GrowthDenied: denied,
         GrowthWithdrawn: granted,
         GateSet: gate_set,
         EvictionOrdered: reclaim_ordered,
@@ -196,8 +198,21 @@ def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithd
     cluster = state.clusters.get(event.cluster.uid)
     if cluster is not None:
         cluster.cause, cluster.unused_since = Cause(at.seq, at.item), 0
+        wishes(state, cluster)
     state.growing.pop(event.cluster.uid, None)
     recheck(state, event.cluster.uid)
+
+
+def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:
+    """Placement groups that are refused come last from here on, so that nothing waits for them."""
+    cluster, grant = state.clusters.get(event.cluster.uid), state.grants.get(event.ref.uid)
+    if cluster is None or grant is None or grant.attempt != event.attempt or event.cluster.uid not in state.growing:
+        return
+    refused = tuple(sorted({*cluster.refused, *cluster.wish.gangs}))
+    if refused != cluster.refused:
+        cluster.refused = refused
+        wishes(state, cluster)
+        recheck(state, cluster.ref.uid)
 
 
 def requested(state: BridgeState, _at: Position, event: GrowthRequested) -> None:

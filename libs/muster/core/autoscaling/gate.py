@@ -16,7 +16,7 @@ from muster.core.autoscaling import giveback, resizing, watchdog
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant
 from muster.events.base import Decision
 from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit, ReplicaCost
-from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup, grown
+from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup
 
 UNUSED_MS = 15_000
 """How long a grant may stay unused: three ticks of Ray's autoscaler."""
@@ -166,7 +166,7 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
         return None
     if open_ is not None and (open_.attempt, open_.granted, open_.units) == (grant.attempt, grant.groups, units):
         return None
-    named = {name for unit in units for name in unit.groups}
+    vectors = [each for unit in units for each in (unit.groups, *(other.groups for other in unit.otherwise))]
     return GrowthRequested(
         cause=cluster.cause,
         ref=grant.ref,
@@ -174,7 +174,7 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
         cluster=cluster.ref,
         granted=grant.groups,
         units=units,
-        each=_shares(cluster, grant, named),
+        each=_shares(cluster, grant, {name for vector in vectors for name in vector}),
     )
 
 
@@ -186,12 +186,9 @@ def _lacks(state: BridgeState, cluster: Cluster, grant: Grant) -> tuple[GrowthUn
 
 
 def _beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[GrowthUnit]:
-    """What runs beyond the grant, and the units of its wish that are not granted yet."""
-    spare: Counts = {}
+    """What runs beyond the grant, and what it wishes beyond it."""
     for group in cluster.elastic.groups:
         granted = grant.groups.get(group.name, 0)
-        spare[group.name] = max(granted - group.replicas, 0)
-        spare[grown(group)] = grant.groups.get(grown(group), 0)
         if group.replicas > granted:
             yield GrowthUnit({group.name: 1}, group.replicas - granted)
     if watchdog.deaf(state, cluster):
@@ -200,21 +197,7 @@ def _beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Grow
                 yield GrowthUnit({name: 1}, wanted - max(grant.groups.get(name, 0), cluster.elastic.sizes[name]))
         return
     for unit in cluster.wish.units:
-        if len(unit.groups) == 1 and next(iter(unit.groups.values())) == 1:
-            name = next(iter(unit.groups))
-            covered = min(spare[name], unit.times)
-            spare[name] -= covered
-            if unit.times > covered:
-                yield resizing.with_size(cluster, grant, GrowthUnit(unit.groups, unit.times - covered))
-            continue
-        lacks = {}
-        for name, count in unit.groups.items():
-            covered = min(spare[name], count)
-            spare[name] -= covered
-            if count > covered:
-                lacks[name] = count - covered
-        if lacks:
-            yield resizing.with_size(cluster, grant, GrowthUnit(lacks))
+        yield resizing.with_size(cluster, grant, unit)
 
 
 def _shares(cluster: Cluster, grant: Grant, named: Iterable[str]) -> dict[str, ReplicaCost]:

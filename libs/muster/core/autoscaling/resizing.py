@@ -7,6 +7,8 @@ and as many are granted as it may have pods; then it is closed, and what no pod 
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant
 from muster.events.elastic import GrowthUnit, ReplicaCost
 from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup, grown
@@ -89,13 +91,20 @@ def _extras(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[Ve
 
 def with_size(cluster: Cluster, grant: Grant, unit: GrowthUnit) -> GrowthUnit:
     """Replicas of a group that is open come with room to grow."""
-    groups = dict(unit.groups)
+    otherwise = tuple(
+        structs.replace(each, groups=_sized(cluster, grant, each.groups, spared=False)) for each in unit.otherwise
+    )
+    return GrowthUnit(_sized(cluster, grant, unit.groups, spared=unit.times == 1), unit.times, otherwise)
+
+
+def _sized(cluster: Cluster, grant: Grant, groups: Counts, *, spared: bool) -> Counts:
+    found = dict(groups)
     for group in cluster.elastic.groups:
         name = grown(group)
-        if group.name in unit.groups and name not in unit.groups and is_open(cluster, group, grant.groups):
-            spare = grant.groups[name] - grant.groups.get(group.name, 0) * group.hosts if unit.times == 1 else 0
-            groups[name] = max(unit.groups[group.name] * group.hosts - max(spare, 0), 0)
-    return GrowthUnit({name: count for name, count in sorted(groups.items()) if count}, unit.times)
+        if group.name in groups and name not in groups and is_open(cluster, group, grant.groups):
+            spare = grant.groups[name] - grant.groups.get(group.name, 0) * group.hosts if spared else 0
+            found[name] = max(groups[group.name] * group.hosts - max(spare, 0), 0)
+    return {name: count for name, count in sorted(found.items()) if count}
 
 
 def costs(cluster: Cluster, grant: Grant) -> dict[str, ReplicaCost]:

@@ -99,6 +99,8 @@ class Cluster(Struct):
     fixed: bool = False
     runs: bool = True
     wish: Wish = Wish()
+    refused: tuple[str, ...] = ()
+    """Placement groups that were refused: no other piece counts on their workers."""
     unused_since: int = 0
     """Log time since when more is granted than it uses and wants; 0 while it is not."""
     written_rv: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.core.autoscaling import resizing, watchdog
 from muster.core.autoscaling.gate import next_of, unused
 from muster.core.autoscaling.state import BridgeState, Cluster
-from muster.core.autoscaling.wish import wish_of
+from muster.core.autoscaling.wish import EXPLICIT, wish_of
 from muster.events.base import Cause
 from muster.model.elastic import Elastic
 from muster.model.keys import Position, Ref
@@ -70,7 +70,10 @@ def wishes(state: BridgeState, cluster: Cluster) -> None:
     grant, known = state.grants.get(cluster.owner), state.heard.get(cluster.ref.uid)
     of_now = known is not None and (grant is None or known.attempt == grant.attempt)
     demand = known.demand if known is not None and of_now else None
-    cluster.wish = wish_of(cluster.elastic, demand, resizing.large(state, cluster))
+    granted = grant.groups if grant is not None else None
+    waits = {each.name for each in demand.placement_groups} | {EXPLICIT} if demand is not None else set()
+    cluster.refused = tuple(name for name in cluster.refused if name in waits)
+    cluster.wish = wish_of(cluster.elastic, demand, granted, resizing.large(state, cluster), cluster.refused)
 
 
 def recheck(state: BridgeState, uid: str) -> None:

@@ -162,7 +162,8 @@ def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tupl
         if all(each.ref.name in over and each.ref.name not in named for each in members)
     ]
     found.sort(key=lambda each: (each[0], each[1][0].ref.name))
-    needed = max(group.least, cluster.wish.wanted.get(group.name, 0) if cluster.wish.units else 0)
+    wanted = cluster.wish.in_all.get(group.name, 0)
+    needed = max(group.least, wanted if wanted > group.replicas else 0)
     return found[: max(len(replicas) - needed, 0)]
 
 
@@ -196,10 +197,12 @@ def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, 
 def _unasked(state: BridgeState, cluster: Cluster) -> Counts:
     """{group: replicas} that are wanted and allowed, and not asked for, while nothing is on its way."""
     held = state.alarms.get(cluster.owner)
+    again = held is not None and held.reason == "not_growing"  # Then it is not granted any more.
+    wants = cluster.wish.in_all if again else cluster.wish.wanted
     found: Counts = {}
     for group in cluster.elastic.groups:
-        wanted = cluster.wish.wanted.get(group.name, 0)
-        most = wanted if held is not None and held.reason == "not_growing" else group.most
+        wanted = wants.get(group.name, 0)
+        most = wanted if again else group.most
         live = len(state.workers.get(cluster.ref.uid, {}).get(group.name, ()))
         if min(wanted, most) > group.replicas and live == group.replicas * group.hosts:
             found[group.name] = min(wanted, most) - group.replicas

@@ -1,277 +1,343 @@
-"""How many replicas a Ray cluster wants: what waits there, packed onto workers as Ray would do it. Pure arithmetic.
+"""What a Ray cluster wants beyond what is granted: what waits there, piece by piece, as Ray would have it.
 
-What waits goes onto workers that are on their way or idle first, then onto new ones, up to the ceiling of each group.
-A placement group is one piece: all of its new workers, or none. Ray may pack a little better or worse; whatever is
-granted and not used is withdrawn.
+What waits goes onto workers that are there or on their way, then onto those that are granted, then onto new ones, up
+to the ceiling of each group. A placement group is one piece, and so is what one new worker would take. Each piece comes
+with the other groups that would do, in the order in which Ray would take them were the ones before closed; each is
+granted or refused by itself, and no piece counts on a worker that another was refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from muster.events.elastic import GrowthUnit
+from muster.core.autoscaling.packing import APART, SINGLY, TOGETHER, Host, How, Launch, Packing, suited, take, times_in
+from muster.events.elastic import GrowthOption, GrowthUnit
 from muster.model.elastic import Counts, Elastic, ScaledGroup, grown
 from muster.model.raydemand import RayDemand, RayPlacementGroup, RayShape
 
-MAX_BINS = 20_000
-"""Workers looked at for one cluster: a budget of steps, so that no demand holds up the log."""
-
-Amounts = Mapping[str, int]
-
-
-class Bin(Struct):
-    """What one host still has to offer."""
-
-    group: str
-    free: dict[str, int]
-    new: bool = False
-    """It would be made for this."""
-    shared: bool = False
-    """A placement group uses it that wants its bundles apart."""
+MAX_UNITS = 64
+"""Pieces that are asked for at a time: more are when these are answered."""
+MAX_OTHERS = 8
+"""Alternatives of one piece."""
+MAX_TRIES = 24
+"""Attempts at finding them."""
+EXPLICIT = "request_resources"
+"""How what is asked for explicitly is named among placement groups."""
 
 
 class Wish(Struct, frozen=True):
     """What a cluster wants beyond what it has."""
 
     units: tuple[GrowthUnit, ...] = ()
+    """Beyond what is granted."""
     wanted: Counts = field(default_factory=dict)
-    """Replicas in all, group by group."""
+    """Replicas in all, group by group, as far as they are granted: what of the grant is used."""
+    gangs: tuple[str, ...] = ()
+    """Placement groups among the units."""
+    unfit: tuple[RayShape, ...] = ()
+    """What no worker of any group can hold, one by one."""
+
+    @property
+    def in_all(self) -> Counts:
+        """Replicas in all, were what it asks for granted."""
+        found = dict(self.wanted)
+        for unit in self.units:
+            for name, count in unit.groups.items():
+                found[name] = found.get(name, 0) + count * unit.times
+        return found
 
 
-def wish_of(elastic: Elastic, demand: RayDemand | None, large: Counts | None = None) -> Wish:
+def wish_of(
+    elastic: Elastic,
+    demand: RayDemand | None,
+    granted: Counts | None = None,
+    large: Counts | None = None,
+    refused: Sequence[str] = (),
+) -> Wish:
     """What a cluster wants: by what its head says, and by the size its spec asks for.
 
-    ``large``: {worker group: pods that have grown in place}.
+    ``granted``: {worker group: replicas}; ``large``: {worker group: pods that have grown in place}; ``refused``: names
+    of placement groups that were refused: they come last, and nothing counts on their workers.
     """
-    packing = Packing(elastic)
+    wishing = _Wishing(elastic, granted if granted is not None else elastic.sizes, frozenset(refused))
     if demand is not None:
-        packing.stock(demand)
-        for gang in demand.placement_groups:
-            packing.gang(gang)
-        packing.singles(demand.pending)
-        packing.hold(demand.explicit)
-        packing.enlarge(demand, large or {})
-    return packing.wish()
+        wishing.stock(demand)
+        wishing.waiting(demand)
+        wishing.enlarge(demand, large or {})
+    return wishing.wish()
 
 
-class Packing:
+class _Wishing:
     """One attempt at placing what waits."""
 
-    def __init__(self, elastic: Elastic) -> None:
-        self._elastic = elastic
+    def __init__(self, elastic: Elastic, granted: Counts, refused: frozenset[str]) -> None:
+        self._elastic, self._granted, self._refused = elastic, granted, refused
         self._groups = [group for group in elastic.groups if group.offers]
-        self._room: Counts = {group.name: max(elastic.ceiling(group) - group.replicas, 0) for group in elastic.groups}
-        self._bins: list[Bin] = []
-        self._added: Counts = {}
+        self._packing = Packing(elastic.groups)
+        self._hosts: list[Host] = []
+        self._spare: Counts = {}
+        self._room: Counts = {}
+        self._wanted: Counts = dict(elastic.sizes)
         self._slow: Counts = {group.name: max(group.replicas, 1) for group in elastic.groups}
         self._units: list[GrowthUnit] = []
-        self._left: list[tuple[Amounts, int]] = []
+        self._gangs: list[str] = []
+        self._left: list[RayShape] = []
+        self._unfit: list[RayShape] = []
+        self._asked: Counts = {}
         for group in elastic.groups:
-            wanted = min(max(group.asked, group.least), elastic.ceiling(group)) - group.replicas
-            self._single(group.name, max(wanted, 0))
+            self._stated(group)
+
+    def _stated(self, group: ScaledGroup) -> None:
+        """What the spec itself asks for, and what is left of the grant and up to the ceiling."""
+        name, ceiling = group.name, self._elastic.ceiling(group)
+        spare = max(min(self._granted.get(name, 0), ceiling) - group.replicas, 0)
+        asked = max(min(max(group.asked, group.least), ceiling) - group.replicas, 0)
+        self._asked[name], self._wanted[name] = asked, group.replicas + asked
+        if asked > spare:
+            self._units.append(GrowthUnit({name: 1}, asked - spare))
+        self._spare[name] = max(spare - asked, 0)
+        self._room[name] = max(ceiling - group.replicas - max(spare, asked), 0)
 
     def stock(self, demand: RayDemand) -> None:
-        """Workers that have room: those on their way, and those that are idle."""
+        """Hosts with room: those on their way, those that are idle, and what the head says of others."""
         idle: Counts = {}
         for each in demand.idle:
             idle[each.group] = idle.get(each.group, 0) + 1
         for group in self._groups:
             coming = max(group.replicas * group.hosts - demand.joined.get(group.name, 0), 0)
-            for _ in range(min(coming + idle.get(group.name, 0), MAX_BINS - len(self._bins))):
-                self._bins.append(Bin(group.name, dict(group.offers)))
-            for _ in range(self._added.get(group.name, 0) * group.hosts):
-                self._bins.append(Bin(group.name, dict(group.offers)))
+            count = coming + idle.get(group.name, 0) + self._asked[group.name] * group.hosts
+            if count:
+                self._hosts.append(self._packing.fresh(group.name, count))
+        known = {group.name: group for group in self._groups}
+        for room in demand.room:
+            found = known.get(room.group)
+            total = found.offers if found is not None else room.free
+            labels = found.labels if found is not None else {}
+            priority = found.priority if found is not None else 0
+            self._hosts.append(Host(room.group, total, dict(room.free), labels, priority, room.count))
 
-    def gang(self, gang: RayPlacementGroup) -> None:
-        """Place a placement group as a whole, or not at all."""
-        kept = [Bin(each.group, dict(each.free), each.new) for each in self._bins]
-        room, added = dict(self._room), dict(self._added)
-        bundles: list[Amounts] = [each.resources for each in gang.bundles for _ in range(each.count)]
-        if gang.strategy == "STRICT_PACK":
-            bundles = [_summed(bundles)]
-        apart = gang.strategy == "STRICT_SPREAD"
-        if len(bundles) > MAX_BINS or not all(self._place(bundle, apart=apart) for bundle in _largest_first(bundles)):
-            self._bins, self._room, self._added = kept, room, added
-            return
-        for each in self._bins:
-            each.shared = False
-        new = {name: count - added.get(name, 0) for name, count in self._added.items()}
-        if new := {name: count for name, count in sorted(new.items()) if count}:
-            self._units.append(GrowthUnit(new))
+    def waiting(self, demand: RayDemand) -> None:
+        """All that waits, in Ray's order; what was refused before comes last."""
+        gangs = sorted(demand.placement_groups, key=_rank, reverse=True)
+        last = EXPLICIT in self._refused
+        if not last:
+            self._hold(demand)
+        for gang in gangs:
+            if gang.name not in self._refused:
+                self._gang(gang)
+        self._singly(self._hosts, demand.pending)
+        if last:
+            self._hold(demand)
+        for gang in gangs:
+            if gang.name in self._refused:
+                self._gang(gang)
 
-    def singles(self, shapes: Iterable[RayShape]) -> None:
-        """Place what waits one by one."""
-        before = dict(self._added)
-        for shape in sorted(shapes, key=lambda each: _size(each.resources), reverse=True):
-            left = self._many(shape.resources, shape.count)
-            if left:
-                self._left.append((shape.resources, left))
-        for name, count in self._added.items():
-            new = count - before.get(name, 0)
-            most = self._slow[name] if self._elastic.slow else new
-            self._count(name, min(new, most))
+    def _gang(self, gang: RayPlacementGroup) -> None:
+        shapes = _packed(gang.bundles) if gang.strategy == "STRICT_PACK" else gang.bundles
+        self._whole(gang.name, self._hosts, shapes, APART if gang.strategy == "STRICT_SPREAD" else TOGETHER)
 
-    def hold(self, shapes: Iterable[RayShape]) -> None:
+    def _hold(self, demand: RayDemand) -> None:
         """Let the whole cluster be large enough for what is asked for explicitly, whatever of it is in use."""
-        whole = Packing(self._elastic)
-        whole._bins = [Bin("", dict(self._elastic.head))]
+        if not demand.explicit:
+            return
+        hosts = [Host("", self._elastic.head, dict(self._elastic.head), {})]
         for group in self._groups:
-            count = (group.replicas + self._added.get(group.name, 0)) * group.hosts
-            whole._bins += [Bin(group.name, dict(group.offers)) for _ in range(min(count, MAX_BINS))]
-        whole._room = dict(self._room)
-        whole._added = {}
-        for shape in sorted(shapes, key=lambda each: _size(each.resources), reverse=True):
-            whole._many(shape.resources, shape.count)
-        for name, count in whole._added.items():
-            self._added[name] = self._added.get(name, 0) + count
-            self._count(name, count)
+            count = (group.replicas + self._asked[group.name]) * group.hosts
+            if count:
+                hosts.append(self._packing.fresh(group.name, count))
+        if demand.version == "v1":
+            self._singly(hosts, demand.explicit)
+        else:
+            self._whole(EXPLICIT, hosts, demand.explicit, TOGETHER)
+
+    def _whole(self, name: str, hosts: list[Host], shapes: Sequence[RayShape], how: How) -> None:
+        """Place a piece as a whole, or not at all: within what is granted, else with what Ray would make on top."""
+        trial, rooms = _copied(hosts), dict(self._spare)
+        left, launches = self._packing.place(trial, rooms, shapes, how)
+        if not any(left):
+            self._spare = rooms
+            self._keep(launches, hosts, trial)
+            return
+        trial, rooms = _copied(hosts), {each: self._spare[each] + self._room[each] for each in self._room}
+        left, launches = self._packing.place(trial, rooms, shapes, how)
+        if any(left):
+            self._unfit += [structs.replace(each, count=1) for each in shapes if not self._ever(each)]
+            return
+        lacks = self._lacks(launches)
+        others = self._others(hosts, shapes, lacks, how)
+        self._add(GrowthUnit(lacks, otherwise=tuple(GrowthOption(each) for each in others)), name)
+        for each, count in _counted(launches).items():
+            self._spare[each] -= count - lacks.get(each, 0)
+            self._room[each] -= lacks.get(each, 0)
+        if name not in self._refused:
+            self._keep([], hosts, trial, launches)
+
+    def _keep(self, launches: list[Launch], hosts: list[Host], trial: list[Host], more: Sequence[Launch] = ()) -> None:
+        """What a piece has used, and the hosts that are made for it; those of ``launches`` are granted."""
+        for launch in launches:
+            self._wanted[launch.group] = self._wanted.get(launch.group, 0) + launch.count
+        if hosts is self._hosts:
+            self._hosts = trial
+            return
+        for name, count in _counted([*launches, *more]).items():  # They were made for nothing that runs on them.
+            group = next(each for each in self._groups if each.name == name)
+            self._hosts.append(self._packing.fresh(name, count * group.hosts))
+
+    def _lacks(self, launches: Sequence[Launch]) -> Counts:
+        """Replicas beyond what is granted."""
+        made = _counted(launches)
+        return {name: count - self._spare[name] for name, count in made.items() if count > self._spare[name]}
+
+    def _others(self, hosts: list[Host], shapes: Sequence[RayShape], first: Counts, how: How) -> list[Counts]:
+        """Other replicas with which the piece would fit: what Ray takes where a group has fewer, or none."""
+        found: list[Counts] = [first]
+        queue: list[tuple[Counts, Counts]] = [({}, first)]
+        seen: list[Counts] = []
+        tries = MAX_TRIES if len(self._groups) > 1 else 0
+        while queue and len(found) <= MAX_OTHERS:
+            caps, lacks = queue.pop(0)
+            closed = [(name, 0) for name in lacks]
+            fewer = [(name, most) for name, count in lacks.items() for most in (count - 1, count // 2) if most]
+            for name, most in (*closed, *fewer):
+                tighter = {**caps, name: most}
+                if tighter in seen or not tries:
+                    continue
+                seen.append(tighter)
+                tries -= 1
+                rooms = {
+                    each: self._spare[each] + min(room, tighter.get(each, room)) for each, room in self._room.items()
+                }
+                left, launches = self._packing.place(_copied(hosts), rooms, shapes, how)
+                if any(left):
+                    continue
+                other = self._lacks(launches)
+                queue.append((tighter, other))
+                if other and other not in found:
+                    found.append(other)
+        return found[1 : MAX_OTHERS + 1]
+
+    def _singly(self, hosts: list[Host], shapes: Sequence[RayShape]) -> None:
+        """Place what waits one by one: within what is granted, then a piece for each worker that would be made."""
+        left, launches = self._packing.place(hosts, self._spare, shapes, SINGLY)
+        self._keep(launches, hosts, hosts)
+        rest = [structs.replace(each, count=count) for each, count in zip(shapes, left, strict=True) if count]
+        rooms = dict(self._room)
+        left, launches = self._packing.place([], rooms, rest, SINGLY)
+        for launch in launches:
+            most = self._slow[launch.group] if self._elastic.slow else launch.count
+            times = min(launch.count, most)
+            self._slow[launch.group] -= times
+            held = [structs.replace(rest[index], count=count) for index, count in sorted(launch.holds.items())]
+            if times:
+                self._add(GrowthUnit({launch.group: 1}, times, self._elsewhere(launch.group, held)))
+        self._room = rooms
+        for shape, count in zip(rest, left, strict=True):
+            if count:
+                self._left.append(structs.replace(shape, count=count))
+                self._unfit += [] if self._ever(shape) else self._left[-1:]
+
+    def _elsewhere(self, closed: str, shapes: Sequence[RayShape]) -> tuple[GrowthOption, ...]:
+        """Where what one worker would take goes while its group is closed; at last also a part of it."""
+        whole: list[GrowthOption] = []
+        parts: list[GrowthOption] = []
+        rooms = {name: room for name, room in self._room.items() if room and name != closed}
+        while rooms and len(whole) < MAX_OTHERS:
+            left, launches = self._packing.place([], dict(rooms), shapes, SINGLY)
+            made = _counted(launches)
+            if not made:
+                break
+            single = [GrowthOption({name: 1}, count) for name, count in made.items()]
+            if not any(left):
+                whole.append(single[0] if len(single) == 1 else GrowthOption(made))
+            if any(left) or len(single) > 1:
+                parts += single
+            rooms = {name: room for name, room in rooms.items() if name not in made}
+        return tuple(whole + parts)[:MAX_OTHERS]
 
     def enlarge(self, demand: RayDemand, large: Counts) -> None:
         """What no worker can hold as it is made goes onto workers that are grown in place, all those of a group."""
         idle: Counts = {}
         for worker in demand.idle:
             idle[worker.group] = idle.get(worker.group, 0) + 1
-        more: list[tuple[Amounts, int]] = [(each.resources, each.count) for each in demand.infeasible]
+        left_over = [*self._left, *demand.infeasible]
         for group in self._groups:
-            mine = [left for left in (*self._left, *more) if _times(group.grows_to, left[0])] if group.grows else []
+            mine = [each for each in left_over if times_in(group.grows_to, each.resources)] if group.grows else []
             if not mine:
                 continue
-            self._left = [left for left in self._left if left not in mine]
-            more = [left for left in more if left not in mine]
-            there = (group.replicas + self._added.get(group.name, 0)) * group.hosts
+            left_over = [each for each in left_over if each not in mine]
+            self._unfit = [each for each in self._unfit if not times_in(group.grows_to, each.resources)]
+            there = self._wanted[group.name] * group.hosts
             empty = min(there, max(there - demand.joined.get(group.name, 0), 0) + idle.get(group.name, 0))
             extra = {name: amount - group.offers.get(name, 0) for name, amount in group.grows_to.items()}
-            busy = min(max(there - empty - large.get(group.name, 0), 0), MAX_BINS)
-            bins = [dict(group.grows_to) for _ in range(min(empty, MAX_BINS))] + [dict(extra) for _ in range(busy)]
-            placed, new = _on_large(bins, mine, group, self._room[group.name])
-            if placed:
-                self._room[group.name] -= new
-                pods = {grown(group): there + new * group.hosts}
-                self._units.append(GrowthUnit(pods | ({group.name: new} if new else {})))
+            busy = max(there - empty - large.get(group.name, 0), 0)
+            packing = Packing([structs.replace(group, offers=group.grows_to)])
+            hosts = [packing.fresh(group.name, empty)] if empty else []
+            hosts += [Host(group.name, extra, dict(extra), group.labels, count=busy)] if busy else []
+            rooms = {group.name: self._spare[group.name] + self._room[group.name]}
+            left, launches = packing.place(hosts, rooms, mine, SINGLY)
+            if left != [each.count for each in mine]:
+                self._grow(group, there, sum(_counted(launches).values()))
+
+    def _grow(self, group: ScaledGroup, there: int, new: int) -> None:
+        """So many replicas are to be made, and all pods of the group may grow."""
+        name, pods, lacks = grown(group), there + new * group.hosts, dict[str, int]()
+        self._wanted[name], self._wanted[group.name] = pods, self._wanted[group.name] + new
+        lacks[name] = max(pods - self._granted.get(name, 0), 0)
+        lacks[group.name] = max(new - self._spare[group.name], 0)
+        self._spare[group.name] -= new - lacks[group.name]
+        self._room[group.name] -= lacks[group.name]
+        if lacks := {each: count for each, count in sorted(lacks.items()) if count}:
+            self._add(GrowthUnit(lacks))
+
+    def _ever(self, shape: RayShape) -> bool:
+        """Whether a worker of any group could hold one, were it new and empty."""
+        return any(
+            group.most
+            and times_in(group.offers, shape.resources)
+            and (not shape.selectors or suited(group.labels, shape))
+            for group in self._groups
+        )
+
+    def _add(self, unit: GrowthUnit, gang: str = "") -> None:
+        if unit.groups:
+            self._units.append(unit)
+            self._gangs += [gang] if gang else []
 
     def wish(self) -> Wish:
         """What is wanted in all."""
-        wanted = dict(self._elastic.sizes)
-        for unit in self._units:
-            for name, count in unit.groups.items():
-                wanted[name] = wanted.get(name, 0) + count * unit.times
-        return Wish(tuple(self._units), dict(sorted(wanted.items())))
-
-    # --- one piece ------------------------------------------------------------------------------------------------
-
-    def _single(self, name: str, count: int) -> None:
-        """Replicas that the spec itself asks for."""
-        if count:
-            self._room[name] -= min(count, self._room[name])
-            self._added[name] = self._added.get(name, 0) + count
-            self._count(name, count)
-
-    def _count(self, name: str, count: int) -> None:
-        if count:
-            self._units.append(GrowthUnit({name: 1}, count))
-
-    def _many(self, shape: Amounts, count: int) -> int:
-        """Place many of one shape: each worker takes as many as it can. Returns how many are left."""
-        for each in self._bins:
-            if not count:
-                return 0
-            taken = min(_times(each.free, shape), count)
-            if taken:
-                _take(each.free, shape, taken)
-                count -= taken
-        while count:
-            bins = self._open(shape)
-            if not bins:
-                return count
-            for each in bins:
-                taken = min(_times(each.free, shape), count)
-                _take(each.free, shape, taken)
-                count -= taken
-        return 0
-
-    def _place(self, shape: Amounts, *, apart: bool) -> bool:
-        for each in self._bins:
-            if not (apart and each.shared) and _times(each.free, shape):
-                _take(each.free, shape, 1)
-                each.shared = apart
-                return True
-        bins = self._open(shape)
-        if not bins:
-            return False
-        _take(bins[0].free, shape, 1)
-        bins[0].shared = apart
-        return True
-
-    def _open(self, shape: Amounts) -> list[Bin]:
-        """The hosts of a new replica that can hold the shape; none when no group can."""
-        if not any(shape.values()) or len(self._bins) >= MAX_BINS:
-            return []
-        fitting = [group for group in self._groups if self._room[group.name] and _times(group.offers, shape)]
-        if not fitting:
-            return []
-        chosen = min(fitting, key=lambda group: _waste(group, shape))
-        self._room[chosen.name] -= 1
-        self._added[chosen.name] = self._added.get(chosen.name, 0) + 1
-        bins = [Bin(chosen.name, dict(chosen.offers), new=True) for _ in range(chosen.hosts)]
-        self._bins += bins
-        return bins
+        wanted, units = dict(sorted(self._wanted.items())), tuple(self._units[:MAX_UNITS])
+        return Wish(units, wanted, tuple(sorted(self._gangs)), tuple(self._unfit))
 
 
-def _times(free: Amounts, shape: Amounts) -> int:
-    """How often the shape fits; what asks for nothing needs no room."""
-    return min((free.get(name, 0) // amount for name, amount in shape.items() if amount), default=MAX_BINS)
+def _rank(gang: RayPlacementGroup) -> tuple[int, int]:
+    """By what Ray sorts placement groups."""
+    count = sum(each.count for each in gang.bundles)
+    return (count if gang.strategy.startswith("STRICT") else 0, count)
 
 
-def _take(free: dict[str, int], shape: Amounts, times: int) -> None:
-    for name, amount in shape.items():
-        if amount:
-            free[name] = free.get(name, 0) - amount * times
-
-
-def _waste(group: ScaledGroup, shape: Amounts) -> int:
-    """Resources that the group has and the shape does not ask for: a task without a GPU goes where there is none."""
-    return sum(1 for name in group.offers if name != "memory" and not shape.get(name))
-
-
-def _size(shape: Amounts) -> tuple[int, int]:
-    return len(shape), sum(amount for name, amount in shape.items() if name != "memory")
-
-
-def _largest_first(bundles: list[Amounts]) -> list[Amounts]:
-    return sorted(bundles, key=_size, reverse=True)
-
-
-def _on_large(
-    bins: list[dict[str, int]], left: Iterable[tuple[Amounts, int]], group: ScaledGroup, room: int
-) -> tuple[int, int]:
-    """(how many are placed, replicas made for that) of what is left, on the room of workers that are grown."""
-    placed = new = 0
-    for shape, count in left:
-        rest = _fill(bins, shape, count)
-        while rest and new < room and len(bins) < MAX_BINS:
-            new += 1
-            more = [dict(group.grows_to) for _ in range(group.hosts)]
-            rest = _fill(more, shape, rest)
-            bins += more
-        placed += count - rest
-    return placed, new
-
-
-def _fill(bins: Iterable[dict[str, int]], shape: Amounts, count: int) -> int:
-    """How many of a shape find no room there."""
-    left = count
-    for free in bins:
-        taken = min(_times(free, shape), left)
-        _take(free, shape, taken)
-        left -= taken
-    return left
-
-
-def _summed(bundles: Iterable[Amounts]) -> Amounts:
-    total: dict[str, int] = {}
+def _packed(bundles: Sequence[RayShape]) -> tuple[RayShape, ...]:
+    """All of them on one host; what chooses by different labels cannot be on one, and is summed apart."""
+    found: list[RayShape] = []
     for bundle in bundles:
-        for name, amount in bundle.items():
-            total[name] = total.get(name, 0) + amount
-    return total
+        known = next((index for index, each in enumerate(found) if each.selectors == bundle.selectors), None)
+        total = dict(found[known].resources) if known is not None else {}
+        take(total, bundle.resources, -bundle.count)
+        whole = RayShape(dict(sorted(total.items())), selectors=bundle.selectors)
+        if known is None:
+            found.append(whole)
+        else:
+            found[known] = whole
+    return tuple(found)
+
+
+def _counted(launches: Sequence[Launch]) -> Counts:
+    found: Counts = {}
+    for launch in launches:
+        found[launch.group] = found.get(launch.group, 0) + launch.count
+    return dict(sorted(found.items()))
+
+
+def _copied(hosts: Sequence[Host]) -> list[Host]:
+    return [structs.replace(host, free=dict(host.free)) for host in hosts]

@@ -11,10 +11,13 @@ from muster.core.wording.terms import amounts, terms
 from muster.events import alarms, effects, elastic
 from muster.events.decisions import PartialVictim
 from muster.events.raydemand import RayDemandObserved
-from muster.model.raydemand import RAY_UNIT, RayShape
+from muster.model.demand import Shortfall
+from muster.model.raydemand import RAY_UNIT, RayConstraint, RayShape
 from muster.model.resources import format_vector
 from muster.model.text import counted, moment
 
+SHOWN = 3
+"""Alternatives that the text of one denial names."""
 TROUBLE = {
     "unreachable": "its head does not answer",
     "unauthorized": "its head wants a token that Muster does not have",
@@ -72,15 +75,20 @@ def withdrawn(event: elastic.GrowthWithdrawn) -> str:
 
 
 def denied(event: elastic.GrowthDenied) -> str:
-    short, term = event.short, terms(event.short.path)
+    never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
+    first = f"{counts(event.groups)} more for {event.cluster} do not fit: {refused_by(event.short)}{never}"
+    others = [f"nor do {counts(each.groups)}: {refused_by(each.short)}" for each in event.others[:SHOWN]]
+    more = len(event.others) - SHOWN
+    return "; ".join([first, *others, *([f"and {more} more are refused"] if more > 0 else [])])
+
+
+def refused_by(short: Shortfall) -> str:
+    """``cpu in quota root/a: request 1, max 8, used 8``."""
+    term = terms(short.path)
     limit = (
         f"{term.least} for jobs that are {term.firm}" if short.of_min else "runtime" if short.of_runtime else term.most
     )
-    never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
-    return (
-        f"{counts(event.groups)} more for {event.cluster} do not fit: {short.resource} in {term.where}: "
-        f"{amounts(short, limit)}{never}"
-    )
+    return f"{short.resource} in {term.where}: {amounts(short, limit)}"
 
 
 def scaling(found: Scaling) -> str:
@@ -224,12 +232,19 @@ def not_written(event: effects.EffectFailed) -> str:
 
 
 def shapes(found: Iterable[RayShape]) -> str:
-    """``3 x CPU 1 + GPU 0.5, 1 x memory 1048576``."""
+    """``3 x CPU 1 + GPU 0.5, 1 x memory 1048576 where market is spot``."""
     return ", ".join(f"{each.count} x {_shape(each)}" for each in found)
 
 
 def _shape(shape: RayShape) -> str:
-    return " + ".join(f"{name} {_amount(amount)}" for name, amount in sorted(shape.resources.items())) or "nothing"
+    """``CPU 1 where market is spot, else where zone is a or b and market is not spot``."""
+    asked = " + ".join(f"{name} {_amount(amount)}" for name, amount in sorted(shape.resources.items())) or "nothing"
+    chosen = [" and ".join(_constraint(each) for each in selector) for selector in shape.selectors]
+    return asked + (f" where {', else where '.join(chosen)}" if chosen else "")
+
+
+def _constraint(found: RayConstraint) -> str:
+    return f"{found.key} is {'not ' if found.excluded else ''}{' or '.join(found.values) or 'of no known kind'}"
 
 
 def _amount(amount: int) -> str:

@@ -1,12 +1,13 @@
 """How Ray clusters that scale themselves grow and shrink in the ledger: the accountant's answers to the bridge.
 
-What a cluster wants is granted replica by replica, a placement group as a whole, as far as limits and claims allow; the
-rest is denied once, with what refuses it, and granted when there is room. Jobs that are proposed come before growth.
+What a cluster wants is granted piece by piece: each by itself, the first of its alternatives that limits and claims
+allow, a placement group as a whole. What is left is denied once, with what refuses each of it, and granted when there
+is room. Jobs that are proposed come before growth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from muster.core.quota.accounting.usage import beyond, live_of
@@ -20,8 +21,9 @@ from muster.events.elastic import (
     GateSet,
     GrowthDenied,
     GrowthGranted,
+    GrowthOption,
+    GrowthRefusal,
     GrowthRequested,
-    GrowthUnit,
     GrowthWithdrawn,
     Recharge,
     ReplicaCost,
@@ -143,13 +145,13 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
         entry = state.entries.get(uid)
         if entry is None or not _may_grow(state, entry, growth):
             continue
-        added, short, refused = _fitting(state, entry, growth, scratch)
+        added, refusals = _fitting(state, entry, growth, scratch)
         if added:
             common = _recharge(state, entry, added, growth.asked.each)
             _charge(state, uid, common, scratch)
             yield GrowthGranted(cause=growth.cause, cluster=growth.asked.cluster, added=added, **common)
-        elif short is not None and refused is not None and _is_news(growth, short, refused):
-            yield _denial(entry, growth, short, refused)
+        elif refusals and _is_news(growth, refusals):
+            yield _denial(entry, growth, refusals)
 
 
 def _may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
@@ -166,31 +168,53 @@ def _may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
 
 def _fitting(
     state: AccountantState, entry: Entry, growth: OpenGrowth, scratch: Scratch
-) -> tuple[Counts, Shortfall | None, GrowthUnit | None]:
-    """(replicas that fit, the limit that refuses the first unit that does not, that unit)."""
+) -> tuple[Counts, list[GrowthRefusal]]:
+    """(replicas that fit, what refuses each of those that do not): unit by unit, alternative by alternative."""
     added: Counts = {}
+    refusals: list[GrowthRefusal] = []
     if growth.denied is not None and not _room_again(state, entry, growth.denied):
-        return {}, None, None
+        return {}, []
     for unit in growth.asked.units:
-        low, high = 0, unit.times
-        while low < high:  # How often the unit fits: what fits more often fits less often too.
-            middle = (low + high + 1) // 2
-            if _shortfall(state, entry, growth, _plus(added, unit, middle), scratch) is None:
-                low = middle
-            else:
-                high = middle - 1
-        added = _plus(added, unit, low)
-        if low < unit.times:
-            short = _shortfall(state, entry, growth, _plus(added, unit, 1), scratch)
-            return {name: count for name, count in sorted(added.items()) if count}, short, unit
-    return dict(sorted(added.items())), None, None
+        left = unit.times
+        for option in (GrowthOption(unit.groups), *unit.otherwise):
+            if not left:
+                break
+            fits, short = _most(state, entry, growth, added, option.groups, left * option.times, scratch)
+            added = _plus(added, option.groups, fits)
+            left -= -(-fits // option.times)  # Of one that is met in part the rest is asked for again.
+            if short is not None:
+                refusals.append(GrowthRefusal(option.groups, short))
+    return {name: count for name, count in sorted(added.items()) if count}, refusals
 
 
-def _room_again(state: AccountantState, entry: Entry, refusal: GrowthDenied) -> bool:
-    """Whether it is worth looking again; what refused it and does not count any more is worth it too."""
-    short = refusal.short
-    room = state.ledger.room(entry.queue, short.path, short.resource, of_min=short.of_min)
-    return room is None or room >= short.asked or short.path not in chain_of(entry.queue)
+def _most(
+    state: AccountantState,
+    entry: Entry,
+    growth: OpenGrowth,
+    added: Counts,
+    groups: Counts,
+    times: int,
+    scratch: Scratch,
+) -> tuple[int, Shortfall | None]:
+    """How often it fits on top, and what refuses it once more."""
+    low, high, short = 0, times, _shortfall(state, entry, growth, _plus(added, groups, times), scratch)
+    if short is None:
+        return times, None
+    while low + 1 < high:  # What fits more often fits less often too.
+        middle = (low + high) // 2
+        found = _shortfall(state, entry, growth, _plus(added, groups, middle), scratch)
+        low, high, short = (middle, high, short) if found is None else (low, middle, found)
+    return low, short
+
+
+def _room_again(state: AccountantState, entry: Entry, denial: GrowthDenied) -> bool:
+    """Whether it is worth looking again: any of it may fit, or what refused it does not count any more."""
+    chain = chain_of(entry.queue)
+    for short in (each.short for each in denial.refusals):
+        room = state.ledger.room(entry.queue, short.path, short.resource, of_min=short.of_min)
+        if room is None or room >= short.asked or short.path not in chain:
+            return True
+    return False
 
 
 def _shortfall(
@@ -221,33 +245,37 @@ def _overused(state: AccountantState, entry: Entry, growth: OpenGrowth, added: C
     return None
 
 
-def _is_news(growth: OpenGrowth, short: Shortfall, unit: GrowthUnit) -> bool:
-    known = growth.denied
-    if known is None or known.groups != unit.groups:
-        return True
-    was = known.short
-    return (was.path, was.resource, was.asked) != (short.path, short.resource, short.asked)
+def _is_news(growth: OpenGrowth, refusals: list[GrowthRefusal]) -> bool:
+    known = growth.denied.refusals if growth.denied is not None else ()
+    return _told(known) != _told(refusals)
 
 
-def _denial(entry: Entry, growth: OpenGrowth, short: Shortfall, unit: GrowthUnit) -> GrowthDenied:
+def _told(refusals: Iterable[GrowthRefusal]) -> list[tuple[Counts, str, str, int]]:
+    """What of them is worth saying: used amounts change all the time."""
+    return [(each.groups, each.short.path, each.short.resource, each.short.asked) for each in refusals]
+
+
+def _denial(entry: Entry, growth: OpenGrowth, refusals: list[GrowthRefusal]) -> GrowthDenied:
+    first = refusals[0]
     return GrowthDenied(
         cause=growth.cause,
         ref=entry.ref,
         attempt=entry.attempt,
         queue=entry.queue,
         cluster=growth.asked.cluster,
-        groups=unit.groups,
-        reason="exceeds_limit" if short.hopeless else "insufficient_quota",
-        short=short,
+        groups=first.groups,
+        reason="exceeds_limit" if first.short.hopeless else "insufficient_quota",
+        short=first.short,
+        others=tuple(refusals[1:]),
     )
 
 
 # --- amounts --------------------------------------------------------------------------------------------------------
 
 
-def _plus(counts: Counts, unit: GrowthUnit, times: int) -> Counts:
+def _plus(counts: Counts, groups: Counts, times: int) -> Counts:
     found = dict(counts)
-    for name, count in unit.groups.items():
+    for name, count in groups.items():
         found[name] = found.get(name, 0) + count * times
     return found
 

@@ -1,0 +1,249 @@
+"""Where Ray's autoscaler would put what waits: the hosts that it has, and those that it would make. Pure arithmetic.
+
+The rules are those of its second version. What is larger comes first; all of it is tried on each host, and the host
+with the best score takes what it can: one that was asked for by its labels, no GPU where none is asked for, as many of
+its resources in use as possible, and these as far as possible; of equals the group with the higher priority, then the
+one whose turn it is. Hosts that are there come before new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from msgspec import Struct, field, structs
+
+from muster.model.elastic import Counts, ScaledGroup
+from muster.model.raydemand import RayConstraint, RayShape
+
+MAX_STEPS = 100_000
+"""Shapes tried on hosts for one cluster: a budget, so that no demand holds up the log."""
+ENDLESS = 2**31
+
+Amounts = Mapping[str, int]
+Score = tuple[int, bool, int, Fraction, Fraction, int]
+
+
+class How(Struct, frozen=True):
+    """How something is placed."""
+
+    apart: bool = False
+    """No host takes two."""
+    single: bool = False
+    """One by one: to Ray each of these chooses by labels, be it by none."""
+
+
+TOGETHER, APART, SINGLY = How(), How(apart=True), How(single=True)
+
+
+class Launch(Struct):
+    """Replicas that would be made, and what each of them takes: {index of a shape: how many}."""
+
+    group: str
+    count: int
+    holds: dict[int, int] = field(default_factory=dict)
+
+
+class Host(Struct):
+    """So many hosts that are equal."""
+
+    group: str
+    total: Amounts
+    free: dict[str, int]
+    labels: Mapping[str, str]
+    priority: int = 0
+    count: int = 1
+    kinds: frozenset[str] = frozenset()
+    """Resources that are asked for by what was put there."""
+    chosen: int = 0
+    """How well its labels suit the first that chose by them."""
+    taken: bool = False
+    """It has a bundle of the placement group that is being placed, which wants them apart."""
+    launch: Launch | None = None
+    """The replica that is made right now, and that it is a part of."""
+
+
+class _Try(Struct):
+    """A host with all that it can take."""
+
+    host: Host
+    taken: dict[int, int]
+    free: dict[str, int]
+    kinds: frozenset[str]
+    chosen: int
+    rank: Score
+
+
+class Packing:
+    """Places what waits, on a budget."""
+
+    def __init__(self, groups: Iterable[ScaledGroup]) -> None:
+        self._groups = {group.name: group for group in groups if group.offers}
+        self._steps = MAX_STEPS
+
+    def fresh(self, name: str, count: int = 1) -> Host:
+        """Hosts of a group as they are made."""
+        group = self._groups[name]
+        return Host(name, group.offers, dict(group.offers), group.labels, group.priority, count)
+
+    def place(
+        self, hosts: list[Host], rooms: Counts, shapes: Sequence[RayShape], how: How = TOGETHER
+    ) -> tuple[list[int], list[Launch]]:
+        """(how many of each shape find no room, the replicas that are made).
+
+        ``rooms``: {group: replicas that may be made}. Changes ``hosts`` and ``rooms``.
+        """
+        counts, launches, done = [shape.count for shape in shapes], list[Launch](), list[Host]()
+        order = sorted(range(len(shapes)), key=lambda index: _size(shapes[index]), reverse=True)
+        ready, pools = list(hosts), [name for name in self._groups if rooms.get(name, 0) > 0]
+        while any(counts):
+            best = self._best(ready, shapes, order, counts, how)
+            if best:
+                self._use(best, ready, done, counts)
+                continue
+            best = self._best([self.fresh(name) for name in pools], shapes, order, counts, how)
+            if not best:
+                break
+            for each, times in self._made(best, rooms, counts):
+                name = each.host.group
+                launch = Launch(name, times, dict(each.taken))
+                launches.append(launch)
+                done.append(_filled(each, times))
+                spare = self._groups[name].hosts - 1
+                if spare:
+                    ready.append(structs.replace(self.fresh(name, spare * times), launch=launch))
+                for index, taken in each.taken.items():
+                    counts[index] -= taken * times
+                rooms[name] -= times
+                pools.remove(name)
+                pools += [name] if rooms[name] else []
+        hosts[:] = _merged([*ready, *done])
+        return counts, launches
+
+    def _best(
+        self, hosts: Sequence[Host], shapes: Sequence[RayShape], order: list[int], counts: list[int], how: How
+    ) -> list[_Try]:
+        """Those that take anything: the best first, then the others in their order."""
+        tries: list[_Try] = []
+        for host in hosts:
+            if self._steps <= 0:
+                return []
+            self._steps -= len(order)
+            found = _tried(host, shapes, order, counts, how)
+            if found is not None:
+                tries.append(found)
+        if tries:
+            best = max(tries, key=lambda each: each.rank)  # Of equals the first.
+            tries = [best, *(each for each in tries if each is not best)]
+        return tries
+
+    def _use(self, tries: list[_Try], ready: list[Host], done: list[Host], counts: list[int]) -> None:
+        """Put what the best takes there, as often as that is the best."""
+        best = tries[0]
+        times = min(_repeats(tries, counts), best.host.count)
+        for index, taken in best.taken.items():
+            counts[index] -= taken * times
+        if best.host.launch is not None:
+            holds = best.host.launch.holds
+            holds |= {index: holds.get(index, 0) + taken * times for index, taken in best.taken.items()}
+        done.append(_filled(best, times))
+        best.host.count -= times
+        if not best.host.count:
+            ready[:] = [each for each in ready if each is not best.host]
+
+    def _made(self, tries: list[_Try], rooms: Counts, counts: list[int]) -> list[tuple[_Try, int]]:
+        """(group, how many of it in a row): equals take turns."""
+        best = tries[0]
+        if self._groups[best.host.group].hosts > 1:
+            return [(best, 1)]
+        equal = [each for each in tries if each.rank == best.rank]
+        times = _repeats(tries, counts) // len(equal)
+        times = min(times, *(rooms[each.host.group] for each in equal))
+        if times and all(each.taken == best.taken for each in equal):
+            return [(each, times) for each in equal]
+        return [(best, 1)]
+
+
+def _tried(host: Host, shapes: Sequence[RayShape], order: list[int], counts: list[int], how: How) -> _Try | None:
+    """A host with what it can take of all that waits; None: nothing."""
+    free, taken, kinds, chosen = dict(host.free), dict[int, int](), set(host.kinds), host.chosen
+    for index in order:
+        shape = shapes[index]
+        if not counts[index] or (how.apart and (host.taken or taken)):
+            continue
+        suits = suited(host.labels, shape)
+        count = min(counts[index], times_in(free, shape.resources)) if suits else 0
+        if count:
+            count = 1 if how.apart else count
+            taken[index] = count
+            take(free, shape.resources, count)
+            kinds.update(shape.resources)
+            chosen = chosen or (suits if shape.selectors or how.single else 0)
+    if not taken:
+        return None
+    used = [Fraction(max(whole - free.get(name, 0), 0) ** 3, whole**2) for name, whole in host.total.items() if whole]
+    known = sum(1 for name in kinds if name in host.total)
+    no_waste = not host.total.get("GPU") or "GPU" in kinds
+    least = min(used, default=Fraction(0))
+    rank = (chosen, no_waste, known, least, sum(used, Fraction(0)) / max(len(used), 1), host.priority)
+    return _Try(host, taken, free, frozenset(kinds), chosen, rank)
+
+
+def suited(labels: Mapping[str, str], shape: RayShape) -> int:
+    """How well labels suit what chooses by them, the first of its selectors the best; 1 for what does not choose; 0:
+    not at all.
+    """
+    if not shape.selectors:
+        return 1
+    for index, selector in enumerate(shape.selectors):
+        if all(_holds(labels, each) for each in selector):
+            return len(shape.selectors) - index
+    return 0
+
+
+def _holds(labels: Mapping[str, str], constraint: RayConstraint) -> bool:
+    return (labels.get(constraint.key) in constraint.values) is not constraint.excluded
+
+
+def times_in(free: Amounts, shape: Amounts) -> int:
+    """How often a shape fits; what asks for nothing needs no room."""
+    return min((free.get(name, 0) // amount for name, amount in shape.items() if amount), default=ENDLESS)
+
+
+def take(free: dict[str, int], shape: Amounts, times: int) -> None:
+    """Take it away that often."""
+    for name, amount in shape.items():
+        free[name] = free.get(name, 0) - amount * times
+
+
+def _repeats(tries: list[_Try], counts: list[int]) -> int:
+    """How often the best is the best again: while nothing that waits is too little to fill any of them."""
+    most: dict[int, int] = {}
+    for each in tries:
+        for index, taken in each.taken.items():
+            most[index] = max(most.get(index, 0), taken)
+    return min((counts[index] - most[index]) // taken + 1 for index, taken in tries[0].taken.items())
+
+
+def _filled(found: _Try, count: int) -> Host:
+    return structs.replace(
+        found.host, free=found.free, count=count, kinds=found.kinds, chosen=found.chosen, taken=True, launch=None
+    )
+
+
+def _merged(hosts: list[Host]) -> list[Host]:
+    """Equal ones as one, and ready for the next placement group."""
+    known: dict[tuple[object, ...], Host] = {}
+    for host in hosts:
+        key = (host.group, tuple(sorted(host.free.items())), tuple(sorted(host.total.items())), host.kinds, host.chosen)
+        if key in known:
+            known[key].count += host.count
+        else:
+            known[key] = structs.replace(host, taken=False, launch=None)
+    return list(known.values())
+
+
+def _size(shape: RayShape) -> tuple[int, int, int, list[tuple[str, int]]]:
+    """By what Ray sorts what waits."""
+    first = len(shape.selectors[0]) if shape.selectors else 0
+    return first, len(shape.resources), sum(shape.resources.values()), sorted(shape.resources.items())

@@ -1,0 +1,43 @@
+"""What workers took that have just joined. Pure.
+
+A head says for some seconds more that something waits which a new worker has taken: its own count of what waits comes
+later than what the worker says is free. Until then this counts as free, so that nothing is asked for a second time.
+"""
+
+from __future__ import annotations
+
+from muster.ray.reading import Reading
+
+JOINS_MS = 30_000
+"""How long a worker is new."""
+LATE_MS = 5_000
+"""How much later the head counts."""
+
+
+class Joining:
+    """What is known of the nodes of one head, reading by reading."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, int] = {}
+        """id of a node -> when it was first seen; 0: it was there when we came"""
+        self._free: dict[str, dict[str, int]] = {}
+        self._taken: dict[str, tuple[int, dict[str, int]]] = {}
+
+    def taken(self, reading: Reading, now: int) -> dict[str, dict[str, int]]:
+        """{id of a node: what it took a moment ago}"""
+        first = not self._since
+        for node in reading.nodes:
+            since = self._since.setdefault(node.id, 0 if first else now)
+            before = self._free.get(node.id, node.total)
+            took = {name: more for name, whole in before.items() if (more := whole - node.free.get(name, 0)) > 0}
+            if took and node.total and since and now - since < JOINS_MS:
+                known = self._taken.get(node.id, (0, {}))[1]
+                names = {**known, **took}
+                self._taken[node.id] = (now, {name: known.get(name, 0) + took.get(name, 0) for name in names})
+        there = {node.id: node.free for node in reading.nodes}
+        self._free = there
+        self._since = {each: since for each, since in self._since.items() if each in there}
+        self._taken = {
+            each: (at, took) for each, (at, took) in self._taken.items() if each in there and now - at < LATE_MS
+        }
+        return {each: took for each, (_, took) in self._taken.items()}
