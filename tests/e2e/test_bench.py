@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SECTIONS = (
     "The log",
+    "Judging a commit",
     "Through all stages, all deciders in one process",
     "Through all stages, one process per service",
     "From a release to the next admission",

@@ -28,7 +28,7 @@ MOST_SERVED = 8
 Order = EvictionOrdered | ClearingOrdered
 
 
-class Books(Struct):
+class Accounts(Struct):
     """The tree and who is charged with what, when an order was made; the victims leave them one by one."""
 
     event: EvictionOrdered
@@ -79,7 +79,7 @@ def findings(
     each victim. ``by_shares``: its tree is applied by fair shares.
     """
     before = orders or Orders()
-    books = Books(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
+    books = Accounts(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
     gone = before.leaving()
     books.leave([charge for uid, charge in held.items() if uid not in gone], 1)
     shrinking = before.shrinking()
@@ -172,7 +172,7 @@ def _above(whole: Vector, part: Vector) -> bool:
     return part.get(MACHINES, 0) < whole.get(MACHINES, 0) and all(part[name] <= whole.get(name, 0) for name in part)
 
 
-def _needed(books: Books) -> Iterator[Found]:
+def _needed(books: Accounts) -> Iterator[Found]:
     ref, count = books.event.ref, len(books.own) + len(books.others)
     yield "I8", books.enough(), f"{ref} would not fit without all {count} victims"
     for mine in (books.own, books.others):
