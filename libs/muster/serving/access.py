@@ -85,7 +85,7 @@ class _Remembered:
             self._kept.popitem(last=False)
 
 
-class Everybody:
+class Unrestricted:
     """For a local demo on loopback: who reaches it sees everything."""
 
     async def viewed(self, _authorization: str, _namespaces: Iterable[str]) -> Viewed:

@@ -2,7 +2,7 @@
 
 Either their quota has room and no node has, or those who would give quota back leave too little room on the nodes.
 
-Tried once for each time that one has found no place, first between queues, then in its own. Everybody who may go is
+Tried once for each time that one has found no place, first between queues, then in its own. Unrestricted who may go is
 proposed, in that order; the gang admitter, who knows the nodes, finds out who of them is needed. Where quota has become
 short since it found no place, the proposal brings it back to its queue: only there something is held for it.
 """
