@@ -68,7 +68,7 @@ DeferralReason = Literal[
 ]
 """Why nothing is taken back: of what others run above their min, or of what runs with lower priority in its queue."""
 
-AdoptionReason = Literal["already_running", "bypassed"]
+AdoptionReason = Literal["already_running", "bypassed", "reserved"]
 """Why something is charged that no admission let in: it ran when first seen, or was started around the queue."""
 
 
@@ -240,7 +240,9 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
 
 
 class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
-    """Something runs that we did not admit: charged as it is, even over a limit, and never evicted for it."""
+    """Something is charged that came through no queue: what runs already, even over a limit; and a pod of no job that
+    is about to be placed, where it fits (``reserved``).
+    """
 
     reason: AdoptionReason
     named: str = ""

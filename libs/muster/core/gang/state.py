@@ -207,6 +207,8 @@ class AdmitterState(StageState):
     """claimant uid -> the jobs that were ordered to leave for it, until it is admitted"""
     pods: PodGangs = field(default_factory=PodGangs)
     """Pods that we bind ourselves, and their gangs"""
+    trees: dict[str, str] = field(default_factory=dict)
+    """root of a quota tree in force -> uid of the object that says it"""
     pools: dict[str, NodePool] = field(default_factory=dict)
     """Node pools that are declared, by name."""
     pools_rv: int = 0

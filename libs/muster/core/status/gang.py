@@ -13,6 +13,7 @@ HELD_BACK: dict[HeldBackReason, GangCode] = {
     "gated": "GangWaits",
     "too_few_pods": "GangWaits",
     "group_incomplete": "GangWaits",
+    "no_quota": "GangWaits",
     "no_nodes": "GangFailedScheduling",
     "timed_out": "GangFailedScheduling",
     "gave_way": "GangFailedScheduling",

@@ -314,6 +314,7 @@ RUNNING = Reason("Running", "running", "Running")
 ADOPTED: dict[AdoptionReason, str] = {
     "already_running": "it already ran when it was first seen: charged as it is, and left alone",
     "bypassed": "it was started around the queue: charged as it is, and left alone",
+    "reserved": "it is a pod of no job, and its quota has room: it is placed",
 }
 RELEASED: dict[ReleaseReason, str] = {
     "finished": "it is over and nothing of it is left",

@@ -174,6 +174,7 @@ HELD_BACK: dict[HeldBackReason, str] = {
     "gated": "schedulingGates of its pods keep it from being tried",
     "too_few_pods": "fewer pods exist than it needs to start",
     "group_incomplete": "its group is not complete",
+    "no_quota": "its quota has no room",
     "no_nodes": "the nodes have no place for all of it",
     "timed_out": "it found no place in the time one round may take; it goes on trying",
     "gave_way": "another gang was let in before it",

@@ -78,6 +78,10 @@ def subject_of(event: Event) -> str:
         return ", ".join(event.kinds)
     if isinstance(event, gangs.PodsPlaced | gangs.PodsReleased):
         return event.gangs[0] if event.gangs else str(event.pods[0].ref) if event.pods else ""
+    if isinstance(event, gangs.PodsProposed | gangs.PodsReserved | gangs.PodsDenied):
+        beside = event.beside if isinstance(event, gangs.PodsProposed) else ()
+        pods = (event.pod,) if isinstance(event, gangs.PodsDenied) else (*event.pods, *beside)
+        return event.gang or str(pods[0])
     if isinstance(event, gangs.GangHeldBack | gangs.NodesClaimed | gangs.NodesClaimEnded):
         pods = event.pods if isinstance(event, gangs.GangHeldBack) else ()
         return event.gang or (str(pods[0]) if pods else "")
@@ -377,6 +381,9 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.GangDeferred: ("no nodes", telling_nodes.lacks_nodes),
     d.PlacesFound: ("room", telling_nodes.room),
     d.PlacesReleased: ("places free", telling_nodes.given_back),
+    gangs.PodsProposed: ("asks quota", telling_nodes.pods_proposed),
+    gangs.PodsReserved: ("may start", lambda e: f"{counted(len(e.pods), 'pod')} charged, or counted in no quota"),
+    gangs.PodsDenied: ("denied", telling_nodes.pods_denied),
     gangs.PodsPlaced: ("placed", telling_nodes.pods_placed),
     gangs.PodsReleased: ("pods free", telling_nodes.pods_released),
     gangs.GangHeldBack: ("held back", telling_nodes.held_back),
