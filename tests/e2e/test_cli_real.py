@@ -14,7 +14,7 @@ from kit.deployed import objects
 from kit.kubeclient import KubeClient
 from kit.story import rayjob
 from muster.kube.discovery import ServerVersion
-from muster_cli.clusterchecks import POLICIES
+from muster_cli.policychecks import POLICIES
 
 NOBODY = User("nobody")
 LOOKER = User("looker")

@@ -16,7 +16,7 @@ from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster_cli.clusterchecks import POLICIES
+from muster_cli.policychecks import POLICIES
 
 VIDEO = "root/algorithm/video"
 LONG = "3600s"
