@@ -14,9 +14,10 @@ from muster.core.quota import clearing, kaireclaim, partial
 from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.partial import Spare
-from muster.core.quota.reclaim import Market, Run, basis
+from muster.core.quota.reclaim import Basis, Market, Run, basis
 from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.kai import compile_queues
+from muster.core.reclaim.profiles import owed
 from muster.events.base import Cause
 from muster.events.decisions import PartialVictim
 from muster.events.facts import KaiQueueObserved
@@ -53,8 +54,12 @@ def wait(found: Ledger, uid: str, name: str, gpus: int) -> Demand:
     return demand
 
 
+def victims(given: Basis, path: str, demand: Demand, market: Market) -> list[str]:
+    return owed(given, path, demand, market).uids
+
+
 def taken(found: Ledger, name: str, demand: Demand, runs: dict[str, list[Run]]) -> list[str]:
-    uids = kaireclaim.victims(basis(found), path_of(found, name), demand, Market(runs))
+    uids = victims(basis(found), path_of(found, name), demand, Market(runs))
     if uids:
         assert kaireclaim.objection(basis(found), path_of(found, name), demand, uids) == ""
     return uids
@@ -172,7 +177,7 @@ def test_what_is_taken_is_needed_legal_and_never_taken_back(seed: int) -> None:
     found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
     back = {path: [Run(50, 0, 0, "ns/claimant", "claimant")]}
     for uid, charge in charges.items():
-        assert kaireclaim.victims(basis(found), charge.queue, charge.demand, Market(back)) == [], uid
+        assert victims(basis(found), charge.queue, charge.demand, Market(back)) == [], uid
 
 
 @settings(max_examples=200)
@@ -181,9 +186,8 @@ def test_what_leaves_for_room_on_nodes_takes_nothing_back(seed: int) -> None:
     """Whichever of those who may go the nodes need: if they are let go, the claimant never leaves for one of them."""
     found, runs, claimant, demand = case(seed)
     path = path_of(found, claimant)
-    may = clearing.candidates(found, "claimant", path, demand, Market(runs))
+    may = sorted(run.uid for work in runs.values() for run in work)
     chosen = Random(seed).sample(may, Random(seed).randint(0, len(may)))
-    chosen.sort(key=may.index)
     if not chosen or clearing.objection(found, "claimant", path, demand, chosen):
         return
     charges = {uid: found.charges[uid] for uid in chosen}
@@ -257,7 +261,7 @@ def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int)
     its = {"claimant": [Spare("small", demand.request[GPU] // 1000, demand.request[GPU] // 1000, {GPU: 1000}, 1)]}
     for leaf in gave.values():
         more = Demand({GPU: 1000}, 1)
-        assert kaireclaim.victims(basis(found), leaf, more, Market(mine)) == [], "who gave takes nothing back"
+        assert victims(basis(found), leaf, more, Market(mine)) == [], "who gave takes nothing back"
         assert partial.victims(basis(found), leaf, more, Market(mine), its, None) == {}, "nor a worker"
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from kit.chaos import Chaos
 from muster.core.quota.demand import Charge
-from muster.core.quota.inqueue import objection, victims
+from muster.core.quota.inqueue import objection
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Market, Run, basis
+from muster.core.reclaim.profiles import outranked
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.keys import Ref
@@ -50,7 +51,7 @@ class Load:
         self.runs[charge.queue] = [run for run in self.runs[charge.queue] if run.uid != uid]
 
     def victims(self, queue: str, demand: Demand, priority: int, *, reclaims: bool = True) -> list[str]:
-        return victims(basis(self.ledger), queue, demand, priority, Market(self.runs), reclaims=reclaims)
+        return outranked(basis(self.ledger), queue, demand, priority, Market(self.runs), reclaims=reclaims).uids
 
     def objection(self, queue: str, demand: Demand, priority: int, chosen: list[str]) -> str:
         return objection(basis(self.ledger), queue, demand, chosen, lambda uid: self.priorities[uid] < priority)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.events.base import Decision
-from muster.events.decisions import DemandDecision, Shortage
+from muster.events.decisions import DemandDecision, Placement, Shortage
 from muster.model.keys import Ref
 
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired"]
@@ -81,6 +81,8 @@ class PlanTried(Decision, frozen=True, kw_only=True):
     fits: bool
     shortage: Shortage | None = None
     """What it lacks now."""
+    places: tuple[Placement, ...] = ()
+    """The places that are kept for it when they have been ordered to leave."""
 
 
 class ClaimEnded(Decision, frozen=True, kw_only=True):

@@ -337,9 +337,9 @@ def test_nobody_leaves_for_a_gang_that_no_node_can_hold() -> None:
     scene = placed(4, 4)
     scene.lines("gang a/wide head=8 workers=0x0")
     assert orders(scene) == []
-    assert [each.fits for each in scene.bench.happened(PlanTried)] == [False]
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["no_place"]
     scene.lines("time +86400s")
-    assert len(scene.bench.happened(PlanTried)) == 1, "and it is not tried again while nothing changes"
+    assert len(scene.bench.happened(ReclaimDeferred)) == 1, "and it is not tried again while nothing changes"
     scene.lines("node large cpu=8")
     assert orders(scene) == [("wide", ["x0", "x1"])], "quota still refuses it, and now a node would do"
     scene.bench.sound()
@@ -382,7 +382,7 @@ def test_on_fragmented_nodes_nobody_leaves_in_vain_hour_after_hour() -> None:
     for _ in range(24):
         scene.lines("time +3600s")
     assert orders(scene) == []
-    assert len(scene.bench.happened(PlanTried)) == 1
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["no_place"]
     scene.bench.sound()
 
 

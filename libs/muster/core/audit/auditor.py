@@ -46,6 +46,7 @@ from muster.events.effects import EffectApplied
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
+from muster.events.system import PlacementChosen
 from muster.model.keys import Ref, root_of
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
@@ -73,6 +74,7 @@ class Auditor:
         self._nodes: dict[str, QuotaNode] = {}
         self._fixed = True
         """No limit of the tree in force moves with what is asked for."""
+        self._places = False
         self._bound: set[str] = set()
         self._charges: dict[str, ChargeSeen] = {}
         self._used: dict[str, Vector] = {}
@@ -135,6 +137,8 @@ class Auditor:
                     self._evicts(event)
                 case ClearingOrdered():
                     self._clears(event)
+                case PlacementChosen():
+                    self._places = event.strategy is not None
                 case EffectApplied():
                     self._effect(event)
                 case QuotaReleased():
@@ -323,8 +327,6 @@ class Auditor:
 
     def _clears(self, event: ClearingOrdered) -> None:
         """I19: who leaves for room on nodes may be taken."""
-        shared = self._by_shares(event.queue)
-        self._check("I19", shared, f"nodes are cleared for {event.ref} of {event.queue}, which is no KAI queue")
         priority = self._priorities.get(event.ref.uid)
         for invariant, holds, detail in clearing_findings(event, self._nodes, self._held(), self._orders, priority):
             self._check(invariant, holds, detail)
@@ -333,8 +335,9 @@ class Auditor:
         """I8, I19: what is taken back is owed, may be taken, and is needed."""
         held, priority = self._held(), self._priorities.get(event.ref.uid)
         shared = self._by_shares(event.queue)
+        said: dict[str, Any] = {"orders": self._orders, "priority": priority, "by_shares": shared}
         for invariant, holds, detail in findings(
-            event, self._nodes, held, orders=self._orders, priority=priority, fixed=self._fixed, by_shares=shared
+            event, self._nodes, held, fixed=self._fixed, places=self._places, **said
         ):
             self._check(invariant, holds, detail)
 

@@ -71,12 +71,14 @@ def findings(
     priority: int | None = None,
     fixed: bool = True,
     by_shares: bool = False,
+    places: bool = False,
 ) -> Iterator[Found]:
     """Everything there is to say of one order, given who is charged with what when it was made.
 
     ``orders``: what was ordered and held before; it is as if that had come to pass. ``priority``: with which the
     claimant was queued. ``fixed``: no limit moves with what others ask for, so that the tree says the need of
-    each victim. ``by_shares``: its tree is applied by fair shares.
+    each victim. ``by_shares``: its tree is applied by fair shares. ``places``: victims leave room on nodes as well, so
+    that quota alone does not say how many are needed.
     """
     before = orders or Orders()
     books = Books(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
@@ -118,7 +120,7 @@ def findings(
             left = books.used.get(at, {}).get(event.resource, 0)
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
     if fixed and not any(node.kept for node in nodes.values()):
-        yield from _needed(books)
+        yield from _needed(books, places=places)
 
 
 def _may_leave(claimant: Ref, victim: Victim, charge: AuditedCharge | None, gone: set[str]) -> Iterator[Found]:
@@ -172,10 +174,10 @@ def _above(whole: Vector, part: Vector) -> bool:
     return part.get(MACHINES, 0) < whole.get(MACHINES, 0) and all(part[name] <= whole.get(name, 0) for name in part)
 
 
-def _needed(books: Books) -> Iterator[Found]:
+def _needed(books: Books, *, places: bool) -> Iterator[Found]:
     ref, count = books.event.ref, len(books.own) + len(books.others)
     yield "I8", books.enough(), f"{ref} would not fit without all {count} victims"
-    for mine in (books.own, books.others):
+    for mine in (books.own, books.others) if not places else ():
         for charge in list(mine):
             mine.remove(charge)
             books.leave([charge], 1)

@@ -98,7 +98,7 @@ class GangAdmitter:
             PodGone: self._pod_gone,
             WorkloadQueued: unplaced.queued,
             WorkloadDequeued: in_turn(claims.left, clearing.over),
-            QuotaReserved: in_turn(self._reserved, planned.over),
+            QuotaReserved: in_turn(in_turn(planned.handed_on, self._reserved), planned.over),
             QuotaDenied: unplaced.denied,
             WorkloadAdopted: in_turn(self._adopted, planned.over),
             ClaimEnded: planned.over,
@@ -108,7 +108,7 @@ class GangAdmitter:
             ClearingProposed: clearing.proposed,
             ClearingTried: clearing.tried,
             ClearingOrdered: clearing.ordered,
-            PlanTried: planned.answered,
+            PlanTried: planned.tried,
             QuotaReleased: in_turn(self._released, clearing.released),
             GangAdmitted: in_turn(self._admitted, clearing.over),
             GangAwaitingNodes: in_turn(self._awaiting, clearing.over),
@@ -269,7 +269,7 @@ class GangAdmitter:
             acted = True
             yield each
         if not acted:  # What is placed in this commit is on no node yet: plans are tried on what it leaves.
-            yield from planned.due(state)
+            yield from planned.due(state, clearing.supposed)
             yield from clearing.due(state)
             yield from unplaced.due(state, view, placer.growing)
 

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
+from muster.core.preemption.owed import outranked, owed, site_now
 from muster.core.preemption.state import HOUR_MS, PreemptorState, Roomless
 from muster.core.queueing.queues import Job
-from muster.core.quota import clearing, inqueue
-from muster.core.quota.clearing import MAX_CANDIDATES
 from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.waiting import waits
@@ -38,7 +37,7 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     """
     job = state.queues.jobs.get(event.ref.uid)
     before = state.roomless.pop(event.ref.uid, None)
-    if job is None or event.shortage.kept_for or not state.queues.ledger.by_shares(job.queue):
+    if job is None or event.shortage.kept_for:
         return
     found = state.roomless[event.ref.uid] = Roomless(structs.replace(job), at.at, Cause(at.seq, at.item))
     if before is None or (before.job.queue, before.job.demand) != (job.queue, job.demand):
@@ -181,18 +180,13 @@ def _moved_lately(state: PreemptorState) -> dict[str, int]:
 
 
 def _above_share(state: PreemptorState, job: Job) -> list[str]:
-    ledger, market = state.queues.ledger, state.market(job.queue)
     if not state.reclaims(job.queue) or not any(leaf != job.queue for leaf in state.runs):
         return []
-    return clearing.candidates(ledger, job.ref.uid, job.queue, job.demand, market)
+    return owed(state, job, site_now(state, job)).uids
 
 
 def _lower(state: PreemptorState, job: Job) -> list[str]:
-    ledger = state.queues.ledger
-    if not inqueue.allowed(ledger, job.queue, job.demand, ledger.claims.firmly_held_from(job.ref.uid)):
-        return []
-    runs = inqueue.lower(state.runs.get(job.queue, ()), job.priority)
-    return [run.uid for run in runs if state.may_evict(run.uid, job.queue)][:MAX_CANDIDATES]
+    return outranked(state, job, site_now(state, job), others=False).uids
 
 
 _KINDS: Mapping[ClearingKind, Callable[[PreemptorState, Job], list[str]]] = {

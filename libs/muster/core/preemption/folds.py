@@ -13,13 +13,11 @@ from muster.core.preemption.state import (
     NEVER,
     PreemptorState,
     RetryGate,
-    Roomless,
 )
 from muster.core.queueing.book import Shape
 from muster.core.quota.accounting.suspending import stays_ms
 from muster.core.quota.claims import is_down
 from muster.core.quota.service import gpu_time
-from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.clearing import ClearingKind, ClearingOrdered
@@ -61,6 +59,9 @@ NO_NODES_MS = 60_000
 
 CLEARED_MS = 600_000
 """How long nobody else leaves for a job that nodes were cleared for, since the last of them has left."""
+
+OF_NODES = ("no_place", "search_ended")
+"""Who may go leaves no place for it: looked for again soon where nodes have changed, else after a while."""
 
 OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
 """Why no work of lower priority gives way: in a busy queue what runs changes all the time, so it rests for a moment."""
@@ -302,8 +303,10 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
         if job is not None:
             state.owed_since[job.shape] = at.at
         return
-    rest = at.at + MIN_PAUSE_MS if event.reason in OF_LOWER else 0
-    bar(state, event.ref.uid, RetryGate(event.supply, event.until, rest=rest))
+    gate = RetryGate(event.supply, event.until, rest=at.at + MIN_PAUSE_MS if event.reason in OF_LOWER else 0)
+    if event.reason in OF_NODES:
+        gate = replace(gate, rest=at.at + NO_NODES_MS, nodes=state.nodes)
+    bar(state, event.ref.uid, gate)
 
 
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
@@ -312,9 +315,6 @@ def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     if roomless is not None and roomless.asked:
         roomless.asked, roomless.rest, roomless.supply = False, at.at + NO_NODES_MS, state.supply
     elif event.reason == "no_nodes":
-        job = state.queues.jobs.get(event.ref.uid)
-        if job is not None and state.queues.ledger.by_shares(job.queue):
-            state.roomless[event.ref.uid] = Roomless(replace(job), at.at, Cause(at.seq, at.item))
         bar(state, event.ref.uid, RetryGate(state.supply, rest=at.at + NO_NODES_MS, nodes=state.nodes))
 
 

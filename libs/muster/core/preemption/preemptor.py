@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from muster.core.gang.admitter import GangAdmitter
 from muster.core.preemption import claimants, clearing, folds, plans
 from muster.core.preemption.claimants import Claimant
 from muster.core.preemption.state import PreemptorState
@@ -111,7 +112,13 @@ class Preemptor:
             WorkersKept: folds.workers_kept,
             PlacementChosen: folds.placement_chosen,
         }
-        return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
+        for kind, arm in [*_of_places().items(), *own.items()]:
+            arms[kind] = in_turn(arms[kind], arm) if kind in arms else arm
+        return arms
+
+    @staticmethod
+    def time_passed(state: PreemptorState) -> None:
+        state.places.now = state.now
 
     def decide(self, state: PreemptorState) -> list[Decision]:
         """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
@@ -147,6 +154,15 @@ class Preemptor:
         if odd := sorted(listed - ledger.charges.keys()):
             found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
         return found
+
+
+def _of_places() -> dict[type[Event], Arm]:
+    """The nodes are folded as the gang admitter does."""
+
+    def within(arm: Arm) -> Arm:
+        return lambda state, at, event: arm(state.places, at, event)
+
+    return {kind: within(arm) for kind, arm in GangAdmitter().arms().items()}
 
 
 def _for_quota(state: PreemptorState) -> list[Decision]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
+from muster.core.gang.state import AdmitterState
 from muster.core.preemption.lane import Lane
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
@@ -99,6 +100,8 @@ class PreemptorState(StageState):
     """The queues, and what may be taken back."""
 
     queues: Queues = field(default_factory=Queues)
+    places: AdmitterState = field(default_factory=AdmitterState)
+    """The nodes as the gang admitter sees them."""
     runs: dict[str, list[Run]] = field(default_factory=dict)
     """leaf -> what runs there and may be suspended, in the order in which it gives way"""
     sums: dict[str, dict[int, Vector]] = field(default_factory=dict)

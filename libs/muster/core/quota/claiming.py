@@ -205,7 +205,8 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
     def lower(victim: str) -> bool:
         return outranked(state, uid, victim, said[victim])
 
-    return objection(basis(state.ledger, uid), proposed.queue, demand, list(said), lower), ""
+    given = basis(state.ledger, uid)
+    return objection(given, proposed.queue, demand, list(said), lower, places=state.places), ""
 
 
 def _served_more(state: AccountantState, proposed: PreemptionProposed, victim: str) -> bool:

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from muster.core.quota import inqueue, moving
+from muster.core.quota import inqueue, moving, reclaim
 from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.claiming import may_leave, outranked, unjustified
 from muster.core.quota.demand import demand_of
 from muster.core.quota.kaireclaim import between, legal
 from muster.core.quota.ledger.kaishares import Shares, divided, requests
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import MAX_LOOKS, Market, Objection, basis, search
+from muster.core.quota.reclaim import Objection, basis, search
 from muster.core.quota.state import AccountantState, Leaving, OpenClearing
 from muster.events.base import Cause
 from muster.events.claims import PlanStale
@@ -27,10 +27,6 @@ from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.keys import Position
 from muster.model.resources import add_into
-
-MAX_CANDIDATES = 100
-"""Named in one proposal."""
-
 
 # --- the rules ----------------------------------------------------------------------------------------------------
 
@@ -46,28 +42,11 @@ def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
     return divided(tree, asked, ledger.usage)
 
 
-def candidates(ledger: Ledger, uid: str, queue: str, demand: Demand, market: Market) -> list[str]:
-    """Uids of who may give way between queues, in the order in which they would; each given that those before left."""
-    given = basis(ledger, uid)
-    rules = between(given, queue, demand, shares_with(ledger, uid, queue, demand))
-    if not rules.may_claim():
-        return []
-    found, at = search(given, queue, demand), dict[str, int]()
-    for _ in range(MAX_LOOKS):
-        leaves = [leaf for leaf, runs in market.runs.items() if at.get(leaf, 0) < len(runs) and rules.may_give(leaf)]
-        if not leaves or len(found.chosen) == MAX_CANDIDATES:
-            break
-        leaf = min(leaves, key=lambda each: (rules.excess(each, found), each))
-        victim = market.runs[leaf][at.get(leaf, 0)].uid
-        at[leaf] = at.get(leaf, 0) + 1
-        if market.may(victim) and rules.gives(given.ledger.charges[victim], found):
-            found.take(victim)
-    return found.chosen
-
-
 def objection(ledger: Ledger, uid: str, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
     """Why these may not give way between queues, judged afresh; empty when they may."""
     given = basis(ledger, uid)
+    if not ledger.by_shares(queue):
+        return reclaim.below_min(given, queue, demand, chosen)
     rules = between(given, queue, demand, shares_with(ledger, uid, queue, demand))
     if not rules.may_claim():
         return "beyond_share"

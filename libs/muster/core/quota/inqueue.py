@@ -15,31 +15,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from muster.core.quota import kaireclaim, reclaim
-from muster.core.quota.demand import Scratch, counted
+from muster.core.quota.demand import Scratch
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Picker, Run, Search, search
+from muster.core.quota.reclaim import Basis, Objection, Run, Search, search
 from muster.model.demand import Demand
 
 
 def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:
     """Of the running work of a leaf what has lower priority, in the order in which it gives way."""
     return runs[: bisect_left(runs, priority, key=lambda run: run.priority)]
-
-
-def victims(given: Basis, queue: str, demand: Demand, priority: int, market: Market, *, reclaims: bool) -> list[str]:
-    """Uids of the victims of a claimant of this priority; empty when there are none.
-
-    ``reclaims``: whether others, that run above their min, may have to give as well.
-    """
-    if not allowed(given.ledger, queue, demand, given.held):
-        return []
-    giving = lower(market.runs.get(queue, ()), priority)[:MAX_LOOKS]
-    alone = _alone(given, queue, demand, giving, market)
-    if reclaims and len(alone) != 1 and not given.ledger.by_shares(queue):
-        shared = _shared(given, queue, demand, giving, market)
-        if shared and (not alone or len(shared) < len(alone)):
-            return shared
-    return alone
 
 
 def allowed(ledger: Ledger, queue: str, demand: Demand, held: Scratch) -> bool:
@@ -53,42 +37,6 @@ def allowed(ledger: Ledger, queue: str, demand: Demand, held: Scratch) -> bool:
     )
 
 
-def _alone(given: Basis, queue: str, demand: Demand, giving: Sequence[Run], market: Market) -> list[str]:
-    """Out of the claimant's own queue."""
-    found = search(given, queue, demand)
-    for run in giving:
-        missing = found.all_missing()
-        if not missing:
-            break
-        if market.may(run.uid) and missing & counted(found.ledger.charges[run.uid].demand).keys():
-            found.take(run.uid)
-    if found.missing() is not None:
-        return []
-    found.trim()
-    return found.chosen
-
-
-def _shared(given: Basis, queue: str, demand: Demand, giving: Sequence[Run], market: Market) -> list[str]:
-    """Out of its own queue until it is within the min, and the rest out of others that are above theirs."""
-    own = search(given, queue, demand)
-    own.level = queue
-    managed = given.ledger.managed(queue, demand.request)
-    if not managed:
-        return []
-    for run in giving:
-        above = own.above_min(managed)
-        if not above:
-            break
-        if market.may(run.uid) and counted(own.ledger.charges[run.uid].demand).keys() & set(above):
-            own.take(run.uid)
-    if not own.chosen or own.above_min(managed):
-        return []
-    own.trim(lambda found: not found.above_min(managed))
-    found = Picker(own, market).completed()
-    found.trim(lambda found: holds(found, own.chosen))
-    return found.chosen
-
-
 def holds(found: Search, own: Iterable[str]) -> bool:
     """Whether what is chosen is enough and legal: beside others the claimant must be within its min."""
     if found.missing() is not None:
@@ -100,16 +48,23 @@ def holds(found: Search, own: Iterable[str]) -> bool:
 
 
 def objection(
-    given: Basis, queue: str, demand: Demand, chosen: Sequence[str], outranked: Callable[[str], bool]
+    given: Basis,
+    queue: str,
+    demand: Demand,
+    chosen: Sequence[str],
+    outranked: Callable[[str], bool],
+    *,
+    places: bool = False,
 ) -> Objection:
     """Why these may not be suspended for this claimant, judged afresh; empty when they may.
 
-    ``outranked``: whether somebody of the claimant's queue has lower priority.
+    ``outranked``: whether somebody of the claimant's queue has lower priority. ``places``: as in ``reclaim.objection``.
     """
     charges = given.ledger.charges
     own = [uid for uid in chosen if uid in charges and charges[uid].queue == queue]
     if not own:
-        return _between_queues(given, queue, demand, chosen)
+        rules = kaireclaim.objection if given.ledger.by_shares(queue) else reclaim.objection
+        return rules(given, queue, demand, chosen, places=places)
     if not allowed(given.ledger, queue, demand, given.held):
         return "not_preempting"
     if not all(outranked(uid) for uid in own):
@@ -134,11 +89,4 @@ def objection(
         return "beyond_guarantee"
     before = len(found.chosen)
     found.trim(lambda found: holds(found, own))
-    return "" if len(found.chosen) == before else "too_many_victims"
-
-
-def _between_queues(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
-    """The objection of the rules by which the claimant's tree is applied."""
-    if given.ledger.by_shares(queue):
-        return kaireclaim.objection(given, queue, demand, chosen)
-    return reclaim.objection(given, queue, demand, chosen)
+    return "" if places or len(found.chosen) == before else "too_many_victims"

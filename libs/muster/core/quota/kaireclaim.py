@@ -18,7 +18,7 @@ from muster.core.quota.demand import Charge, chain_of
 from muster.core.quota.division.fairshare import UNLIMITED
 from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Search, search
+from muster.core.quota.reclaim import Basis, Objection, Search, Turn, search
 from muster.model.demand import Demand
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED
@@ -153,16 +153,23 @@ class Between(Struct):
                     return False
         return True
 
-    def excess(self, leaf: str, found: Search) -> tuple[int, int]:
-        """How a queue comes in turn to give: lower priority first, then the largest part of what it may keep."""
+    def excess(self, leaf: str, found: Search) -> Turn:
+        """How a queue comes in turn to give: lower priority first, then the largest part of what it may keep; of those
+        under one side the same is asked below it, level by level.
+        """
         _, side = self.sides(leaf)
-        node, part = self.ledger.nodes[side], 0
+        path = chain_of(leaf)
+        below = path[path.index(side) :: -1] if side in path else (side,)
+        return tuple(self._turn(at, found) for at in below if at in self.ledger.nodes)
+
+    def _turn(self, path: str, found: Search) -> tuple[int, int]:
+        part = 0
         for name in self.names:
-            keeps = self._keeps(side, name)
-            used = found.used(side, name)
+            keeps = self._keeps(path, name)
+            used = found.used(path, name)
             if keeps != UNLIMITED and used:
                 part = max(part, used * 1_000_000 // keeps if keeps else UNSPEAKABLE)
-        return (node.priority, -part)
+        return (self.ledger.nodes[path].priority, -part)
 
     def _above_share(self, path: str, name: str, used: int) -> bool:
         keeps = self._keeps(path, name)
@@ -198,41 +205,6 @@ def between(given: Basis, queue: str, demand: Demand, shares: Shares | None = No
     return Between(given, queue, demand, kai_shares(given.ledger) if shares is None else shares, names)
 
 
-def victims(given: Basis, queue: str, demand: Demand, market: Market, shares: Shares | None = None) -> list[str]:
-    """Uids of who gives way, in the order they were chosen; empty when the rules find nobody."""
-    rules = between(given, queue, demand, shares)
-    found = search(given, queue, demand)
-    if not found.names or not rules.may_claim():
-        return []
-    at: dict[str, int] = {}
-    looks = 0
-    while (short := found.missing()) is not None:
-        uid = _next(rules, found, short.path, market, at)
-        looks += 1
-        if not uid or looks > MAX_LOOKS:
-            return []
-        charge = given.ledger.charges[uid]
-        if charge.request.get(short.resource) and market.may(uid) and rules.gives(charge, found):
-            found.take(uid)
-    found.trim(lambda each: each.missing() is None and legal(rules, each.chosen) and rules.balanced(each))
-    return found.chosen if found.chosen and legal(rules, found.chosen) and rules.balanced(found) else []
-
-
-def _next(rules: Between, found: Search, path: str, market: Market, at: dict[str, int]) -> str:
-    """The next to look at below the node that refuses: of the queue whose turn it is."""
-    below = [
-        leaf
-        for leaf, work in market.runs.items()
-        if path in chain_of(leaf) and at.get(leaf, 0) < len(work) and rules.may_give(leaf)
-    ]
-    if not below:
-        return ""
-    leaf = min(below, key=lambda leaf: (rules.excess(leaf, found), leaf))
-    uid = market.runs[leaf][at.get(leaf, 0)].uid
-    at[leaf] = at.get(leaf, 0) + 1
-    return uid
-
-
 def legal(rules: Between, chosen: Iterable[str]) -> bool:
     """Whether each of them may be taken, one after the other."""
     found = search(rules.given, rules.queue, rules.demand)
@@ -244,9 +216,10 @@ def legal(rules: Between, chosen: Iterable[str]) -> bool:
     return True
 
 
-def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
-    """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
-    return next(_objections(given, queue, demand, chosen), "")
+def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str], *, places: bool = False) -> Objection:
+    """As ``reclaim.objection``."""
+    said: Objection = next(_objections(given, queue, demand, chosen), "")
+    return "" if places and said == "too_many_victims" else said
 
 
 def _objections(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Iterator[Objection]:

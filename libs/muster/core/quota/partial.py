@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from muster.core.quota.demand import Charge, chain_of
-from muster.core.quota.giving import GivingRules, judge_of
+from muster.core.quota.giving import GivingRules, by_replica
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Run, Search, search
 from muster.events.decisions import PartialVictim
 from muster.model.demand import Demand
@@ -78,9 +78,9 @@ def victims(
     """
     inside = below is not None
     clusters = sorted(_givers(queue, market, givers, most, below), key=lambda each: (each.run.priority, each.run))
-    judge = judge_of(given, queue, demand, inside=inside) if clusters else None
+    judge, objection = by_replica(given, queue, demand, inside=inside) if clusters else (None, "")
     if judge is not None:
-        return {} if judge.objection else _one_by_one(judge, search(given, queue, demand), clusters)
+        return {} if objection else _one_by_one(judge, search(given, queue, demand), clusters)
     for level in reversed(given.owed_at(queue, demand)) if clusters else ():
         found = search(given, queue, demand)
         found.level = level
@@ -118,7 +118,7 @@ def _one_by_one(judge: GivingRules, found: Search, clusters: Iterable[Giving]) -
         leaves = [leaf for leaf, line in lines.items() if line and short.path in chain_of(leaf)]
         if not leaves or len(order) >= MAX_LOOKS:
             return {}
-        leaf = min(leaves, key=lambda each: (judge.excess(each, found), each))
+        leaf = min(leaves, key=lambda each: (judge.turn(each, found), each))
         cluster, spare, left = lines[leaf].pop()
         if not spare.each.get(short.resource) or not judge.gives(_as_charge(leaf, spare, 1), found):
             continue
@@ -149,7 +149,7 @@ def _refused(judge: GivingRules, found: Search, steps: Iterable[tuple[str, Spare
                 return "gives_too_much"
             _move(found, queue, spare, -1)
         taken.setdefault(queue, set()).update(name for name, amount in spare.each.items() if amount)
-    return "" if judge.balanced(found, taken) else "unbalanced"
+    return "" if judge.fair(found, taken) else "unbalanced"
 
 
 def _chosen(found: Search, clusters: Sequence[Giving]) -> dict[str, Counts]:
@@ -220,9 +220,9 @@ def objection(
     ``spares``: uid -> what it may give by what is granted to it now. ``inside``: they are of its own queue, and of
     lower priority.
     """
-    judge = judge_of(given, queue, demand, inside=inside)
-    if judge is not None and judge.objection:
-        return judge.objection
+    judge, objection = by_replica(given, queue, demand, inside=inside)
+    if objection:
+        return objection
     if judge is None and not given.owed_at(queue, demand):
         return "beyond_guarantee"
     found = search(given, queue, demand)

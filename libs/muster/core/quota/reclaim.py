@@ -12,11 +12,9 @@ more than is needed, those being let go first who would lose most GPU time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,6 +36,9 @@ RESTART_MS = 60_000
 
 FIRST = -(2**62)
 """The youth of what gives way before all others of its priority, and loses nothing that counts."""
+
+Turn = tuple[tuple[int, int], ...]
+"""How a queue comes in turn to give, the least first: (its priority, minus how far it is above) level by level."""
 
 
 class Run(NamedTuple):
@@ -114,6 +115,11 @@ class Search(Struct):
     def ledger(self) -> Ledger:
         return self.basis.ledger
 
+    def copied(self) -> Search:
+        """One that goes on from here on its own."""
+        extra, firm = ({path: dict(each) for path, each in of.items()} for of in (self.gone.extra, self.gone.firm))
+        return replace(self, chosen=list(self.chosen), gone=Scratch(extra, firm))
+
     def missing(self) -> Shortfall | None:
         """The first limit that still refuses the claimant."""
         return next(self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held), None)
@@ -156,7 +162,7 @@ class Search(Struct):
         self.trim()
         return "" if len(self.chosen) == before else "too_many_victims"
 
-    def trim(self, enough: Callable[[Search], bool] | None = None, cost: Callable[[str], int] | None = None) -> None:
+    def trim(self, enough: Callable[[Search], bool] | None = None, cost: Callable[[str], Any] | None = None) -> None:
         """Let go the victims that the claimant does not need after all, the dearest first, else those chosen last.
 
         ``enough``: what those who are left must be good for; by default that the claimant fits.
@@ -190,137 +196,6 @@ def search(given: Basis, queue: str, demand: Demand) -> Search:
     return found
 
 
-def victims(given: Basis, queue: str, demand: Demand, market: Market) -> list[str]:
-    """Uids of a sufficient set of which nobody can be left out; empty when none was found.
-
-    What a whole branch of the tree is guaranteed is taken from outside of it first: within it somebody would have to
-    take it back from there in turn. Who comes first by the rules is taken first. Where that leads nowhere, because what
-    is left is too large to give without falling below a min, each of the others is tried as the first: a single
-    sufficient victim is always found.
-    """
-    for level in reversed(given.owed_at(queue, demand)):
-        begun = search(given, queue, demand)
-        begun.level = level
-        picker = Picker(begun, market)
-        found = picker.completed()
-        if found.chosen:
-            found.trim(cost=picker.lost)
-            return found.chosen
-    return []
-
-
-class Picker:
-    """Picks victims one by one; counts how many runs it has looked at over all its attempts."""
-
-    def __init__(self, begun: Search, market: Market) -> None:
-        self.begun, self.market = begun, market
-        self.may = cache(market.may)
-        self.nobody = search(begun.basis, begun.queue, begun.demand)
-        self.looks = 0
-        self.tried: dict[str, None] = {}
-        """Uids looked at, in order."""
-        self.youth: dict[str, int] = {}
-        self.lacked: Shortfall | None = None
-        """What was still refused when nobody was left to give."""
-
-    def completed(self) -> Search:
-        """The search with enough victims on top of those it begins with, not trimmed; without any if there are none."""
-        found = self.pick("")
-        if found.chosen or not self.tried or (self.lacked is not None and not self._could_give(self.lacked)):
-            return found
-        for first in list(self.tried):
-            found = self.pick(first)
-            if found.chosen or self.looks > MAX_LOOKS:
-                break
-        return found
-
-    def lost(self, uid: str) -> int:
-        """The work that a suspension throws away: what it frees times how long, in no unit."""
-        amounts = counted(self.begun.ledger.charges[uid].demand)
-        return sum(amounts.get(name, 0) for name in self.begun.names) * self._age(self.youth.get(uid, 0))
-
-    def _age(self, youth: int) -> int:
-        return 0 if youth == FIRST else max(self.market.now + youth, 0) + RESTART_MS
-
-    def pick(self, first: str) -> Search:
-        """The victims, beginning with ``first`` if it is somebody; none when that leads nowhere."""
-        found = self._afresh()
-        dead = set(found.chosen)
-        """Runs that are chosen, or cannot be: with others gone that cannot change."""
-        begins: dict[str, int] = {}
-        if first:
-            if not (self.may(first) and found.spares(found.ledger.charges[first])):
-                return self.nobody
-            found.take(first)
-            dead.add(first)
-        while (short := found.missing()) is not None:
-            uid = self._next(found, short, dead, begins)
-            if not uid or self.looks > MAX_LOOKS:
-                self.lacked = short
-                return self.nobody
-            found.take(uid)
-            dead.add(uid)
-        return found
-
-    def _could_give(self, lacked: Shortfall) -> bool:
-        """Whether all leaves together could give what a limit lacks, each down to its own min and no further, and no
-        run in part: where they could not, no order of victims helps.
-        """
-        found, name = self._afresh(), lacked.resource
-        refusals = found.ledger.refusals(found.queue, found.demand, found.gone, held=found.basis.held)
-        short = next((each for each in refusals if (each.path, each.resource) == (lacked.path, name)), None)
-        if short is None:
-            return True
-        needed = short.missing
-        for leaf, runs in self._givers(found, short):
-            node = found.ledger.nodes.get(leaf)
-            most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
-            gives = (counted(found.ledger.charges[run.uid].demand).get(name, 0) for run in runs if self.may(run.uid))
-            needed -= most_of(gives, most) if most > 0 else 0
-            if needed <= 0:
-                return True
-        return False
-
-    def _givers(self, found: Search, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
-        """The queues below the node that is short, but those the claimant may not take from, and what runs there."""
-        for leaf, runs in self.market.runs.items():
-            path = chain_of(leaf)
-            if short.path in path and found.level not in path and leaf != found.queue:
-                yield leaf, runs
-
-    def _afresh(self) -> Search:
-        begun = self.begun
-        extra, firm = ({path: dict(each) for path, each in of.items()} for of in (begun.gone.extra, begun.gone.firm))
-        return replace(begun, chosen=list(begun.chosen), gone=Scratch(extra, firm))
-
-    def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
-        """Who gives way next for a resource that is short: of all queues below the node that is short of it."""
-        chosen = ""
-        best: tuple[int, bool, int, int, str] | None = None
-        for leaf, runs in self._givers(found, short):
-            while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
-                begins[leaf] = begins.get(leaf, 0) + 1
-            for run in islice(runs, begins.get(leaf, 0), None):
-                if best is not None and (
-                    run.priority > best[0] or (run.priority == best[0] and not best[1] and run.youth > best[2])
-                ):
-                    break  # All that follow have worked longer.
-                if run.uid in dead:
-                    continue
-                self.looks += 1
-                gives = counted(found.ledger.charges[run.uid].demand).get(short.resource, 0)
-                if not gives or not self.may(run.uid):
-                    continue
-                self.tried[run.uid], self.youth[run.uid] = None, run.youth
-                if not found.spares(found.ledger.charges[run.uid]):
-                    dead.add(run.uid)
-                    continue
-                rank = (run.priority, self.market.last(run.uid), run.youth, run.came, run.key)
-                if best is None or rank < best:
-                    best, chosen = rank, run.uid
-        return chosen
-
-
 def most_of(amounts: Iterable[int], limit: int) -> int:
     """The largest sum of some of these amounts that is no more than a limit: where that takes too many steps, a bound
     of it.
@@ -335,13 +210,12 @@ def most_of(amounts: Iterable[int], limit: int) -> int:
     return (sums.bit_length() - 1) * unit
 
 
-def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> Objection:
-    """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
+def below_min(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> Objection:
+    """Why these may not give way for what a claimant is guaranteed, however many of them are needed."""
     if not given.owed_at(queue, demand):
         return "beyond_guarantee"
     found = search(given, queue, demand)
-    if not found.names:
-        return "fits"
+    found.names = found.names or frozenset(demand.request)
     for uid in chosen:
         charge = found.ledger.charges.get(uid)
         if charge is None:
@@ -349,4 +223,21 @@ def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -
         if not found.spares(charge):
             return "below_min"
         found.take(uid)
-    return found.verdict()
+    return ""
+
+
+def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str], *, places: bool = False) -> Objection:
+    """Why these victims may not be suspended for this claimant, judged afresh; empty when they may. ``places``: they
+    are for its places on the nodes as well: how many of them these take is judged there.
+    """
+    chosen = list(chosen)
+    found = search(given, queue, demand)
+    if not found.names:
+        return "fits" if given.owed_at(queue, demand) else "beyond_guarantee"
+    refused = below_min(given, queue, demand, chosen)
+    if refused:
+        return refused
+    for uid in chosen:
+        found.take(uid)
+    said = found.verdict()
+    return "" if places and said == "too_many_victims" else said
