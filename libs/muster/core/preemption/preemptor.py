@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from muster.core.gang.admitter import GangAdmitter
+from muster.core.gang import folds as places
 from muster.core.preemption import claimants, clearing, folds, plans
 from muster.core.preemption.claimants import Claimant
 from muster.core.preemption.state import PreemptorState
@@ -162,7 +162,7 @@ def _of_places() -> dict[type[Event], Arm]:
     def within(arm: Arm) -> Arm:
         return lambda state, at, event: arm(state.places, at, event)
 
-    return {kind: within(arm) for kind, arm in GangAdmitter().arms().items()}
+    return {kind: within(arm) for kind, arm in places.arms().items()}
 
 
 def _for_quota(state: PreemptorState) -> list[Decision]:
