@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from unittest.mock import patch
 
@@ -9,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.core.quota.demand import Charge, chain_of
+from muster.core.quota.giving import objection, rules
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Basis, Market, Run, basis, most_of, objection
+from muster.core.quota.reclaim import Basis, Market, Run, basis, most_of
+from muster.core.quota.reclaim import search as begun
 from muster.core.reclaim import search
 from muster.core.reclaim.profiles import owed
 from muster.model.demand import Demand
@@ -24,6 +27,11 @@ MOST_RUNNING = 9
 
 def victims(given: Basis, queue: str, demand: Demand, market: Market) -> list[str]:
     return owed(given, queue, demand, market).uids
+
+
+def objected(ledger: Ledger, queue: str, demand: Demand, chosen: Iterable[str]) -> str:
+    given = basis(ledger)
+    return objection(rules(given, queue, demand), begun(given, queue, demand), chosen)
 
 
 Load = tuple[Ledger, dict[str, list[Run]]]
@@ -79,12 +87,12 @@ def test_victims_are_legal_needed_and_found_whenever_there_are_any(load: Load) -
     for queue, demand in claims(ledger):
         chosen = victims(basis(ledger), queue, demand, Market(runs))
         if chosen:
-            assert objection(basis(ledger), queue, demand, chosen) == ""
+            assert objected(ledger, queue, demand, chosen) == ""
             assert all(ledger.charges[uid].queue != queue for uid in chosen)
             continue
         for size in range(1, len(ledger.charges) + 1):
             for some in combinations(sorted(ledger.charges), size):
-                assert objection(basis(ledger), queue, demand, some), f"{queue} could have had {demand} from {some}"
+                assert objected(ledger, queue, demand, some), f"{queue} could have had {demand} from {some}"
 
 
 @SETTINGS

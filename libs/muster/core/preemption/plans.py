@@ -11,8 +11,8 @@ from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import laid_out
 from muster.core.quota.partial import as_victims
-from muster.core.quota.partial import victims as partial_victims
 from muster.core.quota.reclaim import Basis, basis
+from muster.core.reclaim.profiles import workers
 from muster.events.base import Cause, Decision
 from muster.events.decisions import (
     ClaimKind,
@@ -67,7 +67,7 @@ def _parts(
         return ()
     most = max((state.started[uid].run.priority for uid in whole), default=None)
     market = state.market(shape.queue, state.may_give_workers)
-    chosen = partial_victims(given, shape.queue, shape.demand, market, givers, most, below=below)
+    chosen = workers(given, shape.queue, shape.demand, market, givers, most, below=below)
     attempts = {uid: state.charged[uid] for uid in chosen}
     priorities = {uid: state.started[uid].run.priority if below is not None else None for uid in chosen}
     return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers, priorities)

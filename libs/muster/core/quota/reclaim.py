@@ -1,4 +1,4 @@
-"""Reclaim by guarantee: whose work is suspended so that a claimant gets what it is guaranteed.
+"""What a search for victims begins with, and how far it has come; the rules of reclaim by guarantee in words.
 
 Who may claim: work that stays within a guarantee of its own: its leaf's, or what a node above it is guaranteed beyond
 its children. Who gives: queues above their guarantee anywhere outside of that node, never to below it, at no node
@@ -12,17 +12,18 @@ more than is needed, those being let go first who would lose most GPU time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.quota.demand import Charge, Scratch, chain_of, counted
+from muster.core.quota.demand import Scratch
 from muster.core.quota.ledger.ledger import Ledger
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand, Shortfall
+from muster.model.resources import Vector
 
 Objection = PlanObjection | Literal[""]
 """Why victims may not be suspended for a claimant; empty when they may."""
@@ -97,23 +98,44 @@ def basis(ledger: Ledger, uid: str = "") -> Basis:
     return Basis(ledger.without_claims(), ledger.leaving, ledger.claims.firmly_held_from(uid))
 
 
+class Giver(NamedTuple):
+    """What goes with one that gives way: a whole job, or one replica of a cluster."""
+
+    queue: str
+    demand: Demand
+
+    @property
+    def request(self) -> Vector:
+        return self.demand.request
+
+
 class Search(Struct):
     """One search for victims: what is still missing, and who has been chosen."""
 
     basis: Basis
     queue: str
     demand: Demand
-    level: str
-    """The node within whose guarantee the claimant stays: nobody below it gives. Its own queue for one of priority."""
     chosen: list[str]
     gone: Scratch
     """What those who leave for others and the chosen give back, as negative amounts."""
     names: frozenset[str]
     """The resources that are short."""
+    parts: Mapping[str, Giver] = field(default_factory=dict)
+    """Replicas that may be chosen instead of whole jobs, by names of their own."""
 
     @property
     def ledger(self) -> Ledger:
         return self.basis.ledger
+
+    def knows(self, uid: str) -> bool:
+        return uid in self.parts or uid in self.ledger.charges
+
+    def giver(self, uid: str) -> Giver:
+        part = self.parts.get(uid)
+        if part is not None:
+            return part
+        charge = self.ledger.charges[uid]
+        return Giver(charge.queue, charge.demand)
 
     def copied(self) -> Search:
         """One that goes on from here on its own."""
@@ -122,64 +144,39 @@ class Search(Struct):
 
     def missing(self) -> Shortfall | None:
         """The first limit that still refuses the claimant."""
-        return next(self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held), None)
+        return next(self.refusals(), None)
 
-    def all_missing(self) -> set[str]:
-        """The resources in which a limit still refuses the claimant."""
-        refusals = self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held)
-        return {short.resource for short in refusals}
+    def refusals(self) -> Iterator[Shortfall]:
+        """Every limit that still refuses the claimant."""
+        return self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held)
 
-    def above_min(self, managed: Iterable[str]) -> list[str]:
-        """Of ``managed``, the resources in which the claimant's queue would be above its min, the chosen gone."""
-        return self.ledger.above_min(self.queue, self.demand, managed, self.gone, self.basis.held)
+    def managed(self) -> list[str]:
+        """What it asks for that anything on its path limits or guarantees."""
+        return self.ledger.managed(self.queue, self.demand.request)
 
-    def spares(self, charge: Charge) -> bool:
-        """Whether it is of another queue, and nothing between it and the shared path falls below its min without it."""
-        path = chain_of(charge.queue)
-        if self.level in path or self.queue == charge.queue:
-            return False
-        amounts, shared = counted(charge.demand), set(chain_of(self.queue))
-        for at in path:
-            node = self.ledger.nodes.get(at)
-            if node is None or at in shared:
-                continue
-            for name in self.names:
-                taken = amounts.get(name, 0)
-                if taken and self.used(at, name) - taken < node.guaranteed.get(name, 0):
-                    return False
-        return True
+    def above_min(self) -> list[str]:
+        """The resources in which the claimant's queue would be above its min, the chosen gone."""
+        return self.ledger.above_min(self.queue, self.demand, self.managed(), self.gone, self.basis.held)
 
     def take(self, uid: str) -> None:
-        charge = self.ledger.charges[uid]
         self.chosen.append(uid)
-        self.gone.add(charge.queue, charge.demand, -1)
+        self.gone.add(*self.giver(uid), -1)
 
-    def verdict(self) -> Literal["", "not_enough", "too_many_victims"]:
-        """What is wrong with all that were chosen together; empty when they make room and none of them is too many."""
-        if self.missing() is not None:
-            return "not_enough"
-        before = len(self.chosen)
-        self.trim()
-        return "" if len(self.chosen) == before else "too_many_victims"
+    def leave(self, uid: str) -> None:
+        """One of the chosen stays."""
+        self.chosen.remove(uid)
+        self.gone.add(*self.giver(uid))
 
-    def trim(self, enough: Callable[[Search], bool] | None = None, cost: Callable[[str], Any] | None = None) -> None:
-        """Let go the victims that the claimant does not need after all, the dearest first, else those chosen last.
-
-        ``enough``: what those who are left must be good for; by default that the claimant fits.
-        """
-        order = list(reversed(self.chosen))
-        if cost is not None:
-            order.sort(key=cost, reverse=True)
-        last = len(order) - 1
-        for number, uid in enumerate(order):
-            charge = self.ledger.charges[uid]
-            # Those before one that was chosen earlier are still in their places where the last goes first.
-            at = last - number if cost is None else self.chosen.index(uid)
-            del self.chosen[at]
-            self.gone.add(charge.queue, charge.demand)
-            if not (enough(self) if enough is not None else self.missing() is None):
-                self.chosen.insert(at, uid)
-                self.gone.add(charge.queue, charge.demand, -1)
+    def trim(self, enough: Callable[[Search], bool], cost: Callable[[str], Any]) -> None:
+        """Let go those that the claimant does not need after all, the dearest first; of the same cost the last."""
+        order = self.chosen[::-1]
+        order.sort(key=cost, reverse=True)
+        for uid in order:
+            at = self.chosen.index(uid)
+            self.leave(uid)
+            if not enough(self):
+                self.take(uid)
+                self.chosen.insert(at, self.chosen.pop())
 
     def used(self, path: str, resource: str) -> int:
         """What is used at a node, with the chosen gone."""
@@ -187,12 +184,13 @@ class Search(Struct):
         return here + self.gone.extra.get(path, {}).get(resource, 0)
 
 
-def search(given: Basis, queue: str, demand: Demand) -> Search:
-    """An empty search for a claimant."""
+def search(given: Basis, queue: str, demand: Demand, *, places: bool = False) -> Search:
+    """An empty search for a claimant; ``places``: who gives way may also do so for its places on the nodes."""
     gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
-    level = next(given.ledger.owed_at(queue, demand, given.leaving, given.held), queue)
-    found = Search(given, queue, demand, level, [], gone, frozenset())
-    found.names = frozenset(found.all_missing())
+    found = Search(given, queue, demand, [], gone, frozenset())
+    found.names = frozenset(short.resource for short in found.refusals())
+    if places and not found.names:
+        found.names = frozenset(demand.request)
     return found
 
 
@@ -208,36 +206,3 @@ def most_of(amounts: Iterable[int], limit: int) -> int:
     for amount in small:
         sums |= sums << amount // unit & below
     return (sums.bit_length() - 1) * unit
-
-
-def below_min(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> Objection:
-    """Why these may not give way for what a claimant is guaranteed, however many of them are needed."""
-    if not given.owed_at(queue, demand):
-        return "beyond_guarantee"
-    found = search(given, queue, demand)
-    found.names = found.names or frozenset(demand.request)
-    for uid in chosen:
-        charge = found.ledger.charges.get(uid)
-        if charge is None:
-            return "victim_left"
-        if not found.spares(charge):
-            return "below_min"
-        found.take(uid)
-    return ""
-
-
-def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str], *, places: bool = False) -> Objection:
-    """Why these victims may not be suspended for this claimant, judged afresh; empty when they may. ``places``: they
-    are for its places on the nodes as well: how many of them these take is judged there.
-    """
-    chosen = list(chosen)
-    found = search(given, queue, demand)
-    if not found.names:
-        return "fits" if given.owed_at(queue, demand) else "beyond_guarantee"
-    refused = below_min(given, queue, demand, chosen)
-    if refused:
-        return refused
-    for uid in chosen:
-        found.take(uid)
-    said = found.verdict()
-    return "" if places and said == "too_many_victims" else said

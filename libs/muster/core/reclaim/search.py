@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from muster.core.placement.view import Ask
@@ -52,14 +52,13 @@ class _Planner:
     """One search; counts its looks over all attempts."""
 
     def __init__(self, begun: Search, judge: GivingRules, market: Market, site: Site | None) -> None:
-        if site is not None and not begun.names:
-            begun.names = frozenset(begun.demand.request)
         self.begun, self.judge, self.market, self.site = begun, judge, market, site
         self.may = cache(market.may)
         self.looks = 0
         self.tried: dict[str, None] = {}
         """uids looked at, in order."""
         self.runs: dict[str, Run] = {}
+        self.all: Search | None = None
         self.turn = cache(lambda leaf: judge.turn(leaf, begun))
         self.lacked: Shortfall | None = None
         """What was still refused when nobody was left to give."""
@@ -76,14 +75,27 @@ class _Planner:
         return self._exact()
 
     def _enough(self, found: Search) -> bool:
+        return self._fits(found) and self.judge.fair(found)
+
+    def _fits(self, found: Search) -> bool:
         return found.missing() is None and (self.site is None or self.site.fits(found.chosen))
 
     def lost(self, uid: str) -> int:
         """The work that a suspension throws away: what it frees times how long, in no unit."""
         run = self.runs.get(uid)
-        amounts = counted(self.begun.ledger.charges[uid].demand)
+        amounts = counted(self.begun.giver(uid).demand)
         age = 0 if run is None or run.youth == FIRST else max(self.market.now + run.youth, 0) + RESTART_MS
         return sum(amounts.get(name, 0) for name in self.begun.names) * age
+
+    def _everybody(self) -> Search:
+        """All gone who may go: more than that nobody can have."""
+        if self.all is None:
+            runs, nobody = self.market.runs, self.begun.copied()
+            self.runs = {run.uid: run for leaf in runs if self.judge.asks(leaf) for run in runs[leaf]}
+            self.all = self.begun.copied()
+            for uid in [uid for uid in self.runs if self._may_give(nobody, uid)]:
+                self.all.take(uid)
+        return self.all
 
     # --- by quota -------------------------------------------------------------------------------------------------
 
@@ -93,7 +105,8 @@ class _Planner:
             yield from self._by_nodes(self.site)
             return
         yield ()
-        if self.lacked is None or not self.judge.keeps or self._could_give(self.lacked):
+        bound = self.judge.keeps and self.lacked is not None
+        if self._could_give(self.lacked) if bound and self.lacked else self._fits(self._everybody()):
             for uid in list(self.tried):
                 yield (uid,)
 
@@ -113,11 +126,11 @@ class _Planner:
                 return None
             found.take(uid)
             dead.add(uid)
-        return found if self._enough(found) and self.judge.fair(found) else None
+        return found if self._enough(found) else None
 
     def _taken(self, found: Search, uid: str) -> bool:
-        charge = found.ledger.charges[uid]
-        if not (self.judge.asks(charge.queue) and self.may(uid) and self.judge.gives(charge, found)):
+        giver = found.giver(uid)
+        if not (self.judge.asks(giver.queue) and self.may(uid) and self.judge.gives(giver, found)):
             return False
         found.take(uid)
         return True
@@ -138,11 +151,11 @@ class _Planner:
                 if run.uid in dead:
                     continue
                 self.looks += 1
-                charge = found.ledger.charges[run.uid]
-                if not counted(charge.demand).get(short.resource, 0) or not self.may(run.uid):
+                giver = found.giver(run.uid)
+                if not counted(giver.demand).get(short.resource, 0) or not self.may(run.uid):
                     continue
                 self.tried[run.uid], self.runs[run.uid] = None, run
-                if not self.judge.gives(charge, found):
+                if not self.judge.gives(giver, found):
                     dead.add(run.uid)
                     continue
                 rank = (turn, run.priority, self.market.last(run.uid), run.youth, run.came, run.key)
@@ -161,15 +174,14 @@ class _Planner:
         run in part: where they could not, no order of victims helps.
         """
         found, name = self.begun.copied(), lacked.resource
-        refusals = found.ledger.refusals(found.queue, found.demand, found.gone, held=found.basis.held)
-        short = next((each for each in refusals if (each.path, each.resource) == (lacked.path, name)), None)
+        short = next((each for each in found.refusals() if (each.path, each.resource) == (lacked.path, name)), None)
         if short is None:
             return True
         needed = short.missing
         for leaf, runs in self._leaves(short):
             node = found.ledger.nodes.get(leaf)
             most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
-            gives = (counted(found.ledger.charges[run.uid].demand).get(name, 0) for run in runs if self.may(run.uid))
+            gives = (counted(found.giver(run.uid).demand).get(name, 0) for run in runs if self.may(run.uid))
             needed -= most_of(gives, most) if most > 0 else 0
             if needed <= 0:
                 return True
@@ -179,10 +191,9 @@ class _Planner:
 
     def _by_nodes(self, site: Site) -> Iterator[Sequence[str]]:
         """Sets of jobs without which the gang finds its places, the cheapest first as far as that is known."""
-        self.runs = {run.uid: run for leaf, runs in self.market.runs.items() if self.judge.asks(leaf) for run in runs}
         if site.fits(self.begun.chosen):
             yield ()
-        if not site.pods or not self._at_most(site):
+        if not site.pods or not site.fits(self._everybody().chosen):
             return
         options = {domain: self._options(site, self.begun.copied(), site.pods[0], domain) for domain in site.domains()}
         firsts = sorted((option, domain or ("", "")) for domain, found in options.items() for option in found)
@@ -191,11 +202,6 @@ class _Planner:
             uids = self._cleared(site, option, where, options[where])
             if uids is not None:
                 yield uids
-
-    def _at_most(self, site: Site) -> bool:
-        """Whether the gang would find its places if all who may go went together: most often that says no at once."""
-        nobody = self.begun.copied()
-        return site.fits([*nobody.chosen, *(uid for uid in self.runs if self._may_give(nobody, uid))])
 
     def _cleared(self, site: Site, first: Option, domain: Domain | None, options: Sequence[Option]) -> list[str] | None:
         """Who leaves so that pod by pod the cheapest node has room, beginning with this one; None where none has."""
@@ -255,11 +261,10 @@ class _Planner:
         return best
 
     def _may_give(self, found: Search, uid: str) -> bool:
-        charge = found.ledger.charges.get(uid)
-        if charge is None or uid not in self.runs or not self.may(uid):
+        if uid not in self.runs or not self.may(uid):
             return False
         self.looks += 1
-        return self.judge.gives(charge, found)
+        return self.judge.gives(found.giver(uid), found)
 
     def _better(self, best: Option | None, node: str, uids: Sequence[str] | None) -> Option | None:
         if uids is None:
@@ -272,7 +277,7 @@ class _Planner:
         return levels, self.runs[uid].priority, self.market.last(uid)
 
     def _in_turn(self, uid: str) -> tuple[Turn, Run]:
-        return self.turn(self.begun.ledger.charges[uid].queue), self.runs[uid]
+        return self.turn(self.begun.giver(uid).queue), self.runs[uid]
 
     def _dear(self, uid: str) -> tuple[Rank, int, tuple[Turn, Run]]:
         return self._rank(uid), self.lost(uid), self._in_turn(uid)
@@ -282,26 +287,19 @@ class _Planner:
         return Cost(max(map(self._rank, uids)), self._price(uids), tuple(runs)) if uids else Cost()
 
     def _amount(self, uid: str) -> int:
-        amounts = counted(self.begun.ledger.charges[uid].demand)
+        amounts = counted(self.begun.giver(uid).demand)
         return sum(amounts.get(name, 0) for name in self.begun.names)
 
     def _in_order(self, uids: Iterable[str]) -> list[str]:
         """The smallest first: a queue has to be above what it keeps before each of them goes."""
         return sorted(uids, key=lambda uid: (self._amount(uid), self.runs[uid]))
 
-    def _legal(self, found: Search, uids: Iterable[str]) -> bool:
+    def _legal(self, found: Search, uids: Sequence[str]) -> bool:
         """Whether they may go one after the other."""
-        taken, legal = [], True
-        for uid in self._in_order(uids):
-            legal = self._taken(found, uid)
-            if not legal:
-                break
-            taken.append(uid)
-        for uid in reversed(taken):
-            charge = found.ledger.charges[uid]
-            found.chosen.pop()
-            found.gone.add(charge.queue, charge.demand)
-        return legal
+        taken = list(takewhile(lambda uid: self._taken(found, uid), self._in_order(uids)))
+        for uid in taken:
+            found.leave(uid)
+        return len(taken) == len(uids)
 
     def _grown(self, site: Site, found: Search, pod: Ask, node: str, order: Sequence[str]) -> list[str] | None:
         """One after the other as far as they may, until there is room; then without those who are not needed."""
@@ -370,22 +368,18 @@ class _Planner:
         """These chosen one after the other; None where they may not all go."""
         found = self.begun.copied()
         legal = all(uid in found.chosen or self._taken(found, uid) for uid in uids)
-        return found if legal and self.judge.fair(found) else None
+        return found if legal else None
 
     # --- exactly --------------------------------------------------------------------------------------------------
 
     def _exact(self) -> Found:
         """The cheapest of all sets, where they are few."""
-        nobody, runs = self.begun.copied(), self.market.runs
-        self.runs = {run.uid: run for leaf in runs if self.judge.asks(leaf) for run in runs[leaf]}
-        givers = [uid for uid in self.runs if self._may_give(nobody, uid)]
-        for uid in givers:
-            nobody.take(uid)
-        if not self._enough(nobody):
+        everybody = self._everybody()
+        if not self._fits(everybody):
             return Found([])
+        givers = sorted(everybody.chosen[len(self.begun.chosen) :], key=self._dear)
         if len(givers) > FEW:
             return Found([], gave_up=True)
-        givers.sort(key=self._dear)
         best: list[str] = []
         for uids in islice(cheapest(givers, self._rank, self.lost), MAX_EXACT):
             if best and self._cost(uids)[:2] > self._cost(best)[:2]:
