@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from muster.core.gang import moving, planned, unplaced
 from muster.core.gang.asks import asks_of, laid_out
 from muster.core.gang.state import KEPT_MS, AdmitterState, Cleared, ClearingAsked
@@ -23,13 +25,11 @@ from muster.events.decisions import (
     GangDeferred,
     Placement,
     QuotaReleased,
-    Shortage,
     WorkloadDequeued,
 )
 from muster.events.effects import EffectFailed
 from muster.events.facts import WorkloadGone, WorkloadObserved
 from muster.model.keys import Position
-from muster.model.strategies import Strategy
 
 
 def proposed(state: AdmitterState, at: Position, event: ClearingProposed) -> None:
@@ -204,27 +204,13 @@ def due(state: AdmitterState) -> Iterator[ClearingTried]:
     asks = asks_of(state, gang) if gang is not None else []
     going = {uid for each in state.orders.values() for uid in each.victims}
     going |= {uid for _, each in in_force(state) for uid in each.leaving}
-    stay = [uid for uid in found.victims if uid not in going]
-    if found.moves:
-        plan = moving.plan(state, view, asks, stay, mode) if asks and stay else None
-        places, moves = plan if plan is not None else ((), ())
-        needed = tuple(move.uid for move in moves)
-        yield ClearingTried(
-            cause=found.cause, ref=found.ref, attempt=found.attempt, victims=needed, places=places, moves=moves
-        )
-        return
-    places, short = _places(state, view, asks, stay, mode) if asks and stay else ((), None)
-    needed = tuple(stay) if short is None else ()
-    yield ClearingTried(
-        cause=found.cause, ref=found.ref, attempt=found.attempt, victims=needed, places=places, shortage=short
-    )
-
-
-def _places(
-    state: AdmitterState, view: View, asks: Sequence[Ask], uids: Sequence[str], mode: Strategy
-) -> tuple[tuple[Placement, ...], Shortage | None]:
-    """(its places with these gone, what it lacks even then)"""
-    planned.leave(state, view, uids)
-    here = view.mark()
-    short = place(view, asks, mode)
-    return planned.placements(view, here), short
+    stay = [uid for uid in found.victims if uid not in going and (not found.moves or moving.may_move(state, uid))]
+    said = ClearingTried(cause=found.cause, ref=found.ref, attempt=found.attempt)
+    if asks and stay:
+        planned.leave(state, view, stay)
+        here = view.mark()
+        said = replace(said, shortage=place(view, asks, mode), places=planned.placements(view, here))
+        moves = moving.elsewhere(state, view, stay, mode) if found.moves else ()
+        if said.shortage is None and moves is not None:
+            said = replace(said, victims=tuple(stay), moves=moves)
+    yield said

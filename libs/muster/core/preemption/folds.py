@@ -303,6 +303,12 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
         if job is not None:
             state.owed_since[job.shape] = at.at
         return
+    if event.reason == "nodes_stay":
+        roomless = state.roomless.get(event.ref.uid)
+        if roomless is not None:
+            roomless.tried, roomless.until = dict.fromkeys(get_args(ClearingKind)), event.until
+            roomless.rest, roomless.supply = at.at + NO_NODES_MS, event.supply
+        return
     gate = RetryGate(event.supply, event.until, rest=at.at + MIN_PAUSE_MS if event.reason in OF_LOWER else 0)
     if event.reason in OF_NODES:
         gate = replace(gate, rest=at.at + NO_NODES_MS, nodes=state.nodes)

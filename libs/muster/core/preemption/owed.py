@@ -39,6 +39,6 @@ def nodes_for(state: PreemptorState, job: Job) -> Site | None:
     return None if state.places.pools else site_now(state, job)
 
 
-def site_now(state: PreemptorState, job: Job) -> Site | None:
-    """The same where it counts only which nodes there are."""
-    return site_of(state.places, job.ref.uid, laid_out(state.queues.ledger.nodes, job.queue))
+def site_now(state: PreemptorState, job: Job, *, moves: bool = False) -> Site | None:
+    """The same where it counts only which nodes there are. ``moves``: who is gone starts again elsewhere."""
+    return site_of(state.places, job.ref.uid, laid_out(state.queues.ledger.nodes, job.queue), moves=moves)

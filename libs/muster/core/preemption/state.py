@@ -85,7 +85,9 @@ class Roomless(Struct):
     rest: int = 0
     """Log time (ms) before which it is not looked at again by rules that have been tried, ..."""
     supply: int = 0
-    """... and then only if what runs has changed since."""
+    """... and then only if what runs has changed since, ..."""
+    until: int = 0
+    """... or from this time on, for then others may go; 0 where time changes nothing."""
     awaits: tuple[str, ...] = ()
     """uids of those who were ordered to leave for it and have not left"""
     asked: bool = False

@@ -136,6 +136,30 @@ class OfService(Struct, frozen=True):
         return True
 
 
+class Elsewhere(Struct, frozen=True):
+    """Jobs that start again on other nodes, whatever their queues and priorities: their quota stays theirs."""
+
+    most: int
+    """So many at once."""
+    keeps: bool = False
+    objects: tuple[PlanObjection, PlanObjection] = ("no_nodes", "no_nodes")
+
+    def claims(self) -> Objection:
+        return ""
+
+    def asks(self, leaf: str) -> bool:
+        return True
+
+    def turn(self, leaf: str, found: Search) -> Turn:
+        return ()
+
+    def gives(self, giver: Giver, found: Search) -> bool:
+        return True
+
+    def fair(self, found: Search) -> bool:
+        return len(found.chosen) <= self.most
+
+
 def spares(giver: Giver, found: Search) -> bool:
     """Whether nothing between a giver and the path it shares with the claimant falls below its min without it."""
     amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger

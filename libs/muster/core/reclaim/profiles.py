@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from muster.core.quota.giving import GivingRules, Inside, OfGuarantee, OfService, rules
+from muster.core.quota.giving import Elsewhere, GivingRules, Inside, OfGuarantee, OfService, rules
 from muster.core.quota.ledger.kaishares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
 from muster.core.quota.reclaim import Basis, Market, Run, Search, search
@@ -17,6 +17,8 @@ from muster.core.reclaim.search import Found, plan
 from muster.core.reclaim.sites import Site
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
+
+NOBODY = Found([], looked=False)
 
 
 def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:
@@ -49,7 +51,7 @@ def outranked(
     """
     giving = lower(market.runs.get(queue, ()), priority)
     if not giving:
-        return Found([])
+        return NOBODY
     own = Inside(given, queue, demand, others=False)
     alone = _first([own], given, queue, demand, replace(market, runs={queue: giving}), site)
     if not reclaims or len(alone.uids) == 1 or given.ledger.by_shares(queue):
@@ -63,6 +65,11 @@ def outranked(
 def underserved(given: Basis, queue: str, demand: Demand, market: Market, site: Site | None = None) -> Found:
     """Who of those that have had more service gives way, in the order of ``market``."""
     return _first([OfService(queue)], given, queue, demand, market, site)
+
+
+def elsewhere(given: Basis, queue: str, demand: Demand, market: Market, site: Site, most: int) -> Found:
+    """Who is moved for its places, at most so many; what it asks for is free, if not together."""
+    return _first([Elsewhere(most)], given, queue, demand, market, site) if site.may_fit() else NOBODY
 
 
 def workers(
@@ -83,13 +90,13 @@ def _first(
     judges: Iterable[GivingRules], given: Basis, queue: str, demand: Demand, market: Market, site: Site | None,
     begun: Search | None = None,
 ) -> Found:  # fmt: skip
-    gave_up = False
+    gave_up = looked = False
     begun = begun or search(given, queue, demand, places=site is not None)
     for judge in judges:
-        if judge.claims():
+        if judge.claims() or not any(map(judge.asks, market.runs)):
             continue
         found = plan(begun, judge, market, site)
         if found.uids:
             return found
-        gave_up = gave_up or found.gave_up
-    return Found([], gave_up)
+        gave_up, looked = gave_up or found.gave_up, True
+    return Found([], gave_up, looked)

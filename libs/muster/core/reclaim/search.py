@@ -41,6 +41,8 @@ class Found(NamedTuple):
     uids: list[str]
     gave_up: bool = False
     """It was not looked at everything."""
+    looked: bool = True
+    """Some came into question by their queues."""
 
 
 def plan(begun: Search, judge: GivingRules, market: Market, site: Site | None = None) -> Found:
@@ -75,10 +77,8 @@ class _Planner:
         return self._exact()
 
     def _enough(self, found: Search) -> bool:
-        return self._fits(found) and self.judge.fair(found)
-
-    def _fits(self, found: Search) -> bool:
-        return found.missing() is None and (self.site is None or self.site.fits(found.chosen))
+        fits = found.missing() is None and (self.site is None or self.site.fits(found.chosen))
+        return fits and self.judge.fair(found)
 
     def lost(self, uid: str) -> int:
         """The work that a suspension throws away: what it frees times how long, in no unit."""
@@ -97,6 +97,10 @@ class _Planner:
                 self.all.take(uid)
         return self.all
 
+    def _fit_at_most(self) -> bool:
+        found = self._everybody()
+        return found.missing() is None and (self.site is None or self.site.fits_at_most(found.chosen))
+
     # --- by quota -------------------------------------------------------------------------------------------------
 
     def _starts(self) -> Iterator[Sequence[str]]:
@@ -106,7 +110,7 @@ class _Planner:
             return
         yield ()
         bound = self.judge.keeps and self.lacked is not None
-        if self._could_give(self.lacked) if bound and self.lacked else self._fits(self._everybody()):
+        if self._could_give(self.lacked) if bound and self.lacked else self._fit_at_most():
             for uid in list(self.tried):
                 yield (uid,)
 
@@ -193,7 +197,7 @@ class _Planner:
         """Sets of jobs without which the gang finds its places, the cheapest first as far as that is known."""
         if site.fits(self.begun.chosen):
             yield ()
-        if not site.pods or not site.fits(self._everybody().chosen):
+        if not site.pods or not site.fits_at_most(self._everybody().chosen):
             return
         options = {domain: self._options(site, self.begun.copied(), site.pods[0], domain) for domain in site.domains()}
         firsts = sorted((option, domain or ("", "")) for domain, found in options.items() for option in found)
@@ -375,7 +379,7 @@ class _Planner:
     def _exact(self) -> Found:
         """The cheapest of all sets, where they are few."""
         everybody = self._everybody()
-        if not self._fits(everybody):
+        if not self._fit_at_most():
             return Found([])
         givers = sorted(everybody.chosen[len(self.begun.chosen) :], key=self._dear)
         if len(givers) > FEW:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from muster.core.gang import clearing, planned
+from muster.core.gang import clearing, moving, planned
 from muster.core.gang.asks import asks_of
 from muster.core.gang.state import AdmitterState
 from muster.core.placement.choices import pinned_to_nodes, refused, suits
@@ -25,21 +25,39 @@ Domain = tuple[str, str]
 class Site:
     """The nodes as one waiting gang sees them."""
 
-    def __init__(self, places: AdmitterState, view: View, asks: Sequence[Ask]) -> None:
-        self._places, self.view, self._asks = places, view, asks
+    def __init__(self, places: AdmitterState, uid: str, asks: Sequence[Ask], *, moves: bool = False) -> None:
+        self._places, self._uid, self._asks, self.moves = places, uid, asks, moves
         self._fits: dict[frozenset[str], bool] = {}
         self._on: dict[str, dict[str, None]] | None = None
 
+    @cached_property
+    def view(self) -> View:
+        return clearing.supposed(self._places, self._uid)
+
     def fits(self, gone: Iterable[str]) -> bool:
-        """Whether the gang finds its places with these gone."""
-        key, mode = frozenset(gone), self._places.placement.strategy
+        """Whether the gang finds its places with these gone, and each of them others where jobs are moved."""
+        key = frozenset(gone)
         if key not in self._fits:
-            mark = self.view.mark()
-            for uid in key:
-                self.leave(uid)
-            self._fits[key] = mode is None or place(self.view, self._asks, mode) is None
-            self.view.undo(mark)
+            self._fits[key] = self._placed(key, moves=self.moves)
         return self._fits[key]
+
+    def fits_at_most(self, gone: Iterable[str]) -> bool:
+        """Whether there is room for it with these gone: where not, with fewer gone neither."""
+        return self._placed(gone, moves=False) if self.moves else self.fits(gone)
+
+    def _placed(self, gone: Iterable[str], *, moves: bool) -> bool:
+        mark, uids, mode = self.view.mark(), sorted(gone), self._places.placement.strategy
+        for uid in uids:
+            self.leave(uid)
+        found = mode is None or place(self.view, self._asks, mode) is None
+        if found and moves and mode is not None:
+            found = moving.elsewhere(self._places, self.view, uids, mode) is not None
+        self.view.undo(mark)
+        return found
+
+    def may_fit(self) -> bool:
+        """Whether as much is free in all as the gang asks for."""
+        return moving.may_fit(self._places, self.view, self._asks)
 
     def leave(self, uid: str) -> None:
         """Suppose that nothing of a job were on the nodes."""
@@ -139,10 +157,13 @@ class Site:
         self.view.take(ask, need, node, 1)
 
 
-def site_of(places: AdmitterState, uid: str, placement: str = "") -> Site | None:
-    """What a waiting job sees of the nodes; None where nobody looks at nodes. ``placement``: as in QuotaReserved."""
+def site_of(places: AdmitterState, uid: str, placement: str = "", *, moves: bool = False) -> Site | None:
+    """What a waiting job sees of the nodes; None where nobody looks at nodes. ``placement``: as in QuotaReserved.
+
+    ``moves``: who is gone starts again elsewhere.
+    """
     gang = places.gangs.get(uid)
     if places.placement.strategy is None or gang is None:
         return None
     asks = asks_of(places, replace(gang, placement=placement))
-    return Site(places, clearing.supposed(places, uid), asks)
+    return Site(places, uid, asks, moves=moves)
