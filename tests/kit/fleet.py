@@ -199,8 +199,8 @@ class Fleet:
             "MUSTER_GATEWAY_HOST": "127.0.0.1",
             "MUSTER_GATEWAY_PORT": "0",
         }
-        if service == "keeper" and self._archive is not None:
-            known["MUSTER_LOG_ARCHIVE"] = str(self._archive)
+        if service == "keeper":
+            known["MUSTER_LOG_ARCHIVE"] = str(self._archive or "")
         if "MUSTER_KUBECONFIG" in services()[service].env:
             known["MUSTER_KUBECONFIG"] = str(self._kubeconfigs.get(name, self._kubeconfig))
         process = Supervised(service, self.folder, port, known, name=name)

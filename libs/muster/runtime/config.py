@@ -53,6 +53,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How full the log may be before the keeper rolls it over to its next generation; 0: never by itself."""
     log_archive: str = ""
     """Folder in which the keeper keeps an archive of the log; empty: none, sealed generations stay in NATS."""
+    log_keep: int = 2
+    """How many sealed generations stay in NATS once the archive has them; the keeper deletes older ones."""
     ruleset: int = 0
     """Rule set the quota accountant puts in force once every live replica supports it; 0: what the log says stays."""
     replicas: int = 1

@@ -111,7 +111,7 @@ OF_THE_LOG = (
     "CONSUMER.DELETE.{}.*",
 )
 """What may be asked of a generation of the log, whichever it is."""
-FOUNDING = ("STREAM.CREATE.{}", "STREAM.UPDATE.{}")
+FOUNDING = ("STREAM.CREATE.{}", "STREAM.UPDATE.{}", "STREAM.DELETE.{}")
 """What the keeper may ask of one."""
 
 
@@ -168,6 +168,7 @@ def _service(name: str, cell: str) -> User:
     own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
     if name == "keeper":
         own += [*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
+        own.append(f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}")  # What was not published is not deleted.
     asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())
     return _user(name, cell, (*own, *_reading(cell)), asked)
 
