@@ -228,28 +228,24 @@ class JetStreamLog:
             await self.prove(after, last)
 
         reader = StreamReader(self._js, self._stream, after, check, heartbeat_s=self._heartbeat_s)
-        reading: asyncio.Future[list[Raw]] | None = None
         try:
             behind = end > after
             if not behind:
                 yield []
             while True:
-                reading = asyncio.ensure_future(reader.read())
-                while not (await asyncio.wait({reading}, timeout=SEAL_CHECK_S))[0]:
+                found = await reader.read(SEAL_CHECK_S)
+                if not found:
                     usage = await self.usage()
                     if usage.sealed and usage.last_seq <= after:
                         raise self._sealed()
-                batch = [self._heard(raw) for raw in reading.result()]
+                    continue
+                batch = [self._heard(raw) for raw in found]
                 after, last = batch[-1].seq, batch[-1].digest
                 yield batch
                 if behind and after >= end:
                     behind = False
                     yield []
         finally:
-            if reading is not None:
-                reading.cancel()
-                # Whatever it found meanwhile comes too late: who follows has ended.
-                await asyncio.gather(reading, return_exceptions=True)
             await reader.close()
 
     async def bodies(self, after: int) -> AsyncGenerator[Body, None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -93,17 +94,20 @@ class StreamReader:
         self._loop = asyncio.get_running_loop()
         self._stop_listening = self._connection.listen(self._wake)
 
-    async def read(self) -> list[Raw]:
-        """The next messages, at least one and at most BATCH, waiting only when there is none.
+    async def read(self, within_s: float = math.inf) -> list[Raw]:
+        """The next messages, at most BATCH, waiting only when there is none; none when none came in that time.
 
         Raises LogGapError when a sequence is missing in the stream, what ``check`` raises, and the failure of the
         connection.
         """
+        until = self._loop.time() + within_s
         while True:
             if self._buffer:
                 batch = self._take()
                 if batch:
                     return batch
+            if self._loop.time() >= until:
+                return []
             if self._connection.failure is not None:
                 raise self._connection.failure
             if self._lost or self._epoch != self._connection.epoch:
@@ -114,7 +118,7 @@ class StreamReader:
                 self._lost = "not connected"
                 continue
             if not self._buffer and not self._lost and self._epoch == self._connection.epoch:
-                await self._wait()
+                await self._wait(until)
 
     async def close(self) -> None:
         """Let go of the consumer. Never raises and never waits for an answer."""
@@ -253,10 +257,10 @@ class StreamReader:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _wait(self) -> None:
+    async def _wait(self, until: float) -> None:
         self._waiter = self._loop.create_future()
         limit = 2.5 * self._heartbeat_s
-        timer = self._loop.call_later(limit, self._wake)
+        timer = self._loop.call_at(min(self._loop.time() + limit, until), self._wake)
         try:
             await self._waiter
         finally:

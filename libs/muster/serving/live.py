@@ -64,6 +64,9 @@ class Live(Follower[ReadState]):
             self.moments.keep(self.state)
             tasks.create_task(self._past(self.state.seq))
 
+    def has_work(self) -> bool:
+        return True
+
     async def act(self) -> None:
         self._noted = self.series.note(self.state, self._noted)
         async with self._news:

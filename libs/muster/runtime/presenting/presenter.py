@@ -114,6 +114,9 @@ class Presenter(Follower[ReadState]):
         wait = min(self._due.values()) - asyncio.get_running_loop().time()
         return max(0.02, wait)
 
+    def has_work(self) -> bool:
+        return True
+
     async def act(self) -> None:
         """Note what the log has touched; write what is due."""
         now = asyncio.get_running_loop().time()

@@ -71,6 +71,9 @@ class ActuatorRunner(Leader[ActuatorState]):
         self._tasks = tasks
         await super().started(tasks)
 
+    def has_more(self) -> bool:
+        return True
+
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         assert self._tasks is not None
         orders = orders_of(self.state)

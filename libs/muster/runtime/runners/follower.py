@@ -1,7 +1,8 @@
 """A follower: restores a stage's state, folds the log into it, and does what its subclass does between batches.
 
-Order of work, always: fold a whole batch, then act, then look at the log again. Folding never waits for acting's
-results: those come back through the log.
+A batch is folded in the turn of the loop in which it is read, and the task that acts is woken only where there is
+something to do: most commits of a log concern most stages not at all. While it acts the state stays as it is; what is
+read meanwhile is folded when it has acted. Folding never waits for acting's results: those come back through the log.
 """
 
 from __future__ import annotations
@@ -55,8 +56,13 @@ class Follower(Generic[S]):
         """The end of the log, as it stood when following began, has been folded."""
         self.last_own = 0
         """Sequence of the last commit of this (stage, shard)."""
-        self._batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(BUFFERED_BATCHES)
+        self._unfolded: list[Sequence[Stored]] = []
+        """What was read while it acted."""
+        self._acting = True
+        self._folded = asyncio.Event()
+        """Set while there is room for what is read."""
         self._woken = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
         self._every = every
         self._kept = 0
         self._checked = 0
@@ -78,20 +84,25 @@ class Follower(Generic[S]):
         if self.state.seq:
             await self.log.prove(self.state.seq, self.state.docket.last)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._pump())
+            tasks.create_task(self._read())
             await self.started(tasks)
             while True:
-                for batch in await self._next_batches():
-                    self._fold(batch)
+                self._fold_rest()
                 await self.act()
                 await self._keep()
+                if not self._unfolded:
+                    await self._wait()
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         """Called once, when following begins."""
         self.hooks.role("following", 0)
 
     async def act(self) -> None:
-        """Called after every batch, and when woken."""
+        """Called where there is something to do (:meth:`has_work`), when woken, and at the deadline."""
+
+    def has_work(self) -> bool:
+        """Whether ``act`` is to be called after a batch."""
+        return False
 
     def deadline_s(self) -> float | None:
         """In how many seconds ``act`` should be called though nothing happens."""
@@ -115,25 +126,54 @@ class Follower(Generic[S]):
             self.last_own = await self.log.last(self.stage.name, self.shard)
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
 
-    async def _pump(self) -> None:
+    async def _read(self) -> None:
         async with aclosing(self.log.follow(self.state.seq, self.state.docket.last)) as stream:
             async for batch in stream:
-                await self._batches.put(batch)
-                self._woken.set()
+                if self._acting:
+                    self._unfolded.append(batch)
+                    if len(self._unfolded) >= BUFFERED_BATCHES:
+                        self._folded.clear()
+                        await self._folded.wait()
+                    continue
+                self._fold(batch)
+                if self._woken.is_set():
+                    continue
+                if self._is_snapshot_due() or self.has_work():
+                    self._woken.set()
+                else:
+                    self._set_alarm()
 
-    async def _next_batches(self) -> list[Sequence[Stored]]:
-        """What has arrived; waits for something to arrive, to be woken, or for the deadline."""
-        if self._batches.empty() and not self._woken.is_set():
-            try:
-                async with asyncio.timeout(self.deadline_s()):
-                    await self._woken.wait()
-            except TimeoutError:
-                return []
+    def _fold_rest(self) -> None:
+        """Fold what was read while it acted."""
+        self._acting = True
+        for batch in self._unfolded:
+            self._fold(batch)
+        self._unfolded.clear()
+        self._folded.set()
+
+    async def _wait(self) -> None:
+        """Until there is something to do. What is read meanwhile is folded at once."""
+        self._acting = False
+        self._set_alarm()
+        await self._woken.wait()
         self._woken.clear()
-        found = []
-        while not self._batches.empty():
-            found.append(self._batches.get_nowait())
-        return found
+
+    def _set_alarm(self) -> None:
+        """Be woken at the deadline; an alarm that rings too early does no harm, so it is only ever moved forward."""
+        within_s = self.deadline_s()
+        if within_s is None:
+            return
+        loop = asyncio.get_running_loop()
+        at = loop.time() + within_s
+        if self._alarm is not None:
+            if self._alarm.when() <= at:
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._woken.set()
 
     def _fold(self, batch: Sequence[Stored]) -> None:
         if not batch:
@@ -151,7 +191,7 @@ class Follower(Generic[S]):
                 self.voided(found)
             self.observed(found)
             counted.append(found)
-        self.hooks.folded(counted, self._batches.qsize())
+        self.hooks.folded(counted, len(self._unfolded))
         if seat.state.seq - self._checked >= CHECK_COMMITS:
             self._checked = seat.state.seq
             violations = self.stage.check(seat.state)
@@ -166,9 +206,12 @@ class Follower(Generic[S]):
         self.hooks.voided(stored)
 
     async def _keep(self) -> None:
-        every = self._every * (4 if self.leading() else 1)
-        if self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every:
+        if self._is_snapshot_due():
             await self.keep_snapshot()
+
+    def _is_snapshot_due(self) -> bool:
+        every = self._every * (4 if self.leading() else 1)
+        return self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every
 
     async def keep_snapshot(self) -> None:
         """Keep a snapshot of the state as it is now, if the log has what it was folded from. Raises LogLostError."""

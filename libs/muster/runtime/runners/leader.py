@@ -69,6 +69,8 @@ class Leader(Follower[S]):
         self._asked_at = float("-inf")
         self._repeats: Counter[str] = Counter()
         self._announcements: list[Event] = []
+        self._due: tuple[CommitKind, list[Event]] | None = None
+        """What is to be appended, of the state as it is now; None: nothing, or not looked for yet."""
 
     def leading(self) -> bool:
         return self.epoch > 0 and self.state.seq >= self.epoch
@@ -77,8 +79,21 @@ class Leader(Follower[S]):
         self.hooks.role("standby", 0)
         tasks.create_task(self.lease.keep())
 
+    def has_work(self) -> bool:
+        if not self._may_append():
+            return False
+        return not self.epoch or self._opening is not None or bool(self._announcements) or self.has_more()
+
+    def has_more(self) -> bool:
+        """Whether there is something to append but announcements; asked of a leader after every batch."""
+        self._due = self.seat.due(self.clock.now())
+        return self._due is not None
+
+    def _may_append(self) -> bool:
+        return self.lease.held and self.caught_up and self.state.seq >= self._in_flight
+
     async def act(self) -> None:
-        if not self.lease.held or not self.caught_up or self.state.seq < self._in_flight:
+        if not self._may_append():
             return
         if not self.epoch:
             await self._take_over()
@@ -139,7 +154,8 @@ class Leader(Follower[S]):
         if self._announcements:
             events, self._announcements = self._announcements[:MAX_EVENTS], self._announcements[MAX_EVENTS:]
             return "input", events
-        return self.seat.due(self.clock.now())
+        due, self._due = self._due, None
+        return due or self.seat.due(self.clock.now())
 
     def announce(self, event: Event) -> None:
         """Have an input event appended before anything else is decided."""
@@ -154,6 +170,7 @@ class Leader(Follower[S]):
         return max(0.001, (deadline - self.clock.now()) / 1000) if deadline is not None else None
 
     def observed(self, stored: Stored) -> None:
+        self._due = None
         if stored.void:
             return
         if self.epoch and self.last_own == stored.seq and stored.commit.epoch != self.epoch != stored.seq:

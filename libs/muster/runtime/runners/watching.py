@@ -113,6 +113,9 @@ class WatcherRunner(Leader[WatchState]):
             self.wake()
         return ("input", facts) if facts else None
 
+    def has_more(self) -> bool:
+        return not self._watching or bool(self._pending or self._put_off)
+
     def voided(self, stored: Stored) -> None:
         """One shard of those that lead keeps what is void, with the reason."""
         super().voided(stored)
