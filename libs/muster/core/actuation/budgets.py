@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from muster.core.actuation.answers import Effect, Order, RetryLater, failed, refused, said_by
+from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.core.objects.podrules import RawLabelSelector, selector_of
 from muster.core.placement.matching import selects
@@ -23,14 +24,9 @@ from muster.model.problem import problem
 from muster.model.problemcodes import WriteCode
 
 
-class _PodCondition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
 class _PodStatus(Struct, frozen=True):
     phase: str = ""
-    conditions: tuple[_PodCondition, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
 
 
 class _Pod(Struct, frozen=True):
@@ -40,8 +36,7 @@ class _Pod(Struct, frozen=True):
     @property
     def counts(self) -> bool:
         """Whether a budget counts it as healthy."""
-        ready = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ())
-        return ready and not self.metadata.deletion_timestamp
+        return is_true(self.status.conditions, "Ready") and not self.metadata.deletion_timestamp
 
 
 class _Pods(Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from muster.core.objects.conditions import ExplainedCondition
 from muster.core.objects.meta import MAX_NAME, PREFIX, Int32, Meta, decode, digest
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
@@ -54,15 +55,6 @@ class RawQueueSpec(Struct, frozen=True, rename="camel"):
     reclaim_min_runtime: str | None = None
 
 
-class KaiCondition(Struct, frozen=True):
-    """One entry of status.conditions, without its times."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
 class KaiStatus(Struct, frozen=True, rename="camel"):
     """The status, as we keep it."""
 
@@ -70,7 +62,7 @@ class KaiStatus(Struct, frozen=True, rename="camel"):
     allocated: dict[str, str] = field(default_factory=dict)
     allocated_non_preemptible: dict[str, str] = field(default_factory=dict)
     requested: dict[str, str] = field(default_factory=dict)
-    conditions: tuple[KaiCondition, ...] = ()
+    conditions: tuple[ExplainedCondition, ...] = ()
 
 
 class _RawStatus(Struct, frozen=True, rename="camel"):
@@ -80,7 +72,7 @@ class _RawStatus(Struct, frozen=True, rename="camel"):
     allocated: dict[str, str | int] | None = None
     allocated_non_preemptible: dict[str, str | int] | None = None
     requested: dict[str, str | int] | None = None
-    conditions: tuple[KaiCondition, ...] | None = None
+    conditions: tuple[ExplainedCondition, ...] | None = None
 
 
 class RawQueue(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.core.objects.conditions import ExplainedCondition
 from muster.core.objects.meta import PREFIX, Int32, Meta, UnreadableError, decode, is_name, unreadable
 from muster.core.objects.podspec import Quantity, amounts
 from muster.events.facts import NodePoolsObserved, NodesRequestObserved
@@ -119,15 +120,8 @@ def _judged(name: str, said: _Pool) -> NodePool:
 # --- ProvisioningRequests ---------------------------------------------------------------------------------------
 
 
-class _Condition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    message: str = ""
-    reason: str = ""
-
-
 class _RequestStatus(Struct, frozen=True):
-    conditions: tuple[_Condition, ...] | None = None
+    conditions: tuple[ExplainedCondition, ...] | None = None
 
 
 class _TemplateRef(Struct, frozen=True):

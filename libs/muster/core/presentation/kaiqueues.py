@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, to_builtins
 
-from muster.core.objects.kaiqueue import KaiCondition, KaiStatus, shown_status
+from muster.core.objects.conditions import ExplainedCondition
+from muster.core.objects.kaiqueue import KaiStatus, shown_status
 from muster.core.presentation.desired import Body
 from muster.core.quota.demand import chain_of
 from muster.core.readmodel.state import ReadState
@@ -65,15 +66,17 @@ def _asked(amounts: Vector) -> Vector:
     return {name: amount for name, amount in amounts.items() if name not in COUNTED}
 
 
-def _conditions(state: ReadState, queue: KaiQueue, path: str) -> Iterator[KaiCondition]:
+def _conditions(state: ReadState, queue: KaiQueue, path: str) -> Iterator[ExplainedCondition]:
     tree = state.queues.ledger.trees.get(KAI_ROOT)
     why = tree.disabled.get(queue.name) if tree is not None else None
     if path:
-        yield KaiCondition("Ready", "True", "Counts", "")
+        yield ExplainedCondition("Ready", "True", "Counts", "")
     else:
-        yield KaiCondition("Ready", "False", "Disabled", problems.line(why) if why is not None else queues.NOT_IN_FORCE)
+        yield ExplainedCondition(
+            "Ready", "False", "Disabled", problems.line(why) if why is not None else queues.NOT_IN_FORCE
+        )
     if path and (over := _over_quota(state, path)):
-        yield KaiCondition("OverQuota", "True", "UsesSurplus", queues.over_quota(over))
+        yield ExplainedCondition("OverQuota", "True", "UsesSurplus", queues.over_quota(over))
 
 
 def _over_quota(state: ReadState, path: str) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from muster.core.gang.declare import MARKS, name_of, read_pod_group
 from muster.core.gang.native import read_native_group
+from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.gpus import KEEPS, RESERVATIONS, devices_of, groups_of, with_share
 from muster.core.objects.labels import RAY_NODE_TYPE, RAY_WORKER
 from muster.core.objects.meta import Int32, Meta, decode
@@ -153,14 +154,9 @@ def _labels(meta: Meta) -> dict[str, str]:
     return dict(sorted(meta.labels.items())[:MAX_LABELS])
 
 
-class NodeCondition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
 class NodeStatus(Struct, frozen=True):
     allocatable: dict[str, Quantity] | None = None
-    conditions: tuple[NodeCondition, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
 
 
 class NodeSpec(Struct, frozen=True):
@@ -185,7 +181,7 @@ def read_node(raw: bytes) -> NodeObserved:
     """A node: what it can give, and whether it takes pods."""
     node: NodeObject = decode(raw, NodeObject)
     status = node.status or NodeStatus()
-    ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions or ())
+    ready = is_true(status.conditions, "Ready")
     return NodeObserved(
         node=NodeState(
             ref=node.metadata.ref("Node"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from muster.core.objects.conditions import ExplainedCondition
 from muster.core.objects.meta import Int32
 from muster.core.objects.podspec import Quantity
 from muster.model.podtrouble import NodesRefuse, PodCode, PodTrouble
@@ -51,13 +52,6 @@ _AVAILABLE = re.compile(r"0/(\d+) nodes\b")
 _CAUSE = re.compile(r"^(\d+) (.+)$", re.DOTALL)
 
 
-class PodCondition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
 class ContainerWaits(Struct, frozen=True):
     reason: str = ""
 
@@ -86,7 +80,7 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     reason: str = ""
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
-    conditions: tuple[PodCondition, ...] | None = None
+    conditions: tuple[ExplainedCondition, ...] | None = None
     resize: str = ""
     """Servers before 1.33 say here how a resize stands."""
 

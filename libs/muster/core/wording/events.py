@@ -374,11 +374,6 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
 """{type of event: (its word, its sentence)}; a test holds it complete."""
 
 
-def word_of(kind: type[Event]) -> str:
-    """The word for events of a type."""
-    return _EVENTS[kind][0]
-
-
 def words() -> list[str]:
     """Every word there is, each once."""
     changes = (word for word, _ in events_jobs.CHANGES.values())

@@ -48,13 +48,6 @@ MAX_PODS = 1_000_000
 _VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}")
 
 
-class Condition(Struct, frozen=True):
-    """One entry of status.conditions."""
-
-    type: str = ""
-    status: str = ""
-
-
 class Life(Struct, frozen=True, kw_only=True):
     """Where an object stands, in the words all kinds share; see the fields of the same names of Workload."""
 
@@ -271,11 +264,6 @@ def count(value: int | None, default: int, path: str) -> int:
     if not 0 <= value < 2**31:
         raise unreadable(path, "not_a_count", value=value)
     return value
-
-
-def is_true(conditions: tuple[Condition, ...] | None, kind: str) -> bool:
-    """Whether there is a condition of that type and it is true."""
-    return any(entry.type == kind and entry.status == "True" for entry in conditions or ())
 
 
 def foreign_manager(path: str, manager: str | None, own: str) -> FieldProblem | None:

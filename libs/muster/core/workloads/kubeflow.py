@@ -11,16 +11,15 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.meta import SUSPEND, Meta
 from muster.core.objects.podspec import PodTemplate
 from muster.core.workloads.common import (
-    Condition,
     Life,
     Needs,
     check_version,
     count,
     foreign_manager,
-    is_true,
     marked_suspended,
     workload,
 )

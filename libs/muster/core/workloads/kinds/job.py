@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import SCHEDULING_GROUP, Meta, decode
 from muster.core.objects.podspec import PodTemplate
 from muster.core.workloads.common import (
-    Condition,
     Life,
     Needs,
     check_version,
@@ -20,7 +20,6 @@ from muster.core.workloads.common import (
     count,
     foreign_manager,
     has_no_spec,
-    is_true,
     workload,
 )
 from muster.core.workloads.ownership import held_by_another, launches, part_of_ray

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.core.workloads.common import (
-    Condition,
     Life,
     Needs,
     check_version,
     child,
     foreign_manager,
     has_no_spec,
-    is_true,
     workload,
 )
 from muster.core.workloads.ownership import belongs

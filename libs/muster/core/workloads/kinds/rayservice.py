@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.meta import Meta, decode
 from muster.core.workloads.common import (
-    Condition,
     Life,
     Needs,
     check_version,
     foreign_manager,
     has_no_spec,
-    is_true,
     workload,
 )
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
