@@ -109,9 +109,9 @@ async def test_a_big_gang_claims_nodes_that_small_ones_keep_full(
         await cluster.submit(job("late", "2"))
 
         async def told() -> bool:
-            return "what is free is kept for video/big" in await cluster.message("late")
+            return "are kept for video/big" in await cluster.message("late")
 
-        await cluster.until(told, 90.0, "who comes later to be told for whom the room is kept")
+        await cluster.until(told, 90.0, "the later job to say which gang the free places are kept for")
         assert not await muster.happened(GangAdmitted, "late")
         for name in small[1:]:
             await cluster.delete_job(name)
