@@ -29,6 +29,8 @@ KEYS = "nats-keys"
 ANONYMOUS = {"MUSTER_NATS_NKEY_FILE": "", "MUSTER_NATS_INBOX_PREFIX": "_INBOX"}
 """For a NATS that knows no users; test_compose_processes runs the file as it is."""
 HEALTHY_S = 60.0
+OWN_GATEWAY = {"MUSTER_GATEWAY_HOST": "127.0.0.1", "MUSTER_GATEWAY_PORT": "0"}
+"""Any free port: tests run side by side, and a container has its ports for itself."""
 STOP_S = 5.0
 
 
@@ -102,7 +104,7 @@ class Running:
         self.service = services()[service]
         self.argv = [*runnable(self.service.argv), *extra]
         self.log = folder / f"{self.name}.log"
-        self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **self.service.env, **env}
+        self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **self.service.env, **OWN_GATEWAY, **env}
         self._process: asyncio.subprocess.Process | None = None
 
     @property

@@ -196,8 +196,6 @@ class Fleet:
             "MUSTER_NATS_URL": self.url,
             "MUSTER_HEALTH_HOST": "127.0.0.1",
             "MUSTER_HEALTH_PORT": str(port),
-            "MUSTER_GATEWAY_HOST": "127.0.0.1",
-            "MUSTER_GATEWAY_PORT": "0",
         }
         if service == "keeper" and self._archive is not None:
             known["MUSTER_LOG_ARCHIVE"] = str(self._archive)
