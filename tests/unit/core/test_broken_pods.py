@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -203,3 +206,43 @@ def test_the_first_pod_that_failed_is_the_cause_also_when_it_is_gone() -> None:
     scene.lines("finishes one failed", "cluster-gone one")
     state, _, _ = told(scene)
     assert job_rows(state, state.now)[0].cause == "OOMKilled"
+
+
+def instructions(call: Callable[[], object]) -> int:
+    """How many instructions of Python a call takes: the same in every run, unlike its time."""
+    count = 0
+
+    def trace(frame: FrameType, what: str, _argument: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += what == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def cost_of_a_pod(gang: int) -> int:
+    """What the last pod of a gang costs the read model where none of its pods has a node."""
+    scene = starting()
+    state, _, _ = told(scene)
+    folder = Folder(ReadModel())
+    trouble = observed(UNSCHEDULABLE).pod.trouble
+    for number in range(gang):
+        scene.bench.append("observer", "input", [facts.pod("one", number, running=False, trouble=trouble)])
+        folder.fold(state, scene.bench.log[-1])
+    scene.bench.append("observer", "input", [facts.pod("one", gang, running=False, trouble=trouble)])
+    cost = instructions(lambda: folder.fold(state, scene.bench.log[-1]))
+    held = job_status(state, scene.jobs["one"].ref.uid).pods
+    assert held is not None
+    assert held.pods == gang + 1
+    return cost
+
+
+def test_a_pod_that_is_unschedulable_costs_the_same_in_a_gang_of_any_size() -> None:
+    assert cost_of_a_pod(200) < 1.5 * cost_of_a_pod(5)

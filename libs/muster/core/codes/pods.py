@@ -60,11 +60,3 @@ class HeldUp(Struct, frozen=True):
     @property
     def code(self) -> PodCode:
         return self.first.trouble.code
-
-
-def worst(pods: list[TroubledPod]) -> HeldUp | None:
-    """Of all pods of a job; None where none is troubled."""
-    if not pods:
-        return None
-    first = min(pods, key=lambda each: (RANK[each.trouble.code], each.since, each.name))
-    return HeldUp(first, sum(1 for each in pods if each.trouble.code == first.trouble.code))

@@ -115,7 +115,7 @@ class ObjectFolds:
 
     def _pod_gone(self, state: ReadState, at: Position, event: facts.PodGone) -> None:
         self._settled(state, at, event)
-        holder = state.presence.pod_owner.get(event.ref.uid) or state.pods.owner_of.get(event.ref.uid, "")
+        holder = state.presence.pod_owner.get(event.ref.uid) or state.pods.owner_of(event.ref.uid)
         job = self._job_of(state, holder)
         owner = state.presence.pod_gone(event, at.at)
         if state.pods.gone(event, state.records.get(job), at.at):

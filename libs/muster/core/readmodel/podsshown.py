@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.codes.pods import POD_CODES, HeldUp, TroubledPod, worst
+from muster.core.codes.pods import POD_CODES, RANK, HeldUp, TroubledPod
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
 from muster.core.readmodel.records import Record
 from muster.events.facts import PodGone
+from muster.model.podtrouble import PodCode
 from muster.model.workload import PodState
 
 
 class PodsShown(Struct):
     """Troubled pods. ``owner``: uid of a job or of an object that a job runs through."""
 
-    live: dict[str, dict[str, TroubledPod]] = field(default_factory=dict)
-    """owner -> {uid of a pod that is not over: its trouble}"""
-    owner_of: dict[str, str] = field(default_factory=dict)
-    """uid of such a pod -> owner"""
+    live: dict[str, dict[PodCode, dict[str, TroubledPod]]] = field(default_factory=dict)
+    """owner -> {code: {uid of a pod that is not over: its trouble}}; of one code the first has had it for longest."""
+    home: dict[str, tuple[str, PodCode]] = field(default_factory=dict)
+    """uid of such a pod -> (owner, code)"""
     seen: Seen = field(default_factory=Seen)
 
     def observed(self, pod: PodState, record: Record | None, now: int) -> bool:
@@ -26,17 +27,19 @@ class PodsShown(Struct):
         uid = pod.ref.uid
         if not pod.owner_uid or not self.seen.newer(uid, pod.rv):
             return False
-        known = self.live.get(pod.owner_uid, {}).get(uid)
         if pod.trouble is None:
             return self._drop(uid) is not None
-        same = known is not None and known.trouble.code == pod.trouble.code
-        new = TroubledPod(pod.ref.name, pod.trouble, known.since if known is not None and same else now, pod.over)
-        if not pod.over:
-            self.owner_of[uid] = pod.owner_uid
-            self.live.setdefault(pod.owner_uid, {})[uid] = new
-            return True
-        self._drop(uid)
-        return _fails(record, new)
+        place = (pod.owner_uid, pod.trouble.code)
+        same = self.home.get(uid) == place
+        since = self.live[place[0]][place[1]][uid].since if same else now
+        new = TroubledPod(pod.ref.name, pod.trouble, since, pod.over)
+        if not same or pod.over:
+            self._drop(uid)
+        if pod.over:
+            return _fails(record, new)
+        self.home[uid] = place
+        self.live.setdefault(place[0], {}).setdefault(place[1], {})[uid] = new
+        return True
 
     def gone(self, event: PodGone, record: Record | None, now: int) -> bool:
         """A pod is gone: what broke it is remembered of its job."""
@@ -48,19 +51,31 @@ class PodsShown(Struct):
         return known is not None
 
     def _drop(self, uid: str) -> TroubledPod | None:
-        owner = self.owner_of.pop(uid, None)
-        if owner is None:
+        place = self.home.pop(uid, None)
+        if place is None:
             return None
-        family = self.live[owner]
-        known = family.pop(uid)
-        if not family:
+        owner, code = place
+        known = self.live[owner][code].pop(uid)
+        if not self.live[owner][code]:
+            del self.live[owner][code]
+        if not self.live[owner]:
             del self.live[owner]
         return known
 
+    def owner_of(self, uid: str) -> str:
+        """Of a troubled pod; empty for any other."""
+        return self.home.get(uid, ("", ""))[0]
+
     def of(self, job: str, presence: Presence) -> HeldUp | None:
-        """What keeps the pods of a job from running."""
+        """What keeps the pods of a job from running: asked at each pod, and no pod is looked through for it."""
         owners = (job, *presence.children.get(job, ()))
-        return worst([each for owner in owners for each in self.live.get(owner, {}).values()])
+        found = [pods for owner in owners if owner in self.live for pods in self.live[owner].items()]
+        if not found:
+            return None
+        worst = min((code for code, _ in found), key=RANK.__getitem__)
+        alike = [pods for code, pods in found if code == worst]
+        firsts = [next(iter(pods.values())) for pods in alike]
+        return HeldUp(min(firsts, key=lambda each: (each.since, each.name)), sum(map(len, alike)))
 
     def ended(self, job: str, record: Record, presence: Presence) -> HeldUp | None:
         """What made a job fail, as far as its pods said."""
