@@ -45,6 +45,22 @@ async def gone(kube: KubeClient, found: Object) -> None:
     await kube.delete(found["apiVersion"], found["kind"], meta["name"], meta["namespace"], grace_s=0)
 
 
+async def collector_has_seen_the_pods(kube: KubeClient) -> None:
+    """The garbage collector knows every pod of this moment, and its owner.
+
+    Kubernetes orphans the dependents that the collector has seen. Of an owner that is deleted right after its pod was
+    made, a busy collector deletes the pod. It takes the pods in their order, so that one which it has to delete ends
+    the wait.
+    """
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never-was", "uid": "never-was"}
+    last = await kube.create(gang_pod(spec=OURS, ownerReferences=[owner]))
+
+    async def collected() -> bool:
+        return await kube.find("v1", "Pod", last["metadata"]["name"], MANAGED) is None
+
+    await until(collected, what="the collector to delete a pod whose owner does not exist")
+
+
 # --- pods of others ---------------------------------------------------------------------------------------------------
 
 
@@ -142,6 +158,7 @@ async def test_a_job_gets_no_second_set_of_pods(plane: ControlPlane) -> None:
         await refused(attempt, "and would make another pod beside it")
         assert len(await pods()) == 1
         # What Kubernetes does for `kubectl delete --cascade=orphan` passes: the pod stays, and stays charged.
+        await collector_has_seen_the_pods(admin)
         await alice.delete("batch/v1", "Job", "twice", MANAGED, propagation="Orphan")
 
         async def orphaned() -> bool:
