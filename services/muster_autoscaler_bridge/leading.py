@@ -12,13 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muster.core.autoscaling.reading import heads, news, to_drain
+from msgspec import structs
+
+from muster.core.autoscaling.reading import heads, news, served, to_drain
 from muster.core.autoscaling.state import BridgeState
 from muster.events.elastic import WorkersChosen
+from muster.model.elastic import HeadService
 from muster.model.keys import Ref
 from muster.ray.errors import DemandError
 from muster.ray.fleet import Fleet, Heard
-from muster.ray.heads import DASHBOARD_PORT, GCS_PORT, Head
+from muster.ray.heads import Head
 from muster.ray.reader import HeadReader, OnRead, unnoticed
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import Leader
@@ -27,14 +30,16 @@ from muster_autoscaler_bridge.tokens import Tokens
 
 LOOK_S = 0.5
 """How often it is looked whether other clusters are to be read, or workers to be drained."""
-MAX_SERVICE = 50
-"""As KubeRay cuts the names that it makes services of."""
+TLS_DOMAIN = "cluster.local"
+"""Certificates of heads name the service in full, as KubeRay's FQ_RAY_IP does."""
 
 
-def head_of(cluster: Ref, attempt: int, token: str = "") -> Head:
-    """Where KubeRay serves the head of a RayCluster inside the cluster."""
-    host = f"{cluster.name[-(MAX_SERVICE - len('-head-svc')) :]}-head-svc.{cluster.namespace}.svc"
-    return Head(cluster, attempt, f"{host}:{GCS_PORT}", f"http://{host}:{DASHBOARD_PORT}", token)
+def head_of(cluster: Ref, attempt: int, served: HeadService) -> Head:
+    """Where the head of a RayCluster is served inside the cluster."""
+    host = f"{served.name or f'{cluster.name}-head-svc'}.{cluster.namespace}.svc"
+    gcs = f"{host}.{TLS_DOMAIN}" if served.tls else host
+    dashboard = f"http://{host}:{served.dashboard}" if served.dashboard else ""
+    return Head(cluster, attempt, f"{gcs}:{served.gcs}", dashboard, tls=served.tls)
 
 
 def bridge_of(process: Process) -> Callable[..., Leader[BridgeState]]:
@@ -46,7 +51,7 @@ def bridge_of(process: Process) -> Callable[..., Leader[BridgeState]]:
 class BridgeLeader(Leader[BridgeState]):
     """``address``: tells where a head is. ``on_read``: called after every reading.
 
-    ``tokens``: folder with the tokens of heads that ask for one; None: none has any.
+    ``tokens``: folder with the tokens and certificates of heads that ask for one; None: none has any.
     """
 
     address = staticmethod(head_of)
@@ -76,7 +81,9 @@ class BridgeLeader(Leader[BridgeState]):
                 await fleet.close()
 
     def _head(self, cluster: Ref, attempt: int) -> Head:
-        return self.address(cluster, attempt, self._tokens.of(cluster))
+        head = self.address(cluster, attempt, served(self.state, cluster))
+        certificates = self._tokens.certificates(cluster) if head.tls else None
+        return structs.replace(head, token=self._tokens.of(cluster), certificates=certificates)
 
     def _heard(self, heard: Heard) -> None:
         fact = news(self.state, heard.head.ref, heard.head.attempt, heard.demand, heard.read_at)

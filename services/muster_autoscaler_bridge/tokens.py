@@ -1,7 +1,9 @@
-"""Tokens of Ray heads that ask for one, from files: the bridge has no access to the cluster, and needs none.
+"""Tokens and certificates of Ray heads that ask for one, from files: the bridge has no access to the cluster, and needs
+none.
 
 A folder has a file ``NAMESPACE.NAME`` for each RayCluster with a token of its own, and ``default`` for the others; a
-mounted Secret is such a folder. Files are read again, so that a token may be changed at any time.
+mounted Secret is such a folder. With TLS it has ``NAMESPACE.NAME.ca.crt``, ``.tls.crt`` and ``.tls.key`` too. Files are
+read again, so that a token may be changed at any time.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from muster.model.keys import Ref
+from muster.ray.heads import Certificates
 
-MAX_BYTES = 16 * 1024
+MAX_BYTES = 64 * 1024
 
 
 class Tokens:
@@ -23,12 +26,23 @@ class Tokens:
         """The token of the head of a RayCluster; empty where there is none."""
         if self._folder is None:
             return ""
-        return self._read(f"{cluster.namespace}.{cluster.name}") or self._read("default")
+        found = self._read(f"{cluster.namespace}.{cluster.name}") or self._read("default")
+        return found.decode("ascii", "replace").strip()
 
-    def _read(self, name: str) -> str:
+    def certificates(self, cluster: Ref) -> Certificates | None:
+        """What a head that speaks TLS is shown; None where any of it is missing."""
+        if self._folder is None:
+            return None
+        for name in (f"{cluster.namespace}.{cluster.name}", "default"):
+            ca, cert, key = (self._read(f"{name}.{part}") for part in ("ca.crt", "tls.crt", "tls.key"))
+            if ca and cert and key:
+                return Certificates(ca, cert, key)
+        return None
+
+    def _read(self, name: str) -> bytes:
         assert self._folder is not None
         try:
             with (self._folder / name).open("rb") as file:
-                return file.read(MAX_BYTES).decode("ascii", "replace").strip()
+                return file.read(MAX_BYTES)
         except OSError:
-            return ""
+            return b""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from muster.model.elastic import HeadService
 from muster.model.keys import Ref
 from muster.ray.heads import Head
 from muster.runtime.service import main
@@ -17,9 +18,9 @@ PROGRAM = ("-m", "kit.bridging")
 HEAD = "KIT_HEAD"
 
 
-def head_of(cluster: Ref, attempt: int, token: str = "") -> Head:
+def head_of(cluster: Ref, attempt: int, _served: HeadService) -> Head:
     """Where the test serves it."""
-    return Head(cluster, attempt, os.environ[HEAD], token=token)
+    return Head(cluster, attempt, os.environ[HEAD])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import grpc.aio
 from aiohttp import web
 
 from muster.ray import ray_head_pb2 as pb
+from muster.ray.heads import Certificates
 
 STATE = "ray.rpc.autoscaler.AutoscalerStateService"
 SESSION = "session_2026-01-01_00-00-00_000000_1"
@@ -100,10 +101,17 @@ class FakeGcs:
         self.address = ""
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, address: str = "127.0.0.1:0") -> None:
+    async def start(self, address: str = "127.0.0.1:0", shown: Certificates | None = None) -> None:
+        """``shown``: it speaks TLS with these, and wants a certificate of the same authority."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers((_Methods(self._answer),))
-        self.address = f"127.0.0.1:{self._server.add_insecure_port(address)}"
+        if shown is None:
+            port = self._server.add_insecure_port(address)
+        else:
+            pair = (shown.key, shown.cert)
+            mutual = grpc.ssl_server_credentials([pair], shown.ca, require_client_auth=True)
+            port = self._server.add_secure_port(address, mutual)
+        self.address = f"127.0.0.1:{port}"
         await self._server.start()
 
     async def stop(self) -> None:
@@ -187,6 +195,8 @@ class FakeDashboard:
         self.demands = "(no resource demands)"
         self.text: str | None = None
         """Instead of what TEXT makes of the two above."""
+        self.broken: dict[str, int] = {}
+        """Lists that fail, with what they answer."""
         self.groups: list[dict[str, Any]] = []
         self.actors: list[dict[str, Any]] = []
         self.raylets: list[dict[str, Any]] = []
@@ -229,6 +239,8 @@ class FakeDashboard:
             return _said({"clusterStatus": text})
         if asked.path == "/nodes":
             return _said({"summary": [{"raylet": raylet} for raylet in self.raylets]})
+        if asked.path.rpartition("/")[2] in self.broken:
+            return web.Response(status=self.broken[asked.path.rpartition("/")[2]])
         lists = {"placement_groups": self.groups, "actors": self.actors, "nodes": self.totals}
         rows = lists[asked.path.removeprefix("/api/v0/")]
         return _said({"result": {"total": len(rows), "result": rows, "partial_failure_warning": ""}})

@@ -60,6 +60,18 @@ def grown(group: ScaledGroup) -> str:
     return f"{group.name}/" + "/".join(f"{name}+{format_quantity(more, name)}" for name, more in group.grows.items())
 
 
+class HeadService(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Where the head of a RayCluster is served, where that is not ``CLUSTER-head-svc`` with Ray's own ports."""
+
+    name: str = ""
+    """Of the service; empty: ``CLUSTER-head-svc``."""
+    gcs: int = 6379
+    dashboard: int = 8265
+    """0: it serves none."""
+    tls: bool = False
+    """Its gRPC wants a certificate."""
+
+
 class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     """A Ray cluster that scales itself: its worker groups, in the order of the spec, and what we wrote on it."""
 
@@ -84,6 +96,8 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     """What its autoscaler asks for beside the head."""
     ungated: bool = False
     """Annotation ray.io/ippr is as its owner wrote it: its autoscaler tries what nobody has granted."""
+    served: HeadService | None = None
+    """None: as KubeRay serves a head where nothing else is said."""
 
     def group(self, name: str) -> ScaledGroup | None:
         return next((each for each in self.groups if each.name == name), None)

@@ -111,7 +111,7 @@ class DashboardClient:
         waiting = await self._list(_GROUPS, _Group)
         nodes = (await self._get(_NODES, _Summary)).summary
         totals = {row.node_id: row.resources_total for row in await self._list(_TOTALS, _Totals)}
-        actors = frozenset(row.node_id for row in await self._list(_ACTORS, _Actor) if row.node_id)
+        actors = await self._living()
         unplaced = {each.placement_group_id: _unplaced(each) for each in waiting}
         groups, left_out = placement_groups(
             (name, _strategy(bundles, text.groups), bundles) for name, bundles in unplaced.items()
@@ -136,6 +136,13 @@ class DashboardClient:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+    async def _living(self) -> frozenset[str] | None:
+        """Ids of the nodes on which actors live; None where that is not said: it is a hint, and costs nothing else."""
+        try:
+            return frozenset(row.node_id for row in await self._list(_ACTORS, _Actor) if row.node_id)
+        except DemandError:
+            return None
 
     async def _list(self, path: str, row: type[Row]) -> list[Row]:
         """Rows of the state API. Raises DemandError, also where the dashboard cut the list."""

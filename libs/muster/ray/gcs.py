@@ -23,7 +23,7 @@ from muster.ray.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from muster.ray.heads import Drained
+from muster.ray.heads import Certificates, Drained
 from muster.ray.reading import Reading
 
 TIMEOUT_S = 3.0
@@ -61,11 +61,22 @@ _WAYS_OUT: dict[type[DemandError], str] = {
 class GcsClient:
     """The gRPC of one head. A DemandSource and a Drainer; belongs to the event loop that first calls it.
 
-    ``address``: ``host:6379``; ``token``: empty where the head asks for none; ``timeout_s``: of each call.
+    ``address``: ``host:6379``; ``token``: empty where the head asks for none; ``timeout_s``: of each call; ``tls``:
+    whether it speaks TLS, with these certificates.
     """
 
-    def __init__(self, address: str, *, token: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str = "",
+        timeout_s: float = TIMEOUT_S,
+        tls: bool = False,
+        certificates: Certificates | None = None,
+    ) -> None:
         self._address = address
+        self._tls = tls
+        self._certificates = certificates
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._timeout_s = timeout_s
         self._channel: grpc.aio.Channel | None = None
@@ -136,9 +147,21 @@ class GcsClient:
         answer = parse(pb.InternalKVGetReply(), await self._call(_KEYS, request), self._address)
         return None if answer.status.code else answer.value
 
+    def _opened(self) -> grpc.aio.Channel:
+        """Raises RefusedError."""
+        if not self._tls:
+            return grpc.aio.insecure_channel(self._address, options=_OPTIONS)
+        if self._certificates is None:
+            raise RefusedError(
+                f"the head at {self._address} speaks TLS, and MUSTER_RAY_TOKENS has no certificate for it: "
+                "mount NAMESPACE.NAME.ca.crt, .tls.crt and .tls.key of its Secret"
+            )
+        shown = grpc.ssl_channel_credentials(self._certificates.ca, self._certificates.key, self._certificates.cert)
+        return grpc.aio.secure_channel(self._address, shown, options=_OPTIONS)
+
     async def _call(self, path: str, request: Message) -> bytes:
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self._address, options=_OPTIONS)
+            self._channel = self._opened()
         call = self._channel.unary_unary(path)
         try:
             answer: bytes = await call(request.SerializeToString(), timeout=self._timeout_s, metadata=self._metadata)

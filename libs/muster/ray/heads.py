@@ -9,8 +9,16 @@ from msgspec import Struct
 from muster.model.keys import Ref
 from muster.ray.reading import Reading
 
-GCS_PORT = 6379
-DASHBOARD_PORT = 8265
+
+class Certificates(Struct, frozen=True):
+    """What a client shows a head that speaks TLS, and by what it knows the head; in PEM."""
+
+    ca: bytes
+    cert: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "Certificates()"
 
 
 class Head(Struct, frozen=True):
@@ -20,11 +28,15 @@ class Head(Struct, frozen=True):
     """The RayCluster."""
     attempt: int
     gcs: str
-    """``host:6379``"""
+    """``host:port``"""
     dashboard: str = ""
-    """``http://host:8265``; empty where it serves none."""
+    """``http://host:port``; empty where it serves none."""
     token: str = ""
     """Empty where the cluster asks for none. Never shown."""
+    tls: bool = False
+    """Its gRPC speaks TLS."""
+    certificates: Certificates | None = None
+    """For that; None: there are none."""
 
     def __repr__(self) -> str:
         return f"Head({self.ref.namespace}/{self.ref.name} at {self.gcs})"

@@ -54,7 +54,7 @@ class HeadReader:
         seconds: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.head = head
-        self.gcs = gcs if gcs is not None else GcsClient(head.gcs, token=head.token)
+        self.gcs = gcs or GcsClient(head.gcs, token=head.token, tls=head.tls, certificates=head.certificates)
         self._dashboard = dashboard
         if dashboard is None and head.dashboard:
             self._dashboard = DashboardClient(head.dashboard, token=head.token)

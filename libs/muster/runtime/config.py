@@ -80,7 +80,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced", "HamiCore", "NvFractions"] = "NonMemoryEnforced"
     """Whether pods may share GPUs: Disabled, or NonMemoryEnforced: nothing enforces how much of one a pod uses."""
     ray_tokens: str = ""
-    """Folder with the tokens of Ray heads that ask for one: files NAMESPACE.NAME and default; empty: none asks."""
+    """Folder with tokens (NAMESPACE.NAME, or default) and certificates (the same with .ca.crt, .tls.crt, .tls.key) of
+    Ray heads; empty: none asks for any.
+    """
     gpu_reservation_image: str = "muster:latest"
     """Image of the pods that keep shared GPUs from the device plugin: that of the services."""
     profile: Literal["kube-queue", "lean"] = "kube-queue"

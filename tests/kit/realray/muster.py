@@ -55,7 +55,7 @@ async def deciding(
         for stage in DECIDERS.values():
             process.add_decider(stage, bridge_of(process) if stage is AutoscalerBridge else Leader)
         bridge = next(runner for runner in process.runners if isinstance(runner, BridgeLeader))
-        bridge.address = lambda ref, attempt, token="": Head(ref, attempt, address(ref), token=token)  # type: ignore[method-assign]
+        bridge.address = lambda ref, attempt, _served: Head(ref, attempt, address(ref))  # type: ignore[method-assign]
         process.add_watchers(transport)
         process.add_actuator(transport)
         async with beside(process.run()):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import structs
+
+from muster.model.elastic import HeadService
 from muster.model.keys import Ref
+from muster.ray.heads import Certificates
 from muster.telemetry.metrics import Metrics
 from muster_autoscaler_bridge.leading import head_of
 from muster_autoscaler_bridge.measuring import measured
@@ -27,9 +31,33 @@ def test_a_cluster_of_its_own_token_else_the_default(tmp_path: Path) -> None:
 
 
 def test_a_head_carries_its_token_and_never_shows_it() -> None:
-    head = head_of(ONE, 3, "secret-1")
+    made = head_of(ONE, 3, HeadService())
+    assert (made.gcs, made.dashboard) == ("one-head-svc.team-a.svc:6379", "http://one-head-svc.team-a.svc:8265")
+    head = structs.replace(made, token="secret-1", certificates=Certificates(b"ca", b"cert", b"secret-2"))
     assert (head.token, head.attempt) == ("secret-1", 3)
-    assert "secret-1" not in repr(head)
+    assert "secret" not in repr(head) and "secret" not in repr(head.certificates)
+
+
+def test_a_head_is_asked_where_it_is_served() -> None:
+    own = head_of(ONE, 3, HeadService("mine", 6380, 9265))
+    assert (own.gcs, own.dashboard) == ("mine.team-a.svc:6380", "http://mine.team-a.svc:9265")
+    secret = head_of(ONE, 3, HeadService(dashboard=0, tls=True))
+    assert (secret.gcs, secret.dashboard, secret.tls) == ("one-head-svc.team-a.svc.cluster.local:6379", "", True)
+    long = Ref("RayCluster", "team-a", "a" * 53, "uid-3")
+    assert head_of(long, 1, HeadService()).gcs == f"{'a' * 53}-head-svc.team-a.svc:6379", "KubeRay cuts no service"
+
+
+def test_certificates_are_whole_or_none(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    for part in ("ca.crt", "tls.crt"):
+        (tmp_path / f"default.{part}").write_text(f"default {part}")
+        (tmp_path / f"team-a.one.{part}").write_text(part)
+    assert tokens.certificates(ONE) is None
+    (tmp_path / "default.tls.key").write_text("default key")
+    assert tokens.certificates(ONE) == Certificates(b"default ca.crt", b"default tls.crt", b"default key")
+    (tmp_path / "team-a.one.tls.key").write_text("key")
+    assert tokens.certificates(ONE) == Certificates(b"ca.crt", b"tls.crt", b"key")
+    assert Tokens(None).certificates(ONE) is None
 
 
 def test_readings_are_counted_by_source_and_outcome() -> None:

@@ -128,6 +128,14 @@ async def test_half_a_list_is_refused(head: FakeDashboard, client: DashboardClie
         await client.read()
 
 
+async def test_a_list_of_actors_that_fails_costs_only_that_list(head: FakeDashboard, client: DashboardClient) -> None:
+    head.broken = {"actors": 500}
+    assert (await client.read()).actors_on is None, "which is not that there are none"
+    head.broken = {"placement_groups": 500}
+    with pytest.raises(errors.UnreachableError):
+        await client.read()
+
+
 async def test_a_slow_one_is_given_up(head: FakeDashboard) -> None:
     head.hangs = asyncio.Event()
     client = DashboardClient(head.url, timeout_s=0.05)

@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,7 +17,7 @@ from muster.model.raydemand import RayShape
 from muster.ray import errors, gcs
 from muster.ray import ray_head_pb2 as pb
 from muster.ray.gcs import GcsClient
-from muster.ray.heads import Drained
+from muster.ray.heads import Certificates, Drained
 
 READS = {"GetClusterStatus", "GetAllActorInfo", "InternalKVGet"}
 
@@ -80,6 +82,36 @@ async def test_what_the_first_version_keeps_of_request_resources(head: FakeGcs, 
     head.values[(b"", b"autoscaler_resource_request")] = b"[3]"
     with pytest.raises(errors.GarbledError, match="request_resources"):
         await client.read()
+
+
+def certified(folder: Path) -> Certificates:
+    """One of its own authority, for loopback."""
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=head"]
+    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key", "-out", "cert"]
+    subprocess.run(made, cwd=folder, check=True, capture_output=True)
+    cert = (folder / "cert").read_bytes()
+    return Certificates(cert, cert, (folder / "key").read_bytes())
+
+
+async def test_a_head_that_speaks_tls_is_shown_a_certificate(tmp_path: Path) -> None:
+    known, stranger = tmp_path / "known", tmp_path / "stranger"
+    known.mkdir()
+    stranger.mkdir()
+    shown = certified(known)
+    head = FakeGcs()
+    await head.start(shown=shown)
+    tries = {"ours": shown, "none": None, "of a stranger": certified(stranger)}
+    clients = {name: GcsClient(head.address, tls=True, certificates=each) for name, each in tries.items()}
+    try:
+        assert (await clients["ours"].read()).session
+        with pytest.raises(errors.RefusedError, match=r"NAMESPACE\.NAME\.ca\.crt"):
+            await clients["none"].read()
+        with pytest.raises(errors.UnreachableError):
+            await clients["of a stranger"].read()
+    finally:
+        for client in clients.values():
+            await client.close()
+        await head.stop()
 
 
 async def test_the_token_goes_along(head: FakeGcs) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.core.autoscaling.state import BridgeState
 from muster.events.elastic import WorkersChosen
 from muster.events.raydemand import RayDemandObserved
+from muster.model.elastic import HeadService
 from muster.model.keys import Ref
 from muster.model.raydemand import RayDemand
 
@@ -23,6 +24,12 @@ def news(state: BridgeState, ref: Ref, attempt: int, demand: RayDemand, read_at:
 def to_drain(state: BridgeState) -> list[WorkersChosen]:
     """Workers that are about to go, and whose heads should place nothing more on them; by cluster, sorted."""
     return sorted(state.chosen.values(), key=lambda each: (each.ref.key, each.ref.uid))
+
+
+def served(state: BridgeState, cluster: Ref) -> HeadService:
+    """Where its head is served."""
+    known = state.clusters.get(cluster.uid)
+    return (known.elastic.served if known is not None else None) or HeadService()
 
 
 def heads(state: BridgeState) -> list[tuple[Ref, int]]:

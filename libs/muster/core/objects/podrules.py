@@ -106,6 +106,7 @@ class RawTaint(Struct, frozen=True):
 
 
 class RawPort(Struct, frozen=True, rename="camel"):
+    name: str | None = None
     container_port: Int64 = 0
     host_port: Int64 = 0
     host_ip: str | None = field(name="hostIP", default=None)

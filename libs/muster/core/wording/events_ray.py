@@ -109,8 +109,8 @@ ALARMS: dict[alarms.AlarmReason, tuple[str, str]] = {
     ),
     "unauthorized": (
         "RayHeadRefuses",
-        "The head of {cluster} wants a token that Muster does not have: mount it for the autoscaler bridge "
-        "(MUSTER_RAY_TOKENS)",
+        "The head of {cluster} wants a token or a certificate that Muster does not have: mount it for the autoscaler "
+        "bridge (MUSTER_RAY_TOKENS)",
     ),
     "unreadable": (
         "RayHeadUnreadable",

@@ -7,7 +7,15 @@ from msgspec.structs import replace
 
 from muster.core.objects.labels import KAI_QUEUE, RAY_GROUP, RAY_HEAD, RAY_NODE, RAY_NODE_TYPE, RAY_WORKER
 from muster.core.objects.meta import Meta
-from muster.core.objects.podspec import PodTemplate, Resources, container_request, pod_request, pod_rules
+from muster.core.objects.podspec import (
+    Container,
+    PodSpec,
+    PodTemplate,
+    Resources,
+    container_request,
+    pod_request,
+    pod_rules,
+)
 from muster.core.workloads.common import Needs, count
 from muster.model.placing import ANYWHERE, PodRules
 from muster.model.resources import Vector, add_into, highest
@@ -27,8 +35,20 @@ REDIS_CLEANUP: Vector = {"cpu": 200, "memory": 256 * 2**20}
 """The clean-up job after a cluster with GCS fault tolerance: runs after the head, so only the larger counts."""
 
 
+class HeadContainer(Container, frozen=True, rename="camel"):
+    env: object = None
+
+
+class HeadPodSpec(PodSpec, frozen=True, rename="camel"):
+    containers: tuple[HeadContainer, ...] = ()
+
+
+class HeadTemplate(PodTemplate, frozen=True):
+    spec: HeadPodSpec = field(default_factory=HeadPodSpec)
+
+
 class HeadGroup(Struct, frozen=True, rename="camel"):
-    template: PodTemplate = field(default_factory=PodTemplate)
+    template: HeadTemplate = field(default_factory=HeadTemplate)
     ray_start_params: dict[str, object] | None = None
     resources: dict[str, object] | None = None
 
@@ -81,6 +101,7 @@ class RayClusterSpec(Struct, frozen=True, rename="camel"):
     autoscaler_options: AutoscalerOptions | None = None
     gcs_fault_tolerance_options: dict[str, object] | None = None
     history_server_options: HistoryServerOptions | None = None
+    tls_options: object = None
 
     @property
     def rests(self) -> bool:

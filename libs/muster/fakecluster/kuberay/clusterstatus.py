@@ -20,9 +20,8 @@ def cluster_status(cluster: Obj, pods: tuple[Obj, ...], now: int, *, imagined: b
     """
     old = cluster.get("status") or {}
     status = {**old, **_amounts(cluster, old), **_counts(cluster, pods)}
-    name = cluster["metadata"]["name"]
     heads = [pod for pod in pods if _node_type(pod) == "head"]
-    status["head"] = _head(name, heads)
+    status["head"] = _head(cluster, heads)
     status["endpoints"] = {key: str(port) for key, port in words.PORTS.items()}
     status["observedGeneration"] = cluster["metadata"]["generation"]
     everything = len(heads) == 1 and len(pods) == status["desiredWorkerReplicas"] + 1
@@ -169,7 +168,7 @@ def _template_amounts(group: Obj) -> Vector:
     return total
 
 
-def _head(cluster: str, heads: list[Obj]) -> Obj:
+def _head(cluster: Obj, heads: list[Obj]) -> Obj:
     found = {"serviceName": words.head_service(cluster)}
     if heads:
         found["podName"] = heads[0]["metadata"]["name"]

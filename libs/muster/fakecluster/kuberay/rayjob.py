@@ -64,7 +64,7 @@ def _initializing(step: RayJobStep) -> None:
     step.set(rayClusterStatus=status or None)
     if status.get("state") != words.READY:
         return
-    step.set(dashboardURL=words.dashboard_url(cluster["metadata"]["name"], step.namespace))
+    step.set(dashboardURL=words.dashboard_url(cluster, step.namespace))
     if step.mode == words.INTERACTIVE:
         step.set(jobDeploymentStatus=words.WAITING)
         return

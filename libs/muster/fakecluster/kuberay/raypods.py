@@ -94,7 +94,7 @@ def surroundings(cluster: Obj) -> list[Create]:
     selector = {words.CLUSTER: name, words.NODE_TYPE: "head", words.IDENTIFIER: f"{name}-head"}
     ports = [{"name": key, "port": port, "targetPort": port} for key, port in sorted(words.PORTS.items())]
     service = {"spec": {"clusterIP": "None", "selector": selector, "ports": ports}}
-    made = [_beside(cluster, SERVICES, words.head_service(name), service)]
+    made = [_beside(cluster, SERVICES, words.head_service(cluster), service)]
     if not cluster["spec"].get("enableInTreeAutoscaling"):
         return made
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.fakecluster.apiserver.names import derived_suffix
+from muster.fakecluster.apiserver.status import Obj
 
 FINALIZER = "ray.io/rayjob-finalizer"
 IDLE_FINALIZER = "ray.io/idle-termination-cleanup-finalizer"
@@ -94,9 +95,11 @@ def ray_job_id(job_name: str, *parts: object) -> str:
     return f"{job_name}-{derived_suffix('job', job_name, *parts)}"
 
 
-def head_service(cluster: str) -> str:
-    return f"{cluster}-head-svc"
+def head_service(cluster: Obj) -> str:
+    """The name its owner gives it, else one made of the cluster's, which is never cut."""
+    own = (cluster["spec"]["headGroupSpec"].get("headService") or {}).get("metadata") or {}
+    return str(own.get("name") or f"{cluster['metadata']['name']}-head-svc")
 
 
-def dashboard_url(cluster: str, namespace: str) -> str:
+def dashboard_url(cluster: Obj, namespace: str) -> str:
     return f"{head_service(cluster)}.{namespace}.svc.cluster.local:{PORTS['dashboard']}"

@@ -8,6 +8,7 @@ through.
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.meta import Meta, UnreadableError, decode
@@ -22,7 +23,9 @@ from muster.core.workloads.common import (
 )
 from muster.core.workloads.ownership import belongs
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
+from muster.core.workloads.rayhead import served_at
 from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.model.elastic import Elastic
 from muster.model.problem import problem
 from muster.model.workload import ChildState, Phase, Workload
 
@@ -31,6 +34,8 @@ IDLE = problem("spec.idleSuspend", "idle_suspended")
 
 
 class RayClusterStatus(Struct, frozen=True):
+    head: object = None
+    endpoints: object = None
     state: str | None = None
     conditions: tuple[Condition, ...] | None = None
 
@@ -66,7 +71,7 @@ def alone(raw: bytes) -> Workload:
     refusal = foreign_manager("spec.managedBy", spec.managed_by, OPERATOR)
     refusal = refusal or (IDLE if cluster.spec.idle_suspend else None)
     life = _life(suspended, cluster.status or RayClusterStatus())
-    elastic = elastic_of(spec, cluster.metadata, "spec")
+    elastic = _elastic(cluster, spec)
     return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal, elastic=elastic)
 
 
@@ -81,10 +86,17 @@ def _child(raw: bytes, meta: Meta) -> ChildState:
             return child(KIND, meta, rests=spec is not None)
         add_cluster(needs, spec, "spec", meta=cluster.metadata)
         full = needs.totals()["full"]
-        elastic = elastic_of(spec, meta, "spec")
+        elastic = _elastic(cluster, spec)
     except UnreadableError:
         return child(KIND, meta)
     return child(KIND, meta, asks=needs.runs or full, elastic=elastic)
+
+
+def _elastic(cluster: RayCluster, spec: RayClusterSpec) -> Elastic | None:
+    """How it scales itself, and where its head is to be asked."""
+    elastic, status = elastic_of(spec, cluster.metadata, "spec"), cluster.status or RayClusterStatus()
+    served = served_at(cluster.metadata.name, spec, status.head, status.endpoints) if elastic is not None else None
+    return replace(elastic, served=served) if elastic is not None and served is not None else elastic
 
 
 def _life(suspended: bool, status: RayClusterStatus) -> Life:
