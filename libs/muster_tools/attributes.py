@@ -8,7 +8,7 @@ import textwrap
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """{field: the text that stands below it}, inherited fields first; fields nothing is said of are absent."""
+    """{field: the text below it}, inherited fields first; fields without a text are absent."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("muster"):

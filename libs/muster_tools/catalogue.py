@@ -1,7 +1,7 @@
 """``python -m muster_tools.catalogue``: writes ``docs/events.md``, every event of the log, from the code.
 
-Who emits an event is read from the source (whose modules make one), who folds it from the stages' arms, what becomes
-of it for outsiders from the publication. ``--check`` writes nothing and fails when the page is not up to date.
+The emitter of an event is read from the source (the modules that make one), the folder from the stages'
+arms, its public form from the publication. ``--check`` writes nothing and fails when the page is not up to date.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EMITTERS: Mapping[str, str] = {
     "muster.runtime.runners.watching": "watcher",
     **{stage.__module__.rpartition(".")[0]: name for name, stage in DECIDERS.items()},
 }
-"""{part of the code: whose it is}; what stands in the room of a deciding stage is that stage's"""
+"""{part of the code: its stage}; the modules in the room of a deciding stage are that stage's"""
 
 SHARED = ("genesis", "kinds_configured", "log_nearly_full", "ruleset_activated", "sync_started", "synced")
 """Folded the same way by every stage (core/stage.py)."""
@@ -65,12 +65,12 @@ REDELIVERIES: Mapping[str, str] = {
     "charge_changed": "changes nothing: it is charged so already",
     "claim_ended": "changes nothing: the claim it ends is gone",
     "claim_opened": "opens the same claim again; it ends by its deadline, or at once when the claimant no longer waits",
-    "clearing_ordered": "finds victims of an older attempt: nobody is suspended",
+    "clearing_ordered": "finds victims of an older attempt: no job is suspended",
     "clearing_proposed": "is answered once more: the job has found its places, or asks again when it finds none",
     "clearing_tried": "changes nothing: the plan it is about has been answered",
     "effect_applied": "changes nothing: the intent is no longer outstanding",
     "effect_failed": "changes nothing: the intent is no longer outstanding",
-    "eviction_ordered": "finds victims of an older attempt: nobody is suspended, and the claim it opens ends at once",
+    "eviction_ordered": "finds victims of an older attempt: no job is suspended, and the claim it opens ends at once",
     "gang_admitted": "is resumed once: the patch tests the previous intent, and finds its own",
     "gang_awaiting_nodes": OF_ATTEMPT,
     "gang_deferred": OF_ATTEMPT,
@@ -97,7 +97,7 @@ REDELIVERIES: Mapping[str, str] = {
     "plan_stale": "changes nothing: the proposal it answers is gone",
     "pods_placed": "changes nothing for pods that are bound or have that place; each binding tests the uid of its pod",
     "pods_released": "changes nothing: those pods have no place that could be taken back",
-    "preemption_proposed": "is judged afresh: an order if it still holds, `plan_stale` otherwise",
+    "preemption_proposed": "is judged again: an order if it still holds, `plan_stale` otherwise",
     "quota_denied": OF_ATTEMPT,
     "quota_moved": "changes nothing: it is charged there already",
     "quota_released": "changes nothing: the charge it ends is gone",
@@ -115,8 +115,8 @@ REDELIVERIES: Mapping[str, str] = {
     "synced": "changes nothing: the kind is known already",
     "time_reached": "changes nothing: log time is a running maximum",
     "victim_stays": "changes nothing: no claim waits for that victim",
-    "workers_chosen": "changes nothing: it gives back these workers already, or has given them back",
-    "workers_kept": "changes nothing: nobody waits for its workers any more",
+    "workers_chosen": "changes nothing: it releases these workers already, or has released them",
+    "workers_kept": "changes nothing: no claimant waits for its workers",
     "workers_removed": "changes nothing but when it is tried again: a pod that is on its way is left alone",
     "workload_adopted": "changes nothing: it is charged already",
     "workload_dequeued": OF_ATTEMPT,
@@ -129,7 +129,7 @@ REDELIVERIES: Mapping[str, str] = {
 
 
 def redelivery(tag: str) -> str:
-    """What a second delivery of an event does; raises LookupError when nobody has said."""
+    """What a second delivery of an event does; raises LookupError when the table has no row."""
     if tag in REDELIVERIES:
         return REDELIVERIES[tag]
     for end, text in (("_observed", OBSERVED), ("_gone", GONE)):
@@ -139,7 +139,7 @@ def redelivery(tag: str) -> str:
 
 
 def emitters() -> dict[str, list[str]]:
-    """{event: who emits it}"""
+    """{event: the services that emit it}"""
     found: dict[str, dict[str, None]] = {tag: {} for tag in EVENT_TYPES}
     for package in (muster.bus, muster.core, muster.runtime):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -168,7 +168,7 @@ def _source(module: ModuleType) -> ast.Module:
 
 
 def _named(module: ModuleType, node: ast.expr) -> object:
-    """What a name or dotted name in a module stands for."""
+    """The value of a name or dotted name in a module."""
     if isinstance(node, ast.Name):
         return getattr(module, node.id, None)
     if isinstance(node, ast.Attribute):
@@ -177,7 +177,7 @@ def _named(module: ModuleType, node: ast.expr) -> object:
 
 
 def folders() -> dict[str, list[str]]:
-    """{event: who folds it}"""
+    """{event: the services that fold it}"""
     found: dict[str, list[str]] = {tag: [] for tag in EVENT_TYPES}
     arms = {kind for shard in WATCHED for kind in Watcher(shard).arms()}
     stages: list[tuple[str, set[type[Event]]]] = [("watcher", arms)]
@@ -219,8 +219,8 @@ def page() -> str:
             public_name = ", ".join(f"`{name}`" for name in told.get(tag, ()))
             says = summary(EVENT_TYPES[tag]).replace("|", "\\|")
             parts.append(
-                f"| `{tag}` | {says} | {', '.join(emitted[tag]) or 'nobody yet'} "
-                f"| {', '.join(folded[tag]) or 'nobody'} | {public_name} |"
+                f"| `{tag}` | {says} | {', '.join(emitted[tag]) or 'none yet'} "
+                f"| {', '.join(folded[tag]) or 'none'} | {public_name} |"
             )
         parts += ["", "Delivered a second time", ""]
         said: dict[str, list[str]] = {}
@@ -235,7 +235,7 @@ HEAD = """<!-- Written by `make schemas` from the code: change those, or muster_
 
 # Events of the log
 
-Every event there is, who emits it, whose state it changes, and what it does when it comes twice.
+Every event there is, its emitter, the services that fold it, and its effect when it comes twice.
 
 Inside the log nothing comes twice: a commit is stored once (its sequence is fenced, and a lost acknowledgement differs
 from a race by what is stored), and every reader sees every sequence once, in order. What can repeat is the world: a

@@ -1,9 +1,9 @@
-"""Where the manifests of ``deploy`` list the kinds of jobs: written from the registry, the rest stays as it stands.
+"""Where the manifests of ``deploy`` list the kinds of jobs: written from the registry, the rest stays as it is.
 
 There are two sorts of places, in ``deploy/policies`` and ``deploy/rbac``. Rules stand between the lines ``# From here
 made by `make schemas`: VERBS on SELECTION`` and ``# To here.``; verbs in capitals are operations that a policy is asked
-about, others are verbs of a role. Lists inside an expression are found by what stands beside them.
-``muster_tools.installing`` writes the files; a test keeps them equal to what stands here.
+about, others are verbs of a role. Lists inside an expression are found by the text beside them.
+``muster_tools.installing`` writes the files; a test keeps them equal to this source.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _plain(text: str) -> str:
 
 
 def _lists(kinds: Kinds) -> dict[tuple[str, str], list[str]]:
-    """{(pattern before a list, pattern behind it): what stands in it}"""
+    """{(pattern before a list, pattern behind it): its content}"""
     rows = kinds.values()
     return {
         ("", r"(?=\.exists\(pair,)"): [

@@ -44,9 +44,9 @@ def status_page() -> str:
     parts = [
         "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/wording/codes.py. -->",
         "",
-        "# Where a job stands",
+        "# The status of a job",
         "",
-        "One pure function says where a job stands, and every reader asks it: `muster why`, `position`, `ls`, the "
+        "One pure function gives the status of a job, and every reader asks it: `muster why`, `position`, `ls`, the "
         "levers, `muster up`, the QueueUnit and the Event on the job.\n\n"
         "The state is how far a job has come (what `muster ls --state` takes); the code says why it is there. "
         "kube-queue's own words stand in the QueueUnit where it has some:\n`Succeed` and `Failed` for what has "

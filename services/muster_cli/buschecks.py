@@ -81,4 +81,4 @@ def _leads(state: CellState, place: LogPlace) -> list[Finding]:
     if not missing:
         return [Finding("ok", "leaders", "every stage has one")]
     fix = "start the service, or see why it does not stay up"
-    return [Finding("note", "leaders", f"nobody leads {', '.join(missing)}", fix)]
+    return [Finding("note", "leaders", f"no process leads {', '.join(missing)}", fix)]

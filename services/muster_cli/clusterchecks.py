@@ -261,7 +261,7 @@ async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: 
     findings = []
     guards = [name for name, policy in missing.items() if policy.guards]
     if guards:
-        what = f"{', '.join(guards)} missing: anybody may start a queued job around the queue"
+        what = f"{', '.join(guards)} missing: any user may start a queued job without an admission"
         findings.append(Finding("bad" if acting else "note", "policies", what, "apply deploy/policies"))
     limits = [name for name, policy in missing.items() if policy.limits]
     if limits:
@@ -276,7 +276,7 @@ async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: 
 
 
 async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding]:
-    """Whether the policies know who runs the kinds: they refuse everything as long as nobody says so."""
+    """Whether the policies know the accounts that run the kinds: without them they refuse everything."""
     answer = await transport.request("GET", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS))
     if answer.status == 404:
         what = f"ConfigMap {SYSTEM}/{CONTROLLERS} missing: the policies refuse every job and pod of managed namespaces"

@@ -141,7 +141,7 @@ def _most(rows: Sequence[Sequence[Text]]) -> int:
 
 
 class _Pipe(Console):
-    """rich ends the process when nobody reads on; whether that is an error is ours to say."""
+    """rich ends the process when the pipe is closed; this command decides whether that is an error."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

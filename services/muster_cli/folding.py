@@ -62,7 +62,7 @@ async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored
 
 
 async def present_view(reading: LogReading, view: ReadModel | None = None) -> ReadState:
-    """The read model as of now. A ``view`` is given by who goes on folding."""
+    """The read model as of now. A caller that goes on folding passes a ``view``."""
     return await present_state(reading, view or ReadModel())
 
 

@@ -44,7 +44,7 @@ class Instance(Struct, frozen=True):
 
 
 def directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """The per-user directory of run files, made when missing. Raises CliError when somebody else has it."""
+    """The per-user directory of run files, made when missing. Raises CliError when it belongs to another user."""
     found = _place(environ)
     try:
         found.mkdir(mode=0o700, exist_ok=True)
@@ -52,7 +52,7 @@ def directory(environ: Mapping[str, str] = os.environ) -> Path:
     except OSError as err:
         raise CliError(f"cannot use {found} for run files: {err.strerror}; set XDG_RUNTIME_DIR") from err
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
-        raise CliError(f"cannot use {found} for run files: it belongs to somebody else; set XDG_RUNTIME_DIR")
+        raise CliError(f"cannot use {found} for run files: it belongs to another user; set XDG_RUNTIME_DIR")
     if state.st_mode & 0o077:
         found.chmod(0o700)
     return found

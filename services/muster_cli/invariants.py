@@ -1,4 +1,4 @@
-"""The invariants in one sentence each: what an audit of a log checks, and why it leaves the others to somebody else."""
+"""The invariants in one sentence each: what an audit of a log checks, and why other checks cover the rest."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ CHECKED: dict[str, str] = {
     "I3": "where gangs are placed, every pod an admitted gang needs has a place",
     "I4": "a job is charged with what its pod templates ask for",
     "I5": "usage is the sum of the charges, and never negative",
-    "I6": "each release ends exactly one charge, and nobody is charged twice",
-    "I8": "nobody is evicted without need: the claimant fits without the victims, and not without fewer",
+    "I6": "each release ends exactly one charge, and no job is charged twice",
+    "I8": "no job is evicted without need: the claimant fits without the victims, and not without fewer",
     "I9": "a job is admitted, and resumed, at most once per attempt",
     "I11": "the facts about one object never go back to an older version",
     "I13": "every commit carries the epoch of the leader in force",
     "I15": "of equal requests in one queue the one ahead is tried first",
     "I17": "whatever runs in a namespace with a quota is charged",
-    "I19": "evictions are legal: owed, of preemptible work, and from nobody below its min",
-    "I21": "nodes are asked for once for each who lacks them, and no more than a pool may have",
+    "I19": "evictions are legal: owed, of preemptible jobs, and from no queue below its min",
+    "I21": "nodes are requested once for each gang that lacks them, and no more than a pool may have",
     "I22": "what is charged is charged at the leaf its workload belongs to",
     "I23": "what is decided between two inputs is bounded",
-    "I25": "a claim stands only as long as its job waits as it did when it was opened; who passes it ends in time",
+    "I25": "a claim lasts only while its job waits unchanged; a job that passes it ends in time",
     "I26": "evictions for a job lead to its admission, unless something has changed in between",
     "I27": "a worker of a Ray cluster is deleted only where its operator was asked to a minute before, and did not",
-    "I28": "a job that is moved so that another has room has a place of its own, keeps its quota and starts there",
+    "I28": "a job that is moved so that another has room has other places, keeps its quota and starts there",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",

@@ -139,5 +139,5 @@ def is_settled(state: ReadState, uid: str) -> bool:
 
 
 def standing_line(state: ReadState, uid: str) -> str:
-    """Where a job stands, in one line."""
+    """The status of a job, in one line."""
     return jobs.line(job_status(state, uid))

@@ -1,4 +1,4 @@
-"""Annotations on objects of the API server: who writes them, and the one patch that does. Nothing else is written."""
+"""Annotations on objects of the API server: their author, and the one patch that writes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_TEXT = 200
 def patch_of(meta: Mapping[str, Any], uid: str, wanted: Mapping[str, str | None]) -> list[dict[str, Any]]:
     """The JSON patch that sets annotations, or takes them away (None), of exactly the object that was looked at.
 
-    Where the object has no annotations yet, they are only made if nobody has changed it meanwhile.
+    Where the object has no annotations yet, they are only made if the object has not changed meanwhile.
     """
     present: Mapping[str, str] | None = meta.get("annotations")
     patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": uid}]

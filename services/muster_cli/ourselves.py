@@ -1,4 +1,4 @@
-"""How a shell finds this command: what we print has to work as it stands when it is typed."""
+"""How a shell finds this command: a printed command has to work when it is typed."""
 
 from __future__ import annotations
 

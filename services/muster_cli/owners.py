@@ -1,4 +1,4 @@
-"""Who else may be admitting the same jobs: two queue managers on one job undo each other's work."""
+"""Other queue managers that may admit the same jobs: two of them on one job undo each other's work."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def owner_findings(
 
 
 async def acting_lease(transport: ApiTransport, now: int) -> str:
-    """The holder of the lease of the cluster, ``CELL/LOG``; empty when nobody holds it, or we may not look."""
+    """The holder of the lease of the cluster, ``CELL/LOG``; empty when it has no holder, or cannot be read."""
     answer = await transport.request("GET", PATH)
     spec = (msgspec.json.decode(answer.body).get("spec") or {}) if answer.ok else {}
     if not spec.get("holderIdentity") or not _is_fresh(spec, now):

@@ -124,7 +124,7 @@ def pausing(what: What, by: str, reason: str) -> Change:
 def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False) -> Change:
     """Take from what is paused; with nothing left, its author and reason go too. ``enable``: turn reclaim on.
 
-    ``by`` and ``reason``: who resumes and why, kept where anything changes.
+    ``by`` and ``reason``: the author and the reason, kept where anything changes.
     """
 
     def change(present: Mapping[str, str]) -> dict[str, str | None]:
@@ -143,7 +143,7 @@ def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """What an annotation pauses; nothing when it cannot be read: it is written anew."""
+    """The actions that an annotation pauses; none when it cannot be read: it is overwritten."""
     try:
         return paused_parts(text)
     except RuleError:

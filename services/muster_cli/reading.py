@@ -49,7 +49,7 @@ class LogPlace(Struct, frozen=True):
 
     @property
     def acting(self) -> bool:
-        """False when it is known that nobody carries admissions out there."""
+        """False when it is known that no actuator acts there."""
         return self.instance is None or self.instance.acting
 
 
@@ -206,4 +206,4 @@ def _ignore_nothing() -> None:
 
 
 def _ignore(_event: str, _fields: object) -> None:
-    """What happens to the connection of a command that soon ends: nobody needs to know."""
+    """Events of the connection of a command that soon ends: not reported."""

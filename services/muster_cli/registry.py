@@ -198,7 +198,7 @@ muster jump train --reason "deadline tonight" --context prod
         order=43,
         summary="Keep a job out of its queue until it is released.",
         details="The job stays suspended and keeps its place: the time when it was first queued. A running job is not "
-        "affected until it would be queued again. Everybody who may change the job may hold it.",
+        "affected until it would be queued again. Any user with the right to change the job may hold it.",
         examples="""
 muster hold video/train --reason "waits for its data"
 """,

@@ -67,7 +67,7 @@ def is_our_queue(meta: dict[str, Any]) -> bool:
 
 
 def _is_our_group(meta: dict[str, Any]) -> bool:
-    """A PodGroup that Muster made for somebody's pods."""
+    """A PodGroup that Muster made for the pods of a user."""
     return MADE_FOR in (meta.get("annotations") or {})
 
 

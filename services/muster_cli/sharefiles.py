@@ -223,7 +223,7 @@ def compiled(given: Given) -> ShareQuestion:
 
 
 def total_of(given: Given) -> tuple[dict[str, Fraction], str]:
-    """(what the quotas of the top queues come to, a warning that says so), where nobody says what there is."""
+    """(the sum of the quotas of the top queues, a warning), where no total is given."""
     tops = [each for each in given.queues if not each.parent and each.name not in given.broken]
     total: dict[str, Fraction] = {}
     for resource in sorted({name for each in tops for name in each.quota}):

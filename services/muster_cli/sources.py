@@ -80,7 +80,7 @@ class Feed:
 
     @property
     def acting(self) -> bool:
-        """False when it is known that nobody carries admissions out there."""
+        """False when it is known that no actuator acts there."""
         return self.place is None or self.place.acting
 
     def after(self, state: StageState) -> AsyncGenerator[Stored, None]:

@@ -1,4 +1,4 @@
-"""A cell as it is: its log's identity and size, and who leads which stage."""
+"""A cell as it is: its log's identity and size, and the leader of each stage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEATS: tuple[tuple[str, str], ...] = (
 
 
 class Lead(Struct, frozen=True):
-    """Who holds one lease; an empty process: nobody."""
+    """The holder of one lease; an empty process: none."""
 
     stage: str
     shard: str
@@ -65,7 +65,7 @@ async def cell_state(reading: LogReading) -> CellState:
 
 
 async def leaders(reading: LogReading) -> list[Lead]:
-    """Who leads each stage now."""
+    """The present leader of each stage."""
 
     async def ask(stage: str, shard: str) -> Lead:
         holder = await JetStreamLease(reading.js, reading.log.identity, stage, shard, "muster-cli").holder()

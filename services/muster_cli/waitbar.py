@@ -12,7 +12,7 @@ STRIDE = 200
 
 @contextlib.contextmanager
 def counting(verb: str, total: int, noun: str) -> Iterator[Callable[[int], None] | None]:
-    """A function to call with how many are done; None where nobody would see it."""
+    """A function to call with how many are done; None where it would not be visible."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from muster.runtime.process import Process
-from muster.serving.access import Everybody, Reviewed
+from muster.serving.access import Reviewed, Unrestricted
 from muster.serving.answering import Questions
 from muster.serving.http import GatewayServer
 from muster.serving.live import Live
@@ -39,7 +39,7 @@ async def add_gateway(process: Process, *, acting: bool = True, folder: Path | N
         hooks=process.telemetry("readmodel", "gateway"),
     )
     process.runners.append(live)
-    access = Everybody() if config.gateway_access == "none" else Reviewed(await process.api_server(), process.clock)
+    access = Unrestricted() if config.gateway_access == "none" else Reviewed(await process.api_server(), process.clock)
     questions = Questions(live, process.clock, acting=acting)
     server = GatewayServer(questions, access, process.clock, PAGES, config.gateway_host, config.gateway_port)
     await server.start()

@@ -208,7 +208,7 @@ async def test_an_idle_worker_goes_to_the_queue_that_is_owed_it(walk: Walk) -> N
 
 
 @pytest.mark.parametrize("version", ["v2", "v1"])
-async def test_a_head_that_ends_is_made_anew_or_started_again_in_its_pod(walk: Walk, version: str) -> None:
+async def test_a_head_that_ends_is_replaced_or_started_again_in_its_pod(walk: Walk, version: str) -> None:
     """A head of the second version is replaced, another is restarted in place: either way the workers stay."""
     made = raycluster(NAME, NAMESPACE)
     made["spec"]["autoscalerOptions"] = {"version": version}

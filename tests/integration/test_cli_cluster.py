@@ -118,7 +118,7 @@ async def test_acting_is_refused_with_everything_that_is_missing(theirs: Theirs)
         "permission: we may not patch rayjobs.ray.io in all namespaces",
         "permission: we may not watch pods in all namespaces",
         "definition QueueUnit: is not served as scheduling.x-k8s.io/v1alpha1",
-        "policies: ValidatingAdmissionPolicyBinding muster-jobs missing: anybody may start a queued job",
+        "policies: ValidatingAdmissionPolicyBinding muster-jobs missing: any user may start a queued job",
         "other owner kube-queue (ack-kube-queue): is active and admits jobs too",
         "lease kube-queue/kube-queue-controller held by kube-queue-0",
     ):

@@ -35,7 +35,7 @@ async def test_a_log_is_founded_inspected_and_verified(
     info = (await cli.run("log", "info", "-o", "json", *where)).ok().json()
     assert (info["max_bytes"], info["last_sequence"], info["generation"]) == (16 << 20, 1, 1)
     assert {lead["process"] for lead in info["leaders"]} == {""}
-    assert "nobody" in (await cli.run("log", "info", *where)).ok().out
+    assert "none" in (await cli.run("log", "info", *where)).ok().out
     assert (await cli.run("log", "verify", *where)).ok().lines[-1] == "whole: nothing is missing"
     empty = (await cli.run("queue", "tree", *where)).ok()
     assert "No quota tree is in force" in empty.out
@@ -47,7 +47,7 @@ async def test_a_log_is_founded_inspected_and_verified(
     tail = (await cli.run("tail", "--no-follow", *where)).ok()
     assert len([line for line in tail.lines if not line.startswith("—")]) == 2
     examined = await cli.run("doctor", "--url", nats_server.url, "--cell", cell)
-    assert "note leaders: nobody leads" in examined.out
+    assert "note leaders: no process leads" in examined.out
 
 
 async def test_a_lost_log_gets_its_next_generation(cli: Cli, nats_server: EmbeddedServer, js: JetStream) -> None:

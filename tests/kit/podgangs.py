@@ -159,7 +159,7 @@ class Scene:
 
 
 class Chance(Scene):
-    """Everybody does what they like, and the stages answer, sometimes late."""
+    """Random actions of all actors; the stages answer, sometimes late."""
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng, mode=rng.choice(("pack", "spread", "off")))

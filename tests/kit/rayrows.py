@@ -69,7 +69,7 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     4: (
         "a head that is replaced (`restartPolicy: Never`) or restarted in its pod: its workers stay, charged as before",
-        ("tests/e2e/test_ray_autoscaling.py::test_a_head_that_ends_is_made_anew_or_started_again_in_its_pod",),
+        ("tests/e2e/test_ray_autoscaling.py::test_a_head_that_ends_is_replaced_or_started_again_in_its_pod",),
     ),
     5: (
         "no method of a head that changes it is called",

@@ -249,7 +249,7 @@ async def measure(jobs: int, rate: int, seconds: int, rounds: int, say: Progress
         beside = "the driver beside them" if separate else "and the driver in the same"
         about = (
             f"{jobs:,} jobs observed, queued, proposed, reserved and admitted over a real nats-server, without an API "
-            f"server: a driver stands in for the watcher and the actuator. Layout: {layout}, {beside}. CPU is that of "
+            f"server: a driver replaces the watcher and the actuator. Layout: {layout}, {beside}. CPU is that of "
             f"{whose}."
         )
         found.append(Table(f"Through all stages, {layout}", about, counted))

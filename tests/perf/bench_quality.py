@@ -111,7 +111,7 @@ def graces(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks. `grace`: how long who is owed waits before others are evicted for it, "
         "`muster.dev/reclaim-grace`. `lends`: `muster.dev/borrow-freely: 4h`. What is unserved of a guarantee within "
-        "the grace counts as unserved too; reclaimable is what no rule stood against."
+        "the grace counts as unserved too; reclaimable is the part that no rule protects."
     )
     return _grid("The Philly trace by reclaim grace", about, graced(traces), say)
 

@@ -179,7 +179,7 @@ def measure_large(rounds: int, say: Progress) -> Table:
         rows.append(row | clusters.gives_ms(200) | log_time())
     about = (
         "One Ray cluster of a thousand workers, all deciders in one process: time of the decisions when it grows, and "
-        "when it gives back busy workers to another queue. Log time is what a claimant waits in all, from the order "
+        "when it releases busy workers for another queue. Log time is what a claimant waits in all, from the order "
         "until the quota is free: draining 2 s (idle) or 15 s (busy), and the end of the pods in the simulated cluster."
     )
     return Table("Ray clusters that give back", about, rows)

@@ -125,7 +125,7 @@ def test_a_search_is_given_up_where_every_run_is_larger_than_what_its_queue_is_a
 @SETTINGS
 @given(loads())
 def test_taking_back_comes_to_an_end_and_is_never_undone(load: Load) -> None:
-    """Everybody claims what is owed until nobody can: each job leaves at most once, and nobody takes it back."""
+    """All queues reclaim until none can: each job is evicted at most once, and its quota is not reclaimed again."""
     ledger, runs = load
     took: set[tuple[str, str]] = set()
     left: set[str] = set()

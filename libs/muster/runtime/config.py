@@ -96,7 +96,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gateway_port: int = 8800
     """0: any free port."""
     gateway_access: Literal["review", "none"] = "review"
-    """review: the API server says who asks and what they may see; none: everybody sees all, on loopback only."""
+    """review: the API server names the namespaces a reader may see; none: every reader sees all, on loopback only."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important lines that are written to stderr."""
     log_style: Literal["auto", "json", "console"] = "auto"

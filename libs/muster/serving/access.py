@@ -85,8 +85,8 @@ class _Remembered:
             self._kept.popitem(last=False)
 
 
-class Everybody:
-    """For a local demo on loopback: who reaches it sees everything."""
+class Unrestricted:
+    """For a local demo on loopback: every reader sees everything."""
 
     async def viewed(self, _authorization: str, _namespaces: Iterable[str]) -> Viewed:
         return Viewed("", EVERYTHING)

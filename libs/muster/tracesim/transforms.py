@@ -35,7 +35,7 @@ def _larger(cluster: TraceCluster, job: TraceJob, times: Fraction) -> TraceJob:
 
 
 def merged(trace: Trace) -> Trace:
-    """Everybody in one queue that has all there is."""
+    """All jobs in one queue with the whole capacity."""
     whole = trace.cluster.capacity
     queue = TraceQueue(name=MERGED, path=f"root/{MERGED}", min=whole, max=whole)
     cluster = replace(trace.cluster, root=replace(trace.cluster.root, children=(queue,)), policies={})

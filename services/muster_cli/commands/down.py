@@ -23,7 +23,7 @@ async def down() -> None:
         out.line("No `muster up` of yours is running.")
         return
     for instance in found:
-        # Its run file is locked by a living process, so the number is not somebody else's meanwhile.
+        # Its run file is locked by a living process, so the number does not belong to another process meanwhile.
         with contextlib.suppress(ProcessLookupError):
             os.kill(instance.pid, signal.SIGTERM)
     pids = {instance.pid for instance in found}

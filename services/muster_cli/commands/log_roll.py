@@ -25,9 +25,7 @@ async def log_roll(
         bool,
         Parameter(negative="", help="Only finish a roll-over that broke off; do nothing where none did."),
     ] = False,
-    reason: Annotated[
-        str, Parameter(show_default=False, help="Why; it stands in the log, together with who you are.")
-    ] = "",
+    reason: Annotated[str, Parameter(show_default=False, help="The reason; the log records it with your name.")] = "",
     bus: Bus | None = None,
 ) -> int:
     """Roll a log over to its next generation."""

@@ -26,7 +26,7 @@ async def log_voids(*, source: Source | None = None, output: Document = "text") 
     for stored in found:
         out.line(f"{stored.seq:>8}  {moment(stored.stored_at)}  {_seat(stored)}: {shorten(clean(_why(stored)), 200)}")
     none = styled(("no commit is void", GOOD))
-    out.lines([Text(f"{counted(len(found), 'commit')} void: they say nothing to anybody") if found else none])
+    out.lines([Text(f"{counted(len(found), 'commit')} void: no reader acts on them") if found else none])
 
 
 def _why(stored: Stored) -> str:

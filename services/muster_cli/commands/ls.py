@@ -17,7 +17,7 @@ from muster_cli.sources import Source
 
 STATES: tuple[str, ...] = get_args(Phase)
 COLOURED = 1_000
-"""More lines are printed without colour: nobody looks at each."""
+"""More lines are printed without colour, which is faster."""
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

@@ -24,7 +24,7 @@ async def position(
     output: Document = "text",
     source: Source | None = None,
 ) -> None:
-    """Tell where a job stands, and what it may expect."""
+    """Show the position of a job in its queue, and its expected start."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
     read = await read_model(source, out, mark(at, "--at"))

@@ -26,7 +26,7 @@ async def replay(
     *,
     verify: Annotated[
         bool,
-        Parameter(negative="", help="Decide at quiet positions too: a decision nobody made would be found."),
+        Parameter(negative="", help="Decide at quiet positions too: this finds decisions that were not recorded."),
     ] = False,
     from_: Annotated[
         str,

@@ -25,7 +25,8 @@ async def story(
         str, Parameter(name="--from", show_default=False, help="Tell what happened from this sequence or time on.")
     ] = "",
     until: Annotated[
-        str, Parameter(show_default=False, help="Stop after this sequence or time; it stands as it stood there.")
+        str,
+        Parameter(show_default=False, help="Stop after this sequence or time; the state is the one of that position."),
     ] = "",
     output: Document = "text",
     source: Source | None = None,

@@ -35,7 +35,7 @@ async def uninstall(
         out.line(f"On {api.name}:")
         _list(
             out,
-            f"{counted(len(found.waiting), 'job')} waiting, staying suspended until somebody resumes them",
+            f"{counted(len(found.waiting), 'job')} waiting, staying suspended until they are resumed by hand",
             found.waiting,
         )
         _list(out, f"{counted(len(found.running), 'job')} admitted by Muster, running on", found.running)

@@ -88,7 +88,9 @@ async def whatif(
     ] = "",
     until: Annotated[
         str,
-        Parameter(show_default=False, help="Nobody comes after this sequence or time. The same as --from: a snapshot."),
+        Parameter(
+            show_default=False, help="No job arrives after this sequence or time. The same as --from: a snapshot."
+        ),
     ] = "",
     output: Document = "text",
     source: Source | None = None,

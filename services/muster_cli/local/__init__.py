@@ -1,1 +1,1 @@
-"""What ``muster up`` consists of: a home for its files, a broker, a cluster, the services, and who tells of them."""
+"""What ``muster up`` consists of: a home for its files, a broker, a cluster, services, and the narrator of the log."""

@@ -76,7 +76,7 @@ def first_minute() -> Iterator[Turn]:
     yield Turn(2, job("search", "broken-0", 1, 1, 8, outcome="failed"))
     yield Turn(2, job("vision", "too-large-0", 6, 8, 60))  # 48 GPUs where the max is 24: it can never start.
     yield Turn(6, grows, resize=3)
-    yield Turn(4, job("language", "urgent-0", 1, 4, 80))  # Within the guarantee: the interns give back.
+    yield Turn(4, job("language", "urgent-0", 1, 4, 80))  # Within the guarantee: a job of the interns is evicted.
     yield Turn(4, job("vision", "detector-0", 2, 2, 60))
     yield Turn(8, gives, resize=1)
 

@@ -1,6 +1,6 @@
 """One ``muster up`` from start to end: what is started in which order, and that nothing of it is left.
 
-Order: home, broker, clock, cluster, services, run file, banner; then everything runs side by side until somebody
+Order: home, broker, clock, cluster, services, run file, banner; then everything runs side by side until a signal
 stops it, the time is up, or a part fails. It ends in the opposite order.
 """
 

@@ -65,7 +65,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def command(cluster: str) -> str:
-    """The command of KAI Scheduler's documents that shows who shares a GPU."""
+    """The command of KAI Scheduler's documents that shows the pods on a shared GPU."""
     columns = ",".join(f"{title}:.{'.'.join(path)}" for title, path in COLUMNS.items())
     return f'kubectl get pods -l {RAY_CLUSTER}={cluster} -o custom-columns="{columns}"'
 

@@ -48,8 +48,8 @@ def cell_lines(state: CellState) -> list[Text]:
         missing = [lead.shard for lead in holders if not lead.process]
         what = ", ".join(processes)
         if missing and processes:
-            what += f"; nobody for {', '.join(missing)}"
-        lines.append(styled(f"  {stage.ljust(18)}", (what, "") if what else ("nobody", BAD)))
+            what += f"; none for {', '.join(missing)}"
+        lines.append(styled(f"  {stage.ljust(18)}", (what, "") if what else ("none", BAD)))
     return lines
 
 

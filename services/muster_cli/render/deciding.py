@@ -10,7 +10,7 @@ from muster.tracesim.decide.answer import Answer, Eviction, Moved, Runs
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 RULES = {
-    "reclaim": "its queue gives back what another queue is entitled to",
+    "reclaim": "its queue uses quota that another queue is owed",
     "preempt": "a job of higher priority in its queue takes its place",
     "gang": "the rest of its gang is evicted",
 }

@@ -1,4 +1,4 @@
-"""The story of a gang of pods: where it stands, its pods, and what was decided of it."""
+"""The story of a gang of pods: its status, its pods, and the decisions about it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 BAR_WIDTH = 20
 NARROW = 100
-"""Below so many columns bars are short, and what does not fit beside a node or a queue stands under it."""
+"""Below so many columns bars are short, and text that does not fit beside a node or a queue is below it."""
 SHORT_BAR = 8
 
 

@@ -40,7 +40,7 @@ class Expected(Struct, frozen=True):
 
 
 def expected(story: JobStory, state: ReadState) -> Expected:
-    """The promise, and the estimate that fits where a job stands."""
+    """The promise, and the estimate that fits the status of a job."""
     standing, promise = story.standing, promise_of(state, story.ref.uid, story.now)
     if not standing.position:
         return Expected(story, promise, Estimate(), "it does not wait in a queue")

@@ -32,7 +32,7 @@ def state_lines(name: str, state: StageState, names: Sequence[str] = ()) -> list
 
 
 def _tree(value: Any) -> list[str]:
-    """Nested values, indented; what fits in a line stands in one."""
+    """Nested values, indented; a value that fits in a line is printed in one."""
     lines = []
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, found in items:

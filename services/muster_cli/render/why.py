@@ -1,4 +1,4 @@
-"""The story of one job: where it stands first, then what happened, one line each."""
+"""The story of one job: its status first, then its history, one line each."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_a_file_that_cannot_be_read_is_passed_over(where: Path) -> None:
 def test_a_directory_that_is_not_ours_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "muster").symlink_to("/tmp")
-    with pytest.raises(CliError, match="belongs to somebody else"):
+    with pytest.raises(CliError, match="belongs to another user"):
         instances.directory()
     open_to_all = tmp_path / "other"
     open_to_all.mkdir()

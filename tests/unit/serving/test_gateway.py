@@ -22,7 +22,7 @@ from muster.ports import ApiResponse, ApiUnreachableError
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving import moments as ladder
 from muster.serving import shapes
-from muster.serving.access import Everybody, Reviewed, Viewed
+from muster.serving.access import Reviewed, Unrestricted, Viewed
 from muster.serving.answering import ROUTES, BadRequestError, Questions
 from muster.serving.http import GatewayServer
 from muster.serving.moments import LogMark, Moments, OutsideError
@@ -207,7 +207,7 @@ async def test_the_api_server_says_who_sees_what(chaos: Chaos, served: Any) -> N
 
 
 async def test_on_loopback_everybody_sees_everything_and_mistakes_are_named(served: Any) -> None:
-    url = await served(Everybody())
+    url = await served(Unrestricted())
     async with aiohttp.ClientSession() as session:
         expected = {
             "/api/v1/jobs?bad=1": (400, "there is no parameter 'bad' here"),

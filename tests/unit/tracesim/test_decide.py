@@ -288,7 +288,7 @@ def test_the_example_of_the_page_is_answered_as_the_page_says(tmp_path, capsys) 
     assert run(["decide", "--state", str(path)]) == 0
     told = capsys.readouterr().out
     assert "Admitted\n  train  research/vision  head" in told
-    assert "for train  reclaim: its queue gives back what another queue is entitled to" in told
+    assert "for train  reclaim: its queue uses quota that another queue is owed" in told
 
 
 def test_a_state_may_come_from_stdin_and_may_be_empty(monkeypatch, capsys) -> None:

@@ -1,10 +1,11 @@
 """Jobs that find no place on the nodes: nodes are cleared for those of KAI queues.
 
-Either their quota has room and no node has, or those who would give quota back leave too little room on the nodes.
+Either their quota has room and no node has, or the borrowers that would release quota free too little room on the
+nodes.
 
-Tried once for each time that one has found no place, first between queues, then in its own. Everybody who may go is
-proposed, in that order; the gang admitter, who knows the nodes, finds out who of them is needed. Where quota has become
-short since it found no place, the proposal brings it back to its queue: only there something is held for it.
+Tried once for each time that one has found no place, first between queues, then in its own. Every possible victim is
+proposed, in that order; the gang admitter, which knows the nodes, finds out which of them it needs. Where quota has
+become short since it found no place, the proposal returns it to its queue: only there quota is held for it.
 """
 
 from __future__ import annotations

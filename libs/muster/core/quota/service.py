@@ -2,7 +2,7 @@
 
 Only where the tree asks for it (``muster.dev/least-attained``). The service of a job is the GPU time of the work it has
 kept: from each start to the last checkpoint noted there (``muster.dev/checkpointed-at``). The spans of the tree divide
-jobs into levels. A running job gives way to a waiting one of a lower level, of no lower priority, if it has noted a
+jobs into levels. A running job is evicted for a waiting one of a lower level, of no lower priority, if it has noted a
 checkpoint at least LEAST_RUN_MS after it started, and at most MOST_TIMES over its life. No other queue falls below its
 guarantee by that. What changes a level is a checkpoint, never time: between two of them nothing new is due.
 """

@@ -1,9 +1,9 @@
 """Fair shares as events: said when they change, and only then; and what queues used lately, where a tree counts that.
 
-The accountant alone counts usage. Everybody, the accountant too, shares by the figures that were said last: so who
-proposes and who answers have the same ones. A figure may change when a bucket of the window ends. That is looked
-at with the next commit, and time is waited for only while somebody waits for one of the queues and the figures may
-still change by themselves.
+The accountant alone counts usage. Every stage, the accountant too, shares by the figures of the last event: so the
+stage that proposes and the stage that answers have the same ones. A figure may change when a bucket of the window
+ends. That is checked at the next commit; a deadline is set only while a job waits for one of the queues and the
+figures may still change by themselves.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ LEND_LIMIT = "alibabacloud.com/lendlimit"
 WEIGHTS = ("muster.dev/weight", "quota.scheduling.koordinator.sh/shared-weight")
 """Attributes of a node: its share among its siblings, where the tree divides by weight; the first counts."""
 PREEMPTS = "muster.dev/preempt-lower-priority"
-"""Attribute of a node: ``true`` or ``false`` for it and all below it, before what stands above it or on the tree."""
+"""Attribute of a node: ``true`` or ``false`` for it and all below it, before the value above it or on the tree."""
 REAPPLIED = "muster.dev/reapplied"
 """The same for what becomes of a manifest that is applied again; read by deploy/policies, and only checked here."""
 
