@@ -50,7 +50,7 @@ async def test_changes_of_all_heads_are_told_and_nothing_else() -> None:
         assert fleet.reader("uid-0") is None
         was = len(heads[0].calls)
         await until(lambda: len(heads[1].calls) > 30, what="further readings")
-        assert len(heads[0].calls) == was
+        assert len(heads[0].calls) <= was + 1, "more than the call that was on its way when its channel closed"
         assert reader is not None and isinstance(reader.gcs, GcsClient) and reader.gcs._channel is None
 
         known = fleet.reader("uid-1")
