@@ -15,7 +15,7 @@ from muster.core.gang.claims import AGE_MS, CLAIM_MS
 from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodeGone, PodGroupObserved
-from muster.events.gangs import NodesClaimed
+from muster.events.gangs import HELD_AS, NodesClaimed
 from muster.model.keys import Ref
 from muster.model.workload import PodState
 
@@ -240,19 +240,12 @@ def alone(reason: str) -> tuple[Play, str]:
     return play, "video/single"
 
 
+def _of(reason: str) -> Callable[[], tuple[Play, str]]:
+    return lambda: held_back(reason)
+
+
 HELD: dict[str, Callable[[], tuple[Play, str]]] = {
-    "GangRefused": lambda: held_back("refused"),
-    "GangRefused, two priorities": lambda: held_back("priority_clash"),
-    "GangNotPlaced": lambda: held_back("other_scheduler"),
-    "GangWaits, gated": lambda: held_back("gated"),
-    "GangWaits, too few": lambda: held_back("too_few_pods"),
-    "GangWaits, its group": lambda: held_back("group_incomplete"),
-    "GangFailedScheduling": lambda: held_back("no_nodes"),
-    "GangFailedScheduling, a round is over": lambda: held_back("timed_out"),
-    "GangFailedScheduling, gave way": lambda: held_back("gave_way"),
-    "GangStarved": lambda: held_back("starved"),
-    "GangBindRefused": lambda: held_back("bind_refused"),
-    "GangBroken": lambda: held_back("broken"),
+    **{f"{code}, {reason}": _of(reason) for reason, code in HELD_AS.items()},
     "Waits": lambda: alone("gated"),
     "FailedScheduling": lambda: alone("no_nodes"),
     "BindRefused": lambda: alone("bind_refused"),

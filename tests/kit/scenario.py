@@ -41,7 +41,8 @@ from kit.words import in_words, odd
 from muster.core.actuation.answers import said
 from muster.core.objects.labels import RUN_TIME
 from muster.core.wording import events, events_nodes, explain_claims
-from muster.core.wording.explain import ADOPTED, waiting_for_quota
+from muster.core.wording.explain import waiting_for_quota
+from muster.core.wording.reasons import ADOPTED
 from muster.core.wording.refusals import refused
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged

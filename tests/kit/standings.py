@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kit import facts, scenes
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, stale_gang, timed_out
 from kit.words import odd
+from muster.core.codes.codes import REFUSED
 from muster.events.facts import ObjectUnreadable, QueueObserved
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
@@ -163,6 +164,7 @@ GANG = ("placement pack grow=600", "node n cpu=2", "gang one head=4 workers=1x4"
 RUN = ("resumed one", "cluster one", "pod one 0", "runs one")
 
 SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
+    **{code: of(scenes.refused, reason) for reason, code in REFUSED.items()},
     "Seen": seen_only,
     "BeingTried": stepped("queue_sorter"),
     "Reserved": stepped("queue_sorter", "quota_accountant"),
@@ -189,12 +191,6 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "Adopted, ran already": of(scenes.adopted, "already_running"),
     "Adopted, around the queue": of(scenes.adopted, "bypassed"),
     "ResumeFailed": after("job one", "failed one refused a policy says no"),
-    "CannotSuspend": of(scenes.refused, "cannot_suspend"),
-    "NoQuota": of(scenes.refused, "unbound"),
-    "TwoQuotas": of(scenes.refused, "two_quotas"),
-    "QueueLabelMissing": of(scenes.refused, "queue_label_missing"),
-    "QueueDoesNotExist": of(scenes.refused, "queue_unknown"),
-    "NoQuotaTree": of(scenes.refused, "no_tree"),
     "Held": of(scenes.dequeued, "held"),
     "Unmanaged": outside("nowhere/one"),
     "NotSuspended": unqueued,

@@ -233,6 +233,9 @@ class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its own, where it gives way to a higher one of its queue."""
 
 
+Withheld = Literal["reclaim_disabled"]
+"""Why a proposed preemption is shown and not carried out."""
+
 ClaimKind = Literal["guarantee", "priority", "service", "age"]
 """What a claim rests on: a guarantee that is not met, priority in its own queue, less service than others have had, or
 how long it has waited.
@@ -253,7 +256,7 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
     partial: tuple[PartialVictim, ...] = ()
     short: Shortfall
     """What refuses it now."""
-    withheld: Literal["", "reclaim_disabled"] = ""
+    withheld: Literal["", Withheld] = ""
     """Told, not done: why nothing follows from it."""
     supply: int = 0
     """How often what could be taken back had changed when this was decided."""

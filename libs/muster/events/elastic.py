@@ -23,6 +23,16 @@ exceeds_limit       what is asked for in one piece is over a limit on the path b
 """
 
 
+WorkersKeptReason = Literal["at_minimum", "no_cluster", "not_written", "in_use"]
+"""Why no workers are taken from a cluster:
+
+at_minimum   its groups are at their minReplicas
+no_cluster   it has no cluster that scales itself
+not_written  the write failed for too long
+in_use       those that were idle for too long are used again, or gone
+"""
+
+
 class GrowthOption(Struct, frozen=True, gc=False, omit_defaults=True):
     """Other replicas that would do for one of a unit: these, up to ``times`` times."""
 
@@ -193,9 +203,7 @@ class WorkersKept(Decision, frozen=True, kw_only=True):
     ref: Ref
     """Who is charged: the RayJob, or the RayCluster itself."""
     attempt: int
-    reason: Literal["at_minimum", "no_cluster", "not_written", "in_use"]
-    """Its groups are at their minReplicas; it has no cluster that scales itself; the write failed for too long; those
-    that were idle for too long are used again, or gone."""
+    reason: WorkersKeptReason
     unasked: bool = False
     """No claim waits for them: they should have gone because they were idle."""
 

@@ -7,10 +7,14 @@ from typing import Literal
 from msgspec import Struct
 
 from muster.events.base import Decision
+from muster.model.closed import total
 from muster.model.keys import Ref
 from muster.model.places import Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
+
+NodesClaimOutcome = Literal["placed", "gone", "expired", "changed", "yielded"]
+"""How the claim of a gang on nodes ended."""
 
 PodsReleaseReason = Literal["node_gone", "not_bound", "no_room"]
 """Why a pod that had a node loses it before it is bound there:
@@ -49,6 +53,34 @@ starved           that has been so for 20 minutes
 bind_refused      the API server refused to bind pods of it: ``problem`` has its words; they are tried again
 broken            it had started, and has lost so many pods that fewer than its minimum are left
 """
+
+HeldAs = Literal[
+    "GangRefused",
+    "GangNotPlaced",
+    "GangWaits",
+    "GangFailedScheduling",
+    "GangStarved",
+    "GangBindRefused",
+    "GangBroken",
+]
+"""The standing of a gang that is held back, and the reason of the Events on its pods."""
+
+HELD_AS: dict[HeldBackReason, HeldAs] = {
+    "refused": "GangRefused",
+    "other_scheduler": "GangNotPlaced",
+    "priority_clash": "GangRefused",
+    "gated": "GangWaits",
+    "too_few_pods": "GangWaits",
+    "group_incomplete": "GangWaits",
+    "no_nodes": "GangFailedScheduling",
+    "timed_out": "GangFailedScheduling",
+    "gave_way": "GangFailedScheduling",
+    "starved": "GangStarved",
+    "bind_refused": "GangBindRefused",
+    "broken": "GangBroken",
+}
+
+total(HELD_AS, HeldBackReason, "libs/muster/events/gangs.py (HELD_AS)")
 
 LACKS_NODES = ("no_nodes", "timed_out", "gave_way", "starved")
 """Reasons of gangs that were tried in vain: what is said of a gang may go from one to another, not too often."""
@@ -144,7 +176,7 @@ class NodesClaimEnded(Decision, frozen=True, kw_only=True):
     """Nothing is kept for the gang any more."""
 
     gang: str
-    outcome: Literal["placed", "gone", "expired", "changed", "yielded"]
+    outcome: NodesClaimOutcome
     ref: Ref | None = None
 
 

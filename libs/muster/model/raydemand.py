@@ -11,7 +11,7 @@ RAY_UNIT = 10_000
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 
-Trouble = Literal["", "unreachable", "unauthorized", "unreadable", "stalled"]
+RayTrouble = Literal["unreachable", "unauthorized", "unreadable", "stalled"]
 """What is wrong with a head or its autoscaler:
 
 unreachable   nobody answers at its address
@@ -19,6 +19,8 @@ unauthorized  it wants a token that we do not have
 unreadable    it answers with something that cannot be read
 stalled       its autoscaler says nothing new for three ticks, while there is demand or an idle worker
 """
+Trouble = Literal["", RayTrouble]
+"""Of a demand: mostly none."""
 
 
 class RayConstraint(Struct, frozen=True, gc=False, omit_defaults=True):

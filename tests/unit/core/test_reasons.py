@@ -18,7 +18,7 @@ from kit.scenes import OBSTACLES, TWO, Scene
 from muster.core.views.gangstory import gang_tale
 from muster.core.views.narrator import NarratedEvent, Narrator
 from muster.core.views.story import Story
-from muster.core.wording import explain, explain_nodes
+from muster.core.wording import reasons as wording
 from muster.events.base import Event
 from muster.events.decisions import WorkloadRefused
 from muster.events.effects import EffectFailed
@@ -121,21 +121,21 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
 }
 
 WORDS: dict[str, Any] = {
-    "workload_dequeued": explain.DEQUEUED,
-    "workload_adopted": explain.ADOPTED,
-    "quota_released": explain.RELEASED,
-    "claim_ended": explain.CLAIM_ENDED,
-    "plan_stale": explain.STALE,
-    "victim_stays": explain.STAYS,
-    "places_released": explain_nodes.GIVEN_BACK,
-    "not_resume": explain.NOT_RESUMED,
-    "not_suspend": explain.NOT_SUSPENDED,
-    "not_bind": explain.NOT_BOUND,
-    "preemption_proposed": explain.WITHHELD,
-    "nodes_request_withdrawn": explain_nodes.WITHDRAWN,
-    "gang_held_back": explain_nodes.HELD_BACK,
-    "pods_released": explain_nodes.PODS_RELEASED,
-    "nodes_claim_ended": explain_nodes.NODES_CLAIM_ENDED,
+    "workload_dequeued": wording.DEQUEUED,
+    "workload_adopted": wording.ADOPTED,
+    "quota_released": wording.RELEASED,
+    "claim_ended": wording.CLAIM_ENDED,
+    "plan_stale": wording.STALE,
+    "victim_stays": wording.STAYS,
+    "places_released": wording.GIVEN_BACK,
+    "not_resume": wording.NOT_RESUMED,
+    "not_suspend": wording.NOT_SUSPENDED,
+    "not_bind": wording.NOT_BOUND,
+    "preemption_proposed": wording.WITHHELD,
+    "nodes_request_withdrawn": wording.WITHDRAWN,
+    "gang_held_back": wording.HELD_BACK,
+    "pods_released": wording.PODS_RELEASED,
+    "nodes_claim_ended": wording.NODES_CLAIM_ENDED,
 }
 
 
@@ -201,7 +201,7 @@ def test_the_reasons_are_found() -> None:
     assert len(ALL) > 60
     assert {kind for kind, _ in ALL} == SCENES.keys() | GANG_SCENES.keys(), "a new closed set needs scenes"
     assert TOLD_OTHERWISE.keys() <= set(ALL)
-    assert {value for kind, value in ALL if kind == "obstacle"} == OBSTACLES.keys() == explain_nodes.OBSTACLES.keys()
+    assert {value for kind, value in ALL if kind == "obstacle"} == OBSTACLES.keys() == wording.OBSTACLES.keys()
 
 
 @pytest.mark.parametrize("key", SCENIC, ids=": ".join)

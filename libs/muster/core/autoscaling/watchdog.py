@@ -16,6 +16,7 @@ from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Worker
 from muster.events.alarms import DEAF, AlarmCleared, AlarmRaised, AlarmReason
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen
+from muster.model.closed import total
 from muster.model.elastic import Counts, ScaledGroup
 from muster.model.raydemand import RayDemand
 
@@ -30,6 +31,7 @@ LIMITS_MS: dict[AlarmReason, int] = {
     "not_ready": 600_000,
 }
 """How long something may be wrong, the most severe first. ``stalled`` is said after six ticks by who reads the head."""
+total(LIMITS_MS, AlarmReason, "libs/muster/core/autoscaling/watchdog.py (LIMITS_MS)")
 LATE = 3
 """An autoscaler whose ticks take long has so many of them to ask for what it is granted."""
 HOLD_MS = 300_000

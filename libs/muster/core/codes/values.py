@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
 from muster.events.elastic import GrowthDenied
-from muster.events.gangs import GangHeldBack
+from muster.events.gangs import GangHeldBack, HeldAs
 from muster.events.reasons import AdoptionReason
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
@@ -280,13 +280,7 @@ GangCode = Literal[
     "Running",
     "Finished",
     "Failed",
-    "GangRefused",
-    "GangNotPlaced",
-    "GangWaits",
-    "GangFailedScheduling",
-    "GangStarved",
-    "GangBindRefused",
-    "GangBroken",
+    HeldAs,
     "Waits",
     "FailedScheduling",
     "BindRefused",

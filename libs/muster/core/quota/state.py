@@ -29,6 +29,7 @@ from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.reasons import ReleaseReason
+from muster.model.closed import total
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
@@ -40,7 +41,6 @@ CHILD_GRACE_MS = 60_000
 SETTLE_GRACE_MS = 30_000
 """How long a suspended workload stays charged when its controller never confirmed that nothing is left."""
 
-
 _FAILED: dict[FailureReason, ReleaseReason] = {
     "gone": "gone",
     "spec_changed": "superseded",
@@ -48,7 +48,7 @@ _FAILED: dict[FailureReason, ReleaseReason] = {
     "withdrawn": "superseded",
     "refused": "resume_failed",
 }
-
+total(_FAILED, FailureReason, "libs/muster/core/quota/state.py (_FAILED)")
 
 Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.core.codes.values import Phase
 from muster.core.readmodel.state import Illegal, ReadState
+from muster.model.closed import total
 from muster.model.workload import Workload
 
 _IN_QUEUE: tuple[Phase, ...] = ("seen", "refused", "waiting")
@@ -23,6 +24,8 @@ STEPS: dict[Phase, tuple[Phase, ...]] = {
 """From a phase to those that may follow at once. What is not here is a violation: a job that waits holds no quota
 before it is reserved, what has finished comes back as nothing unless it can no longer be
 read, and what is gone stays gone."""
+
+total(STEPS, Phase, "libs/muster/core/readmodel/phases.py (STEPS)")
 
 ILLEGAL_KEPT = 20
 

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from muster.core.codes.values import Counted, GangCode, GangStatus
 from muster.core.readmodel.gangs import GangShown
-from muster.events.gangs import GangHeldBack, HeldBackReason
+from muster.events.gangs import HELD_AS, GangHeldBack, HeldAs
 
-HELD_BACK: dict[HeldBackReason, GangCode] = {
-    "refused": "GangRefused",
-    "other_scheduler": "GangNotPlaced",
-    "priority_clash": "GangRefused",
-    "gated": "GangWaits",
-    "too_few_pods": "GangWaits",
-    "group_incomplete": "GangWaits",
-    "no_nodes": "GangFailedScheduling",
-    "timed_out": "GangFailedScheduling",
-    "gave_way": "GangFailedScheduling",
-    "starved": "GangStarved",
-    "bind_refused": "GangBindRefused",
-    "broken": "GangBroken",
-}
-"""What holds a gang back -> where it stands; also the reason of the Events on its pods."""
-_ALONE: dict[GangCode, GangCode] = {"GangWaits": "Waits", "GangBindRefused": "BindRefused"}
+_ALONE: dict[HeldAs, GangCode] = {"GangWaits": "Waits", "GangBindRefused": "BindRefused"}
 
 
 def held_back_code(event: GangHeldBack) -> GangCode:
     """Where what holds it back leaves a gang; a pod in none is not called one."""
-    code = HELD_BACK[event.reason]
+    code = HELD_AS[event.reason]
     return code if event.gang else _ALONE.get(code, "FailedScheduling")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from muster.core.codes.codes import CODES, JobCode
+from muster.core.codes.codes import CODES, REFUSED, JobCode
 from muster.core.codes.values import Plain
 from muster.core.status.jobstatus import JobStatus
-from muster.core.wording import explain
+from muster.core.wording import explain, refusals
 from muster.core.wording.explain import Reason
 from muster.model.closed import IncompleteTableError, total
 from muster.model.resources import format_vector
@@ -26,34 +26,11 @@ class Meaning(NamedTuple):
 
 
 MEANINGS: dict[JobCode, Meaning] = {
+    **{REFUSED[reason]: Meaning(words.means, words.do) for reason, words in refusals.WORDS.items()},
     "Seen": Meaning("It was observed, and no decision about it exists yet."),
     "NotSynced": Meaning(
         "The cluster is not fully listed yet; nothing is admitted until it is.",
         "If it lasts: `muster doctor` names the kinds that cannot be listed.",
-    ),
-    "NoQuotaTree": Meaning("No valid ElasticQuotaTree is in force.", "Apply one."),
-    "NoQuota": Meaning(
-        "No leaf of the tree claims its namespace, or its label names none.",
-        "Add the namespace to a leaf, or correct the label.",
-    ),
-    "CannotSuspend": Meaning(
-        "Its controller could never suspend it again; the message names the field.", "Change the field that is named."
-    ),
-    "TwoQuotas": Meaning(
-        "Its label names a KAI queue, and an ElasticQuotaTree claims it as well.",
-        "Take the label away, or the namespace out of the tree.",
-    ),
-    "QueueLabelMissing": Meaning(
-        "There are KAI queues, and neither a label nor its namespace leads it to one.",
-        "Set the label `kai.scheduler/queue` to a leaf queue.",
-    ),
-    "QueueDoesNotExist": Meaning(
-        "The KAI queue its label names does not exist, is disabled, or is no leaf.",
-        "Create the queue, or correct the label.",
-    ),
-    "Held": Meaning("It is on hold; the message names the author and the reason.", "`muster release JOB`."),
-    "Unreadable": Meaning(
-        "The object cannot be read; the message names the field.", "Correct the object: it is queued then."
     ),
     "Unmanaged": Meaning(
         "It is not suspended, and no quota claims its namespace: Muster does not touch it.",

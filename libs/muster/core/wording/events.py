@@ -21,6 +21,7 @@ from muster.core.wording import (
     explain_claims,
     explain_nodes,
     problems,
+    reasons,
 )
 from muster.core.wording.explain_shares import told_shares
 from muster.core.wording.pods import matter
@@ -180,21 +181,20 @@ _NOT_DONE = {
     "remove_worker": "not deleted",
 }
 """The word for a write to an object that the API server has done, or has refused."""
-_FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
+_FAILED = {
+    "resume": reasons.NOT_RESUMED,
+    "suspend": reasons.NOT_SUSPENDED,
+    "bind": reasons.NOT_BOUND,
+    "gate": reasons.NOT_GATED,
+}
 
 
 def _failed(event: effects.EffectFailed) -> str:
-    if event.action in ("request_nodes", "withdraw_nodes"):
-        refused = explain.NOT_ASKED if event.action == "request_nodes" else explain.NOT_WITHDRAWN
-        return refused + problems.after(event.problem)
-    if event.action == "free_gpu":
-        return explain.GPU_KEPT + problems.after(event.problem)
-    if event.action == "gate":
-        return events_ray.not_written(event)
-    if event.action == "remove_worker":
-        return events_ray.not_removed(event)
-    words = _FAILED[event.action]
-    return words[event.reason] + problems.after(event.problem)
+    if event.action == "remove_worker" and event.reason == "gone":
+        return "the pod is gone" + problems.after(event.problem)
+    words = _FAILED.get(event.action)
+    why = words[event.reason] if words is not None else reasons.NOT_DONE[event.action]
+    return why + problems.after(event.problem)
 
 
 def _proposed(event: d.CandidatesProposed) -> str:
@@ -216,7 +216,7 @@ def _preemption(event: d.PreemptionProposed) -> str:
     whole = f"{_victims(event.victims)} proposed as victims for it" if event.victims else ""
     parts = f"{events_ray.parts(event.partial)} proposed to be released to it" if event.partial else ""
     proposed = " and ".join(each for each in (whole, parts) if each)
-    return f"{proposed}; {explain.WITHHELD[event.withheld]}" if event.withheld else proposed
+    return f"{proposed}; {reasons.WITHHELD[event.withheld]}" if event.withheld else proposed
 
 
 def _for_what(event: d.EvictionOrdered) -> str:
@@ -317,7 +317,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.SuspensionRecorded: ("suspended", lambda _e, _: lower(explain.SUSPENDED_OUTSIDE.text)),
     d.QuotaReleased: ("released", events_jobs.released),
     d.PreemptionProposed: ("preemption", _alone(_preemption)),
-    d.ReclaimDeferred: ("deferred", lambda e, _: explain.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),
+    d.ReclaimDeferred: ("deferred", lambda e, _: reasons.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),
     d.EvictionOrdered: ("reclaims", _ordered),
     clearing.ClearingProposed: ("clearing", _alone(events_nodes.clearing_proposed)),
     clearing.ClearingTried: ("tried", _alone(events_nodes.clearing_tried)),
@@ -330,9 +330,9 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
         "tried",
         lambda e, _: "it fits on the nodes once its victims are evicted" if e.fits else events_nodes.NO_PLACES_FREED,
     ),
-    claims.PlanStale: ("stale", lambda e, _: f"no job is suspended for it: {explain.STALE[e.reason].format(e.holder)}"),
-    claims.ClaimEnded: ("claim ends", lambda e, _: explain.CLAIM_ENDED[e.outcome]),
-    claims.VictimStays: ("stays", lambda e, _: explain.STAYS[e.reason]),
+    claims.PlanStale: ("stale", lambda e, _: f"no job is suspended for it: {reasons.STALE[e.reason].format(e.holder)}"),
+    claims.ClaimEnded: ("claim ends", lambda e, _: reasons.CLAIM_ENDED[e.outcome]),
+    claims.VictimStays: ("stays", lambda e, _: reasons.STAYS[e.reason]),
     d.SuspensionOrdered: (
         "suspends",
         lambda e, _: explain.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
@@ -351,7 +351,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
             f"places that become free on {counted(len(e.places), 'node')} are kept for it: it has waited too long"
         ),
     ),
-    gangs.NodesClaimEnded: ("claim ends", lambda e, _: explain_nodes.NODES_CLAIM_ENDED[e.outcome]),
+    gangs.NodesClaimEnded: ("claim ends", lambda e, _: reasons.NODES_CLAIM_ENDED[e.outcome]),
     gangs.GpuReservationEnded: (
         "frees gpu",
         lambda e, _: f"no pod shares its GPU of {e.node} now (group {e.group}): the GPU goes back to the device plugin",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from muster.core.codes.happenings import Happening, SetAsked, Used, Where
-from muster.core.wording import events_nodes, explain, explain_claims, problems, refusals
+from muster.core.wording import events_nodes, explain, explain_claims, problems, reasons, refusals
 from muster.core.wording.pods import matter
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.events import decisions as d
@@ -108,7 +108,7 @@ def queued(event: d.WorkloadQueued, around: Happening) -> str:
 
 
 def dequeued(event: d.WorkloadDequeued, _around: Happening) -> str:
-    return f"leaves queue {event.queue}: {explain.DEQUEUED[event.reason]}"
+    return f"leaves queue {event.queue}: {reasons.DEQUEUED[event.reason]}"
 
 
 def refused(event: d.WorkloadRefused, _around: Happening) -> str:
@@ -135,7 +135,7 @@ def moved(event: d.QuotaMoved, around: Happening) -> str:
 
 
 def adopted(event: d.WorkloadAdopted, around: Happening) -> str:
-    text = f"charged with {format_vector(event.request)} at {event.queue}: {explain.ADOPTED[event.reason]}"
+    text = f"charged with {format_vector(event.request)} at {event.queue}: {reasons.ADOPTED[event.reason]}"
     return f"{text}; {around.path} is over its limit now ({usage(around.used)})" if around.path else text
 
 
@@ -146,7 +146,7 @@ def recharged(event: ChargeChanged, around: Happening) -> str:
 
 
 def released(event: d.QuotaReleased, around: Happening) -> str:
-    text = f"releases {format_vector(event.request)} at {event.queue}: {explain.RELEASED[event.reason]}"
+    text = f"releases {format_vector(event.request)} at {event.queue}: {reasons.RELEASED[event.reason]}"
     return f"{text}{_now_uses(event.queue, around)}"
 
 

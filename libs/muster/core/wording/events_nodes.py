@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.core.codes.happenings import Happening
-from muster.core.wording import explain_nodes, problems
+from muster.core.wording import explain_nodes, problems, reasons
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
 from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
@@ -58,7 +58,7 @@ def given_back(event: d.PlacesReleased) -> str:
     """Which held places are released, and why."""
     count = sum(each.count for each in event.placements)
     nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
-    return f"{counted(count, 'place')} held on {nodes} released: {explain_nodes.GIVEN_BACK[event.reason]}"
+    return f"{counted(count, 'place')} held on {nodes} released: {reasons.GIVEN_BACK[event.reason]}"
 
 
 def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
@@ -119,12 +119,12 @@ def pods_released(event: gangs.PodsReleased, around: Happening) -> str:
     """Which pods lost their node before they were bound, and why."""
     shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
     hidden = max(0, len(event.pods) - 5) + around.more
-    return f"{shown}{f', and {hidden} more' if hidden else ''} released: {explain_nodes.PODS_RELEASED[event.reason]}"
+    return f"{shown}{f', and {hidden} more' if hidden else ''} released: {reasons.PODS_RELEASED[event.reason]}"
 
 
 def held_back(event: gangs.GangHeldBack) -> str:
     """Why a gang waits."""
-    parts = [explain_nodes.HELD_BACK[event.reason]]
+    parts = [reasons.HELD_BACK[event.reason]]
     if event.by:
         parts[0] += f" ({event.by})"
     if event.problem is not None:
@@ -148,7 +148,7 @@ def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
     """Why a request for nodes is withdrawn, and when the next follows."""
     said = problems.after(event.problem)
     again = f"; requested again after {moment(event.retry_at)}" if event.retry_at else ""
-    return f"the request for nodes is withdrawn: {explain_nodes.WITHDRAWN[event.reason]}{said}{again}"
+    return f"the request for nodes is withdrawn: {reasons.WITHDRAWN[event.reason]}{said}{again}"
 
 
 def node_pools(event: facts.NodePoolsObserved) -> str:

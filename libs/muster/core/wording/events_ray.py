@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster.core.codes.values import Scaling
-from muster.core.wording import problems
+from muster.core.wording import reasons
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import amounts, terms
-from muster.events import alarms, effects, elastic
+from muster.events import alarms, elastic
 from muster.events.decisions import PartialVictim
 from muster.events.raydemand import RayDemandObserved
 from muster.model.demand import Shortfall
@@ -18,12 +18,6 @@ from muster.model.text import counted, moment
 
 SHOWN = 3
 """Alternatives that the text of one denial names."""
-TROUBLE = {
-    "unreachable": "its head does not answer",
-    "unauthorized": "its head wants a token that Muster does not have",
-    "unreadable": "its head answers with something that cannot be read",
-    "stalled": "its autoscaler has said nothing new for three ticks",
-}
 
 
 def demand(event: RayDemandObserved) -> str:
@@ -34,7 +28,7 @@ def demand(event: RayDemandObserved) -> str:
     parts += [f"asked for explicitly: {shapes(said.explicit)}"] if said.explicit else []
     parts += [f"can never be placed: {shapes(said.infeasible)}"] if said.infeasible else []
     parts += [counted(len(said.idle), "idle worker")] if said.idle else []
-    parts += [TROUBLE[said.trouble]] if said.trouble else []
+    parts += [reasons.RAY_TROUBLE[said.trouble]] if said.trouble else []
     return "; ".join(parts) or "nothing waits"
 
 
@@ -101,52 +95,9 @@ def scaling(found: Scaling) -> str:
     return f"{said}. {alarm_reason(found.alarm).text}" if found.alarm is not None else said
 
 
-ALARMS: dict[alarms.AlarmReason, tuple[str, str]] = {
-    "no_head": (
-        "RayHeadMissing",
-        "{cluster} has no head pod: see `kubectl describe raycluster` and whether a ResourceQuota or a webhook refuses "
-        "the pod",
-    ),
-    "unauthorized": (
-        "RayHeadRefuses",
-        "The head of {cluster} wants a token or a certificate that Muster does not have: mount it for the autoscaler "
-        "bridge (MUSTER_RAY_TOKENS)",
-    ),
-    "unreadable": (
-        "RayHeadUnreadable",
-        "The head of {cluster} answers on port 6379 with something that cannot be read: see that Ray is 2.10 or newer",
-    ),
-    "unreachable": (
-        "RayHeadUnreachable",
-        "The head of {cluster} runs and does not answer: see its log, and whether a NetworkPolicy keeps the autoscaler "
-        "bridge from ports 6379 and 8265",
-    ),
-    "stalled": (
-        "RayAutoscalerStalled",
-        "The autoscaler of {cluster} makes no tick though there is something to do: see the log of container "
-        "autoscaler in its head pod; deleting that container's process makes kubelet start it again",
-    ),
-    "not_growing": (
-        "RayAutoscalerNotGrowing",
-        "Replicas are granted and wanted in {cluster} ({groups}), and its autoscaler does not ask for them: see the "
-        "log of container autoscaler in its head pod",
-    ),
-    "not_shrinking": (
-        "RayAutoscalerNotShrinking",
-        "Workers of {cluster} are idle beyond their timeout ({groups}), and its autoscaler does not remove them: "
-        "Muster does",
-    ),
-    "not_ready": (
-        "RayClusterNotReady",
-        "{cluster} was admitted and is not ready: see its pods, and whether the images can be pulled",
-    ),
-}
-"""{reason of an alarm: (its name on an Event, its sentence)}"""
-
-
 def alarm_reason(event: alarms.AlarmRaised) -> Reason:
     """The trouble with a Ray cluster, and its consequence."""
-    code, words = ALARMS[event.reason]
+    code, words = reasons.ALARMS[event.reason]
     text = words.format(cluster=event.cluster, groups=counts(event.groups))
     if event.reason == "not_growing":
         text = f"{text}. They are released, and tried again after {moment(event.until)}"
@@ -190,14 +141,7 @@ def chosen(event: elastic.WorkersChosen) -> str:
 
 
 def kept(event: elastic.WorkersKept) -> str:
-    why = {
-        "at_minimum": "its worker groups are at their minReplicas",
-        "no_cluster": "it has no Ray cluster that scales itself",
-        "not_written": "the request had no effect for two minutes; check whether its cluster can be written to, and "
-        "whether its pods end",
-        "in_use": "those that were idle for too long are used again, or gone",
-    }
-    return f"no workers are taken from it: {why[event.reason]}"
+    return f"no workers are taken from it: {reasons.WORKERS_KEPT[event.reason]}"
 
 
 def removed(event: elastic.WorkersRemoved) -> str:
@@ -209,26 +153,10 @@ def removed(event: elastic.WorkersRemoved) -> str:
     return f"{workers}: Muster deletes {'its pod' if one else 'their pods'}; see whether KubeRay runs"
 
 
-def not_removed(event: effects.EffectFailed) -> str:
-    why = "the pod is gone" if event.reason == "gone" else "the API server refused to delete the pod of the worker"
-    return why + problems.after(event.problem)
-
-
 def listed(names: list[str]) -> str:
     """The first few of many."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"worker{'s' if len(names) > 1 else ''} {', '.join(names[:5])}{more}"
-
-
-def not_written(event: effects.EffectFailed) -> str:
-    why = {
-        "gone": "the cluster is gone",
-        "spec_changed": "it has changed meanwhile; it is decided again",
-        "superseded": "a newer decision has been carried out on it",
-        "refused": "the API server refused to write maxReplicas",
-        "withdrawn": "a newer decision withdrew that",
-    }[event.reason]
-    return why + problems.after(event.problem)
 
 
 def shapes(found: Iterable[RayShape]) -> str:

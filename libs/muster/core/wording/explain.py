@@ -14,9 +14,6 @@ from muster.core.codes.values import Leaving
 from muster.core.status.jobstatus import refusal_code, refused_code
 from muster.core.wording import problems
 from muster.core.wording.terms import amounts, terms
-from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
-from muster.events.effects import FailureReason
-from muster.events.reasons import AdoptionReason, DeferralReason, DequeueReason, ReleaseReason
 from muster.model.demand import Shortfall
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector, format_quantity, format_vector
@@ -310,113 +307,7 @@ def admitted(queue: str, request: Vector, waited: int) -> Reason:
 ADMITTED = Reason("Admitted", "admitted", "Admitted: its quota is reserved and it is being started")
 RUNNING = Reason("Running", "running", "Running")
 
-ADOPTED: dict[AdoptionReason, str] = {
-    "already_running": "it ran before it was first seen: it is charged, and not touched",
-    "bypassed": "it was started without an admission: it is charged, and not touched",
-}
-RELEASED: dict[ReleaseReason, str] = {
-    "finished": "it finished and its pods are gone",
-    "gone": "it was deleted and its pods are gone",
-    "suspended_outside": "another client suspended it and its pods are gone; it is queued again",
-    "superseded": "its spec was edited before it started; it is queued again as it is now",
-    "held": "it was put on hold before it was admitted",
-    "paused": "the admissions of its queue were paused before it was admitted; it is queued again in its old place",
-    "resume_failed": "the API server refused to resume it; it is queued again after a pause",
-    "evicted": "it was evicted and its pods are gone; it is queued again in its old place",
-    "preempted": "it was suspended for a job of higher priority in its queue, or for one that has had less GPU time, "
-    "and its pods are gone; it is queued again",
-    "timed_out": "it did not start in time; it was suspended and is queued again after a pause",
-    "stale": "it had too few pods of its gang and was suspended; it is queued again in its old place",
-    "moved": "it was suspended so that another job has room on the nodes, and its pods are gone; its quota is "
-    "reserved for it again, and it starts on its new nodes",
-    "no_nodes": "its gang has no places on the nodes; it is queued again when they have room for it",
-}
-NOT_RESUMED: dict[FailureReason, str] = {
-    "gone": "it was deleted before it could be resumed",
-    "spec_changed": "its spec was edited after it was admitted; it is queued again as it is now",
-    "superseded": "a newer decision was carried out on it meanwhile",
-    "refused": "the API server refused to resume it",
-    "withdrawn": "a newer decision withdrew that",
-}
-NOT_SUSPENDED: dict[FailureReason, str] = {
-    "gone": "it was deleted before it could be suspended",
-    "spec_changed": "its spec was edited before it could be suspended",
-    "superseded": "a newer decision was carried out on it meanwhile",
-    "refused": "the API server refused to suspend it",
-    "withdrawn": "a newer decision withdrew that",
-}
-NOT_ASKED = "the API server refused to write the request for nodes"
-NOT_WITHDRAWN = "the API server refused to remove a request for nodes"
-GPU_KEPT = "the API server refused to delete the pod that keeps a GPU that no pod shares"
-NOT_BOUND: dict[FailureReason, str] = {
-    "gone": "it was deleted before it could be bound",
-    "spec_changed": "it was changed before it could be bound",
-    "superseded": "another scheduler bound it to another node",
-    "refused": "the API server refused to bind it",
-    "withdrawn": "it had lost its node before it was bound; it waits for another",
-}
-DEFERRED: dict[DeferralReason, str] = {
-    "nothing_evictable": "its queue is owed {0}, and no borrower in {1} can be evicted",
-    "evictions_paused": "its queue is owed {0}, and the evictions that would free it in {1} are paused "
-    "(`muster resume evictions` resumes them)",
-    "too_young": "its queue is owed {0}, and no borrower in {1} has run for its minimum yet",
-    "grace": "its queue is owed {0} in {1}, and no job is evicted for it before its reclaim grace ends",
-    "lower_stays": "it has a higher priority than jobs that run in its queue, and those that can be evicted would not "
-    "free enough {0} for it in {1}",
-    "lower_paused": "it has a higher priority than jobs that run in its queue, and the evictions that would free {0} "
-    "for it in {1} are paused (`muster resume evictions` resumes them)",
-    "lower_too_young": "it has a higher priority than jobs that run in its queue, and they have not run for their "
-    "minimum yet, so {0} in {1} is not reclaimed from them",
-}
-"""Why nothing is evicted for a job, with the resource and where it is refused."""
-WITHHELD = {
-    "reclaim_disabled": "no job is evicted: jobs without an admission were running when this cluster was first seen; "
-    "`muster resume evictions` enables evictions",
-}
-STALE: dict[PlanObjection, str] = {
-    "not_waiting": "it no longer waits",
-    "fits": "it fits without an eviction",
-    "held_for_age": "quota that is freed there is held for {}, which has waited longer",
-    "no_victims": "the plan names no victim",
-    "victim_protected": "a victim may no longer be evicted",
-    "victim_left": "a victim has left meanwhile",
-    "not_preempting": "jobs of its queue are not preempted for it",
-    "not_lower": "a victim in its queue has no lower priority",
-    "not_served_more": "a victim has had no more GPU time than it, or keeps no checkpoints",
-    "below_min": "the queue of a victim would fall below its guarantee",
-    "gives_too_much": "a queue would lose more than it uses above its share",
-    "not_enough": "it would not fit once the victims are evicted",
-    "beyond_guarantee": "it is beyond the guarantee of its queue",
-    "beyond_share": "it is beyond the fair share of its queue",
-    "unbalanced": "its queue would be further above its share than the queue of a victim",
-    "too_many_victims": "it needs fewer victims",
-    "no_nodes": "the evictions that were tried would not free the nodes it needs",
-}
-"""Why a proposed preemption is not carried out, with the job that holds the quota it would take."""
-CLAIM_ENDED: dict[ClaimOutcome, str] = {
-    "gone": "its claim ended: it no longer waits",
-    "held": "its claim ended: it is on hold (`muster release` queues it again)",
-    "paused": "its claim ended: admissions of its queue are paused",
-    "moved": "its claim ended: it belongs to another queue now",
-    "changed": "its claim ended: it was edited, and is queued again",
-    "unsatisfiable": "its claim ended: it requests more than its quota allows now",
-    "expired": "its claim ended: not enough was released in time",
-}
-STAYS: dict[StayReason, str] = {
-    "overdue": "it was suspended an hour ago and its pods still exist: no job waits for them, other jobs may be "
-    "evicted instead; "
-    "`kubectl describe` its pods: a finalizer or a node that is gone may keep them",
-    "runs_again": "it was suspended and has been started again: no job waits for it, other jobs may be evicted instead",
-}
 TIMED_OUT = "it was admitted and did not start in time: it is suspended and queued again after a pause"
-DEQUEUED: dict[DequeueReason, str] = {
-    "gone": "it was deleted",
-    "finished": "it finished",
-    "started_outside": "it was started without an admission",
-    "refused": "it can no longer be queued",
-    "unbound": "no quota claims its namespace now",
-    "held": "it is on hold",
-}
 
 
 def trouble(code: str, found: Sequence[str], more: int) -> Reason:

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from muster.core.codes.values import NodesKept
-from muster.core.wording import problems
+from muster.core.wording import problems, reasons
 from muster.core.wording.explain import Reason
-from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason
-from muster.events.growing import WithdrawalReason
-from muster.events.reasons import GiveBackReason
+from muster.events.gangs import GangHeldBack
 from muster.model.gang import PodGroup, Verdict
 from muster.model.places import Obstacle, ObstacleCode, Shortage
-from muster.model.pools import Growth, PoolNodes, PoolRefusal, PoolRefusalReason
+from muster.model.pools import Growth, PoolNodes, PoolRefusal
 from muster.model.problem import FieldProblem
 from muster.model.text import counted, moment
-
-OBSTACLES: dict[ObstacleCode, str] = {
-    "insufficient": "Insufficient {}",
-    "unschedulable": "node(s) were unschedulable",
-    "taint": "node(s) had untolerated taint {{{}}}",
-    "not_ready": "node(s) were not ready",
-    "node_affinity": "node(s) didn't match Pod's node affinity/selector",
-    "ports": "node(s) didn't have free ports for the requested pod ports",
-    "volume": "node(s) had volume node affinity conflict",
-    "spread": "node(s) didn't match pod topology spread constraints",
-    "spread_label": "node(s) didn't match pod topology spread constraints (missing required label)",
-    "affinity": "node(s) didn't match pod affinity rules",
-    "anti_affinity": "node(s) didn't match pod anti-affinity rules",
-    "existing_anti_affinity": "node(s) didn't satisfy existing pods anti-affinity rules",
-    "unsupported": "node(s) were not tried: {}",
-}
-"""Why a node refuses a pod, as kube-scheduler words it."""
 
 
 def no_room(short: Shortage, pods: str = "") -> str:
@@ -80,30 +61,7 @@ def _obstacle(each: Obstacle, unsupported: FieldProblem | None) -> str:
 
 
 def _worded(code: ObstacleCode, detail: str, unsupported: FieldProblem | None) -> str:
-    return OBSTACLES[code].format(detail if unsupported is None else problems.line(unsupported))
-
-
-POOL_REFUSED: dict[PoolRefusalReason, str] = {
-    "full": "max {most}, has {has}{promised}, the gang needs {needs} more",
-    "unsuitable": "its nodes would not take its pods{obstacle}",
-    "needs_pods": "nodes are added there for pods that exist, and a job has none before its admission; declare a class "
-    "of ProvisioningRequest for it",
-    "not_served": "its nodes are asked for by a ProvisioningRequest, which this cluster does not serve; install the "
-    "Cluster Autoscaler's definition, or declare the class unschedulable-pods",
-    "in_vain": "{needs} requested, none came{until}",
-}
-"""Why a node pool cannot help."""
-WITHDRAWN: dict[WithdrawalReason, str] = {
-    "met": "it has its places",
-    "gone": "no job needs them now",
-    "changed": "it waits for something else now",
-    "expired": "they did not come in time",
-    "failed": "they were refused",
-    "lapsed": "its places were given to other jobs",
-    "deleted": "the request was deleted",
-    "unknown": "no service of this log requested them",
-}
-"""Why the request for nodes is withdrawn."""
+    return reasons.OBSTACLES[code].format(detail if unsupported is None else problems.line(unsupported))
 
 
 def pool_nodes(pools: tuple[PoolNodes, ...]) -> str:
@@ -114,10 +72,10 @@ def pool_nodes(pools: tuple[PoolNodes, ...]) -> str:
 def pool_refused(each: PoolRefusal) -> str:
     """``pool gpu: max 4, has 3, the gang needs 2 more``."""
     promised = f", {each.promised} promised to others" if each.promised else ""
-    known = {str(code): code for code in OBSTACLES}
+    known = {str(code): code for code in reasons.OBSTACLES}
     code = known.get(each.obstacle)
     obstacle = f": {_worded(code, each.detail, each.unsupported)}" if code is not None else ""
-    words = POOL_REFUSED[each.why].format(
+    words = reasons.POOL_REFUSED[each.why].format(
         most=counted(each.most, "node") if each.why == "full" else "",
         has=each.has,
         promised=promised,
@@ -158,47 +116,12 @@ def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
     )
 
 
-GIVEN_BACK: dict[GiveBackReason, str] = {
-    "not_taken": "no pod came for them in time",
-    "node_gone": "their node no longer exists",
-}
-
-PODS_RELEASED: dict[PodsReleaseReason, str] = {
-    "node_gone": "their node no longer exists",
-    "not_bound": "they were not bound in time",
-    "no_room": "pods of another scheduler took the places",
-}
-HELD_BACK: dict[HeldBackReason, str] = {
-    "refused": "its pods and its PodGroup do not make a gang",
-    "other_scheduler": "its pods are marked as a gang, and their scheduler does not know gangs",
-    "priority_clash": "its pods have different priorities",
-    "gated": "its pods have schedulingGates",
-    "too_few_pods": "fewer pods exist than it needs to start",
-    "group_incomplete": "its group is not complete",
-    "no_nodes": "the nodes have no places for all of its pods",
-    "timed_out": "it found no places within the time of one round; the next round follows",
-    "gave_way": "another gang was placed before it",
-    "starved": "other gangs have been placed before it for 20 minutes",
-    "bind_refused": "the API server refused to bind one of its pods; it is tried again",
-    "broken": "it has fewer running pods than its minimum",
-}
-
-
 def half_bound(bound: int, minimum: int) -> str:
     """That a gang which has started is short of its minimum, for readers of its Events alone."""
     return (
         f"{bound} of its pods have a node and it needs {minimum}: they stay, and the others are placed as soon as "
         "there is room"
     )
-
-
-NODES_CLAIM_ENDED = {
-    "placed": "it has its places",
-    "gone": "the gang is gone",
-    "expired": "not enough became free in time; other gangs may use the nodes",
-    "changed": "its pods or the nodes changed",
-    "yielded": "a gang that has waited longer claims nodes instead",
-}
 
 
 def judged(verdict: Verdict) -> str:

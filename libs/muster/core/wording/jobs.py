@@ -27,7 +27,7 @@ from muster.core.codes.values import (
 )
 from muster.core.objects.meta import rfc3339
 from muster.core.status.jobstatus import JobStatus
-from muster.core.wording import events_ray, explain, explain_claims, explain_nodes, pods, refusals
+from muster.core.wording import events_ray, explain, explain_claims, explain_nodes, pods, reasons, refusals
 from muster.core.wording.codes import PLAIN, charged
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import beside, terms
@@ -230,12 +230,12 @@ def _gone(status: JobStatus, over: Over) -> str:
         case "finished":
             return f"It finished and was deleted: {_outcome(status, over)}"
         case "left":
-            why = {str(each): words for each, words in explain.DEQUEUED.items()}.get(over.reason, over.reason)
+            why = {str(each): words for each, words in reasons.DEQUEUED.items()}.get(over.reason, over.reason)
             return f"It was deleted, and had never been admitted: it left queue {status.queue}: {why}"
         case "refused":
             return "It was deleted; it had never been queued, because it was refused"
         case "released":
-            why = {str(each): words for each, words in explain.RELEASED.items()}.get(over.reason, over.reason)
+            why = {str(each): words for each, words in reasons.RELEASED.items()}.get(over.reason, over.reason)
             return f"It was deleted, and released {format_vector(over.request)}: {why}"
         case _:
             return "It was deleted, and holds no quota"
@@ -243,7 +243,7 @@ def _gone(status: JobStatus, over: Over) -> str:
 
 def _adopted(status: JobStatus, why: AdoptionReason) -> str:
     runs = "It runs" if status.phase == "running" else f"It is started ({status.detail or status.phase})"
-    return f"{runs} without having been admitted by Muster: {explain.ADOPTED[why]}. Charged: {_amount(status)}"
+    return f"{runs} without having been admitted by Muster: {reasons.ADOPTED[why]}. Charged: {_amount(status)}"
 
 
 def _starting(status: JobStatus, start: Start) -> str:

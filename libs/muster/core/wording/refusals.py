@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from muster.core.objects.labels import KAI_QUEUE, QUOTA_NAME
 from muster.core.wording import problems
 from muster.events.refusals import Refusal, RefusalDetail, RefusalReason
+from muster.model.closed import total
+
+Say = Callable[[Refusal, str, str], str]
+FILE = "libs/muster/core/wording/refusals.py"
+
+
+class RefusalWords(NamedTuple):
+    """Of one reason: its sentence, its meaning on the page of codes, and the way out."""
+
+    say: Say
+    means: str
+    do: str
 
 
 def refused(refusal: Refusal, kind: str, job: str) -> str:
     """One sentence. ``kind`` and ``job`` (namespace/name): of the refused one."""
-    say = _DETAILS.get(refusal.detail) or _REASONS[refusal.reason]
+    say = _DETAILS.get(refusal.detail) or WORDS[refusal.reason].say
     return say(refusal, kind, job)
 
 
@@ -54,19 +67,47 @@ def _leaves(refusal: Refusal) -> str:
     return f"{', '.join(refusal.names)}{more}" if refusal.names else "the queues you create"
 
 
-_REASONS: dict[RefusalReason, Callable[[Refusal, str, str], str]] = {
-    "cannot_suspend": lambda refusal, _kind, _job: _broken(refusal),
-    "unreadable": lambda refusal, _kind, _job: _broken(refusal),
-    "unbound": _unclaimed,
-    "held": _held,
-    "no_tree": lambda _refusal, _kind, _job: (
-        "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
+WORDS: dict[RefusalReason, RefusalWords] = {
+    "cannot_suspend": RefusalWords(
+        lambda refusal, _kind, _job: _broken(refusal),
+        "Its controller could never suspend it again; the message names the field.",
+        "Change the field that is named.",
     ),
-    "two_quotas": _two_quotas,
-    "queue_label_missing": _label_missing,
-    "queue_unknown": lambda refusal, _kind, _job: f"Queue '{refusal.name}' takes no work",
+    "unreadable": RefusalWords(
+        lambda refusal, _kind, _job: _broken(refusal),
+        "The object cannot be read; the message names the field.",
+        "Correct the object: it is queued then.",
+    ),
+    "unbound": RefusalWords(
+        _unclaimed,
+        "No leaf of the tree claims its namespace, or its label names none.",
+        "Add the namespace to a leaf, or correct the label.",
+    ),
+    "held": RefusalWords(_held, "It is on hold; the message names the author and the reason.", "`muster release JOB`."),
+    "no_tree": RefusalWords(
+        lambda _refusal, _kind, _job: (
+            "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
+        ),
+        "No valid ElasticQuotaTree is in force.",
+        "Apply one.",
+    ),
+    "two_quotas": RefusalWords(
+        _two_quotas,
+        "Its label names a KAI queue, and an ElasticQuotaTree claims it as well.",
+        "Take the label away, or the namespace out of the tree.",
+    ),
+    "queue_label_missing": RefusalWords(
+        _label_missing,
+        "There are KAI queues, and neither a label nor its namespace leads it to one.",
+        "Set the label `kai.scheduler/queue` to a leaf queue.",
+    ),
+    "queue_unknown": RefusalWords(
+        lambda refusal, _kind, _job: f"Queue '{refusal.name}' takes no work",
+        "The KAI queue its label names does not exist, is disabled, or is no leaf.",
+        "Create the queue, or correct the label.",
+    ),
 }
-_DETAILS: dict[RefusalDetail, Callable[[Refusal, str, str], str]] = {
+_DETAILS: dict[RefusalDetail, Say] = {
     "namespace_unclaimed": _unclaimed,
     "quota_missing": lambda refusal, _kind, _job: (
         f"its label names quota {refusal.name}, and the tree has none of that name; correct the label or remove it"
@@ -85,3 +126,6 @@ _DETAILS: dict[RefusalDetail, Callable[[Refusal, str, str], str]] = {
         f"Queue '{refusal.name}' has queues below it, and takes no work itself: name one of {', '.join(refusal.names)}"
     ),
 }
+
+total(WORDS, RefusalReason, f"{FILE} (WORDS)")
+total({"": None, **_DETAILS}, RefusalDetail, f"{FILE} (_DETAILS)")

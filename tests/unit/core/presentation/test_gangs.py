@@ -16,8 +16,7 @@ from muster.core.presentation.gangs import GangNote
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.gang import HELD_BACK
-from muster.core.wording import explain_nodes
+from muster.core.wording import reasons
 from muster.events.base import Cause, Event
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
@@ -339,7 +338,7 @@ def test_the_condition_changes_with_what_a_gang_waits_for(sight: Sight) -> None:
     assert said_by(sight) == {}, "a pod that never lacked a node has nothing to take back"
 
 
-@pytest.mark.parametrize("reason", sorted(explain_nodes.HELD_BACK))
+@pytest.mark.parametrize("reason", sorted(reasons.HELD_BACK))
 def test_unschedulable_is_said_where_nodes_would_help_and_nowhere_else(sight: Sight, reason: HeldBackReason) -> None:
     sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
     sight.held(reason, "a", "b", "c", shortage=SHORT, problem=as_told("as it is"), by="video/other")
@@ -373,7 +372,3 @@ def test_of_two_pod_groups_of_one_api_group_the_older_one_counts_until_it_is_gon
     assert gang.minimum == 4
     sight.add(PodGroupGone(ref=Ref(kind, "video", "train", "old"), rv=facts.next_rv()))
     assert gang.minimum == 5
-
-
-def test_every_reason_has_an_event_and_words() -> None:
-    assert HELD_BACK.keys() == explain_nodes.HELD_BACK.keys()
