@@ -5,7 +5,7 @@ from kit.bench import Bench
 from kit.scenes import Scene
 from muster.core.audit.auditor import audit
 from muster.core.quota.claiming import expires_at
-from muster.core.quota.claims import Claim, Claims
+from muster.core.quota.claims import Claim, Claims, Part
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
@@ -111,6 +111,19 @@ def test_who_leaves_for_a_claim_that_took_the_room_of_another_leaves_for_that_on
     assert claims.by_uid["older"].victims == {"victim": 4}
     assert claims.leavers == {"victim": 1}
     assert not claims.by_uid["odd"].victims
+
+
+def test_what_leaves_for_a_served_claim_leaves_for_the_next_that_was_planned_after_it():
+    """Its plan counts on all that leaves for those before it, so their charge may use its room."""
+    claims, part = Claims(), Part(2, Demand({"cpu": 1}), {"workers": 1})
+    for name in ("before", "served", "after", "last"):
+        asked = Demand({"cpu": len(name)})
+        claims.open(Claim(Ref("RayJob", "a", name, name), 1, f"root/{name}", asked, "guarantee", opened=1))
+    claims.by_uid["served"].partial["cluster"] = claims.cuts["cluster"] = part
+    claims.pass_on(claims.by_uid["served"])
+    claims.end("served")
+    assert claims.cuts == claims.by_uid["after"].partial == {"cluster": part}
+    assert not claims.by_uid["before"].awaits
 
 
 def test_a_claim_does_not_expire_while_somebody_leaves_for_another():

@@ -104,10 +104,22 @@ class Orders(Struct):
                 pass
 
     def _charged(self, event: QuotaReserved | WorkloadAdopted) -> None:
-        """Somebody was let in: what was held for it, else for the first who asks alike, is held no more."""
+        """A job was let in: what was held for it, else for the first that asks alike, is held no more. What still
+        leaves for it makes the room that it took from another.
+        """
         uid, shape = event.ref.uid, _shape(event)
         served = uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
-        self.by_uid.pop(served, None)
+        order = self.by_uid.get(served)
+        if order is None:
+            return
+        others = [(other, each) for other, each in self.by_uid.items() if each.firm and other != served]
+        alike = [each for _, each in others if each.shape == order.shape]
+        opened = list(self.by_uid)
+        later = [each for other, each in others if opened.index(other) > opened.index(served)]
+        del self.by_uid[served]
+        for heir in [*alike, *later][:1]:
+            heir.victims = order.victims | heir.victims
+            heir.partial = heir.partial | order.partial
 
     def _left(self, uid: str, attempt: int | None = None) -> None:
         """A victim has left; with an attempt: it could not be suspended under that."""

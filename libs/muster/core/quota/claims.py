@@ -216,13 +216,14 @@ class Claims(Struct):
         return next((claim for claim in self.by_uid.values() if claim.serves(queue, demand)), None)
 
     def pass_on(self, served: Claim) -> None:
-        """Those who still leave for a claim that a charge ends leave for the oldest firm claim that asks alike: the
-        charge has used room that was made for that one.
+        """Those who still leave for a claim that a charge ends leave for another: the oldest firm one that asks alike,
+        else the next that was planned after it. The charge has used room that was made for that one.
         """
         if not served.awaits:
             return
         alike = (claim for claim in self.by_uid.values() if claim is not served and claim.firm)
-        heir = next((claim for claim in alike if claim.serves(served.queue, served.demand)), None)
+        heirs = (claim for claim in alike if claim.serves(served.queue, served.demand))
+        heir = next(heirs, None) or next(self._planned_beside(served), None)
         if heir is None:
             return
         for uid in [uid for uid in served.victims if uid not in heir.victims]:
