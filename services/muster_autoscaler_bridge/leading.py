@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from muster.core.autoscaling.reading import heads, news, served, to_drain
+from muster.core.autoscaling.reading import closely, heads, news, served, to_drain
 from muster.core.autoscaling.state import BridgeState
 from muster.events.elastic import WorkersChosen
 from muster.model.elastic import HeadService
@@ -75,6 +75,10 @@ class BridgeLeader(Leader[BridgeState]):
                     chosen = heads(self.state) if self.leading() else []
                     known = {uid: said.demand for uid, said in self.state.heard.items()}
                     await fleet.follow({ref.uid: self._head(ref, attempt) for ref, attempt in chosen}, known)
+                    for ref, _ in chosen:
+                        reader = fleet.reader(ref.uid)
+                        assert reader is not None
+                        reader.closely = closely(self.state, ref)
                     self._drain(fleet, tasks)
                     await asyncio.sleep(LOOK_S)
             finally:

@@ -28,6 +28,8 @@ class RayScene:
     def __init__(self, cores: int = 4, most: int = 10, groups: Sequence[Obj] = ()) -> None:
         """``groups``: worker groups to have instead of the one, with no workers."""
         self.bench = Bench()
+        self.notes: dict[str, str] = {}
+        """Annotations that the owner of the cluster wrote."""
         all_of_it = {"cpu": cores}
         leaf = node("a", all_of_it, all_of_it, ("a",))
         self.bench.facts(tree(node("root", all_of_it, all_of_it, children=(leaf,))))
@@ -69,7 +71,7 @@ class RayScene:
         for group in self.cluster["spec"]["workerGroupSpecs"]:
             group["maxReplicas"] = most[group["groupName"]]
         notes = {"muster.dev/granted": counts_text(most), "muster.dev/max-replicas": counts_text(self.most)}
-        self.cluster["metadata"]["annotations"] = notes
+        self.cluster["metadata"]["annotations"] = {**notes, **self.notes}
         self.seen()
 
     def pod(self, name: str, node_type: str = "worker") -> None:

@@ -96,6 +96,8 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     """What its autoscaler asks for beside the head."""
     ungated: bool = False
     """Annotation ray.io/ippr is as its owner wrote it: its autoscaler tries what nobody has granted."""
+    drain: str = ""
+    """Annotation muster.dev/drain: how long workers that are taken back may finish what they do."""
     served: HeadService | None = None
     """None: as KubeRay serves a head where nothing else is said."""
 

@@ -97,9 +97,15 @@ class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
     counts as free, since the head still says that it waits.
     """
     left: tuple[RayIdle, ...] = ()
-    """Workers that had nothing to do and drain, or have left the cluster a moment ago; ``since`` when that was seen."""
+    """Workers that had nothing to do and drain, or that drained and have left the cluster a moment ago; ``since`` when
+    that was seen.
+    """
     pinned: tuple[str, ...] = ()
     """Pods that hold actors or parts of placement groups, where the head says so: they are taken last."""
+    holding: tuple[str, ...] = ()
+    """Pods that hold objects of which they may have the only copy. Only while workers of it are to go: it would
+    be news all the time.
+    """
     tick_ms: int = 0
     """How long its autoscaler takes from tick to tick, in a few steps; 0: as long as usual, or that is not known."""
     trouble: Trouble = ""

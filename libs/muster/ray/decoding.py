@@ -13,6 +13,7 @@ from muster.ray.errors import GarbledError
 from muster.ray.reading import RayNode, Reading, Status, Ticks
 from muster.ray.shapes import MAX_SHAPES, bundle, group_of, is_held, room_of, shapes
 
+OBJECTS = "object_store_memory"
 HEAD_RESOURCE = "node:__internal_head__"
 """Every head has it, and nobody else."""
 _STATUS: dict[int, Status] = {pb.RUNNING: "running", pb.IDLE: "idle", pb.DRAINING: "draining"}
@@ -146,6 +147,7 @@ def _nodes(states: Iterable[pb.NodeState]) -> tuple[RayNode, ...]:
             activity=tuple(node.node_activity),
             free=room_of(node.available_resources),
             total=room_of(node.total_resources),
+            stores=node.available_resources.get(OBJECTS, 0.0) < node.total_resources.get(OBJECTS, 0.0),
         )
         for node in states
         if node.status in _STATUS  # the dead stay listed for a while

@@ -71,6 +71,8 @@ class HeadReader:
         """Readings in a row that failed."""
         self._pace = TickPace(known.tick_ms if known is not None else 0)
         self._joining = Joining()
+        self.closely = False
+        """Workers of it are to go: what each holds is news."""
         self._avoid_gcs_until = 0
 
     async def read(self) -> RayDemand:
@@ -85,8 +87,9 @@ class HeadReader:
             if self.failures >= FAILURES or before is None:
                 self.demand = in_trouble(err.trouble, before)
         else:
-            self.reading, self.error, self.failures = reading, None, 0
-            demand = demand_of(reading, now, before, self._joining.taken(reading, now))
+            last, self.reading, self.error, self.failures = self.reading, reading, None, 0
+            taken = self._joining.taken(reading, now)
+            demand = demand_of(reading, now, before, taken, last=last, closely=self.closely)
             stalled = self._stalled(reading, demand, before, now)
             self.demand = structs.replace(demand, tick_ms=self._pace.tick_ms)
             if stalled:

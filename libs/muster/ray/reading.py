@@ -33,6 +33,8 @@ class RayNode(Struct, frozen=True):
     """What tasks and actors may still ask for; empty where that was not read."""
     total: dict[str, int] = field(default_factory=dict)
     """The same when nothing runs there."""
+    stores: bool = False
+    """It holds objects that tasks have made or that were put there."""
 
 
 class Ticks(Struct, frozen=True):
@@ -78,12 +80,16 @@ def demand_of(
     read_at: int,
     before: RayDemand | None = None,
     taken: Mapping[str, dict[str, int]] | None = None,
+    *,
+    last: Reading | None = None,
+    closely: bool = False,
 ) -> RayDemand:
     """What of a reading is demand. Equal as long as nothing changes, whenever it is read.
 
     ``read_at``: ms since the epoch; ``before``: the demand that was known until now: an idle worker keeps the time at
     which it became idle, and pods that hold actors stay known where this reading does not say which do; ``taken``: {id
-    of a node: what it took a moment ago, and the head still says that it waits}. ``infeasible`` stays empty: to the
+    of a node: what it took a moment ago, and the head still says that it waits}; ``last``: the reading before, if any;
+    ``closely``: workers of it are to go, so what they hold is said. ``infeasible`` stays empty: to the
     autoscaler, demand above maxReplicas is infeasible as well.
     """
     workers = [node for node in reading.nodes if not node.head]
@@ -112,8 +118,9 @@ def demand_of(
             if node.status == "idle"
         ),
         room=_room(reading, taken or {}),
-        left=_left(reading, read_at, before) if before is not None and same_head else (),
+        left=_left(reading, read_at, before, last) if before is not None and same_head else (),
         pinned=tuple(sorted(pinned)),
+        holding=tuple(sorted(node.pod for node in workers if node.stores)) if closely else (),
     )
 
 
@@ -134,10 +141,16 @@ def _room(reading: Reading, taken: Mapping[str, dict[str, int]]) -> tuple[RayRoo
     return tuple(RayRoom(group, dict(free), count) for (group, free), count in sorted(found.items()))
 
 
-def _left(reading: Reading, read_at: int, before: RayDemand) -> tuple[RayIdle, ...]:
-    """Idle workers that drain now, or whose node is gone: a head that accepts to drain an idle one lists it no more."""
+def _left(reading: Reading, read_at: int, before: RayDemand, last: Reading | None) -> tuple[RayIdle, ...]:
+    """Idle workers that drain now, and those that are gone and were idle or drained: a head that accepts to drain an
+    idle one lists it no more, and one that drains ends by itself once it has nothing to do.
+    """
     there = {node.pod for node in reading.nodes if node.status != "draining"}
+    listed = {node.pod for node in reading.nodes}
     known = {each.pod: RayIdle(each.pod, each.group, read_at) for each in before.idle}
+    for node in last.nodes if last is not None and last.session == reading.session else ():
+        if node.status == "draining" and node.pod not in listed:
+            known[node.pod] = RayIdle(node.pod, node.group, read_at)
     known |= {each.pod: each for each in before.left}
     return tuple(each for pod, each in sorted(known.items()) if pod not in there and read_at < each.since + LEFT_MS)
 

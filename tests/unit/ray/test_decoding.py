@@ -209,3 +209,23 @@ def test_no_damaged_answer_does_more_than_be_refused(data: st.DataObject) -> Non
         return
     except DecodeError:
         pytest.fail("an error of protobuf came through")
+
+
+def test_what_holds_objects_is_said_while_workers_are_to_go() -> None:
+    full, half = {"CPU": 1.0, "object_store_memory": 100.0}, {"CPU": 1.0, "object_store_memory": 60.0}
+    nodes = [rayhead.node("a", totals=full, available_resources=half)]
+    nodes += [rayhead.node("b", totals=full, available_resources=full)]
+    told = rayhead.status(*nodes)
+    reading = reading_of(told, version="v2")
+    assert demand_of(reading, 1_000, closely=True).holding == ("a",)
+    assert demand_of(reading, 1_000).holding == (), "it would be news with every object"
+
+
+def test_a_drained_worker_that_is_gone_has_left() -> None:
+    drains = reading_of(rayhead.status(rayhead.node("a", status=pb.DRAINING), rayhead.node("b")), version="v2")
+    before = demand_of(drains, 1_000)
+    assert before.left == (), "it is busy yet"
+    gone = reading_of(rayhead.status(rayhead.node("b")), version="v2")
+    assert [each.pod for each in demand_of(gone, 3_000, before, last=drains).left] == ["a"]
+    lost = reading_of(rayhead.status(rayhead.node("a", status=pb.DRAINING)), version="v2")
+    assert demand_of(lost, 3_000, before, last=drains).left == (), "one that was not drained is lost, and has not left"

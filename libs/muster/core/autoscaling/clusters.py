@@ -147,6 +147,11 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
     if uid in state.clusters_seen.ended:
         return
     if known is None or (event.attempt, event.read_at) > (known.attempt, known.read_at):
+        if known is not None:
+            begun = {each.pod for each in known.demand.idle} - {each.pod for each in event.demand.idle}
+            for worker in (each for pods in state.workers.get(uid, {}).values() for each in pods.values()):
+                if worker.ref.name in begun:
+                    worker.busy_since = event.read_at
         state.heard[uid] = HeadSaid(event.attempt, event.read_at, event.demand)
         cluster = state.clusters.get(uid)
         if cluster is not None:

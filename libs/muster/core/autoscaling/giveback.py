@@ -1,8 +1,9 @@
 """Which workers of a Ray cluster go when it is to give some back, and when.
 
 First what is on its way may arrive, for three ticks at the most. Then workers are chosen, those that lose least first:
-without a node, idle longest, busy, and last what holds actors or parts of placement groups; among equals the newest.
-The head is to place nothing more on them, and they may finish what they do until a deadline. Then one write names
+without a node, idle longest, busy, and last what holds actors, parts of placement groups or objects without another
+copy; among equals what was begun last. The head is to place nothing more on them, and they may finish what they do, at
+most until a deadline: the annotation ``muster.dev/drain`` of the cluster. Then one write names
 them to their operator and lowers ``maxReplicas``; what they were charged is free when their pods are gone. Never below
 ``minReplicas``, and never a head.
 """
@@ -15,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Reclaim, Worker
+from muster.core.quota.trees.rules import RuleError, span_ms
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen, WorkersKept, WorkersRemoved
 from muster.model.elastic import Counts, ScaledGroup
@@ -25,7 +27,7 @@ LAUNCH_MS = 15_000
 READ_MS = 3_000
 """How long a choice waits for a reading of the head that is newer than the order: heads are read every 2 s."""
 DRAIN_MS = 15_000
-"""How long chosen workers may finish what they do."""
+"""How long chosen workers may finish what they do where their cluster does not say."""
 IDLE_DRAIN_MS = 2_000
 """The same for idle ones: long enough to tell the head."""
 LATE_MS = 60_000
@@ -67,12 +69,20 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
     going = [each for group in groups for each in _going(state, cluster, group, left[group.name])]
     if chosen is None and going:
         return _choice(state, cluster, grant, reclaim, left, going)
-    if chosen is not None and state.now < chosen.until:
+    if chosen is not None and state.now < chosen.until and not _emptied(state, cluster, chosen):
         return None
     workers: dict[str, tuple[Ref, ...]] = {}
     for each in going:
         workers[each.group] = (*workers.get(each.group, ()), each.ref)
     return Lowered(left, workers)
+
+
+def _emptied(state: BridgeState, cluster: Cluster, chosen: WorkersChosen) -> bool:
+    """Whether all that were chosen have nothing left to do, or are gone."""
+    heard = state.heard.get(cluster.ref.uid)
+    left = {each.pod for each in heard.demand.left} if heard is not None else set()
+    live = {worker.ref.uid for worker in _workers(state, cluster)}
+    return all(each.ref.name in left or each.ref.uid not in live for each in chosen.workers)
 
 
 def _unasked(
@@ -187,7 +197,7 @@ def _choice(
 ) -> WorkersChosen:
     bound = {worker.ref.uid: worker.bound for worker in _workers(state, cluster)}
     busy = any(bound[each.ref.uid] and not each.idle for each in going)
-    wait = DRAIN_MS if busy else IDLE_DRAIN_MS if any(each.idle for each in going) else 0
+    wait = _drain_ms(cluster.elastic.drain) if busy else IDLE_DRAIN_MS if any(each.idle for each in going) else 0
     return WorkersChosen(
         cause=reclaim.cause,
         ref=cluster.ref,
@@ -198,6 +208,14 @@ def _choice(
         until=state.now + wait,
         claimant=reclaim.claimant,
     )
+
+
+def _drain_ms(said: str) -> int:
+    """What cannot be read says nothing."""
+    try:
+        return span_ms(said) if said else DRAIN_MS
+    except RuleError:
+        return DRAIN_MS
 
 
 def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) -> Iterator[ChosenWorker]:
@@ -213,6 +231,7 @@ def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) 
     heard = state.heard.get(cluster.ref.uid)
     idle = {each.pod: each.since for each in heard.demand.idle} if heard is not None else {}
     pinned = set(heard.demand.pinned) if heard is not None else set()
+    holding = set(heard.demand.holding) if heard is not None else set()
 
     def loss(members: list[Worker]) -> tuple[Any, ...]:
         names = [worker.ref.name for worker in members]
@@ -222,14 +241,20 @@ def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) 
             not any(worker.ref.uid in known for worker in members),
             all(worker.bound for worker in members),
             not is_idle,
+            any(name in pinned for name in names) + any(name in holding for name in names),
             any(name in pinned for name in names),
-            max(idle[name] for name in names) if is_idle else -max(worker.created for worker in members),
+            max(idle[name] for name in names) if is_idle else -max(_begun(worker) for worker in members),
             names,
         )
 
     for members in sorted(replicas.values(), key=loss)[:surplus]:
         for worker in sorted(members, key=lambda each: each.ref.name):
             yield ChosenWorker(worker.ref, group.name, worker.ref.name in idle)
+
+
+def _begun(worker: Worker) -> int:
+    """When what it does was begun, at the earliest."""
+    return worker.busy_since or worker.created
 
 
 def _is_read(state: BridgeState, cluster: Cluster) -> bool:

@@ -26,6 +26,12 @@ def to_drain(state: BridgeState) -> list[WorkersChosen]:
     return sorted(state.chosen.values(), key=lambda each: (each.ref.key, each.ref.uid))
 
 
+def closely(state: BridgeState, cluster: Ref) -> bool:
+    """Whether workers of it are to go, and none is chosen: what each of them holds is to be known."""
+    known = state.clusters.get(cluster.uid)
+    return known is not None and known.owner in state.reclaims and cluster.uid not in state.chosen
+
+
 def served(state: BridgeState, cluster: Ref) -> HeadService:
     """Where its head is served."""
     known = state.clusters.get(cluster.uid)

@@ -151,6 +151,8 @@ class Worker(Struct):
     request: Vector = field(default_factory=dict)
     deleting: bool = False
     """Somebody has deleted it, and it has not ended yet."""
+    busy_since: int = 0
+    """When its head said first that it has something to do again (ms since the epoch); 0: ever since it was made."""
 
 
 class Reclaim(Struct):
