@@ -9,11 +9,15 @@ from muster.ports import Clock, LogGoneError
 from muster.runtime.runners.leader import MAX_SKEW_MS
 from muster_cli.exits import CliError
 from muster_cli.findings import Finding, Grade
+from muster_cli.folding import present_view
+from muster_cli.logchecks import log_findings
 from muster_cli.reading import LogPlace, LogReading, connected
 from muster_cli.reclaiming import reclaim_offs
 from muster_cli.render.cell import ALARM_PERCENT, size
 from muster_cli.state import CellState, cell_state
 
+STAGE_SERVICES = {"presenter": "muster-publisher", "keeper": "muster-publisher"}
+"""Stages that are not called as their deployment is."""
 FULL_PERCENT = 95
 """From here on the log takes only releases and effects."""
 
@@ -30,21 +34,31 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
                 await open_stores(js, place.config.cell, create=False)
                 log = await open_log(js, place.config.cell, create=False)
             except LogGoneError as err:
-                return [*findings, Finding("bad", "log", str(err))]
+                return [*findings, Finding("bad", "log", str(err), "muster log recover, or muster log init")]
             except BusError as err:
-                return [*findings, Finding("bad", "streams", str(err))]
+                return [*findings, Finding("bad", "streams", str(err), "muster log init")]
             before = clock.now()
             reading = LogReading(place, js.connection, js, log)
             state = await cell_state(reading)
             after = clock.now()
-            return [*findings, *judged(state, place, before, after), *await _reclaim(reading)]
+            view = await _by_the_log(reading, after)
+            return [*findings, *judged(state, place, before, after), *view, *await _reclaim(reading)]
     except ConnectError as err:
-        return [Finding("bad", "NATS", str(err))]
+        return [Finding("bad", "NATS", str(err), "kubectl -n muster-system get pods; or name another with --url")]
 
 
 def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[Finding]:
     """What a cell's state says; ``before`` and ``after``: our clock around the question, ms."""
     return [_skew(state.usage.broker_ms, before, after), _room(state), *_leads(state, place)]
+
+
+async def _by_the_log(reading: LogReading, now: int) -> list[Finding]:
+    """What the commits themselves say is wrong."""
+    try:
+        state = await present_view(reading)
+    except (BusError, CliError) as err:
+        return [Finding("bad", "log", f"it cannot be read: {err}", "muster log verify")]
+    return log_findings(state, now, acting=reading.place.acting)
 
 
 async def _reclaim(reading: LogReading) -> list[Finding]:
@@ -72,7 +86,7 @@ def _room(state: CellState) -> Finding:
     if state.percent < ALARM_PERCENT:
         return Finding("ok", "log", f"generation {state.generation}: {detail}")
     grade: Grade = "bad" if state.percent >= FULL_PERCENT else "note"
-    return Finding(grade, "log", detail, "raise max_bytes of the stream, or roll the log over")
+    return Finding(grade, "log", detail, "muster log roll")
 
 
 def _leads(state: CellState, place: LogPlace) -> list[Finding]:
@@ -80,5 +94,6 @@ def _leads(state: CellState, place: LogPlace) -> list[Finding]:
     missing = sorted({lead.stage for lead in state.leads if not lead.process and lead.stage not in idle})
     if not missing:
         return [Finding("ok", "leaders", "every stage has one")]
-    fix = "start the service, or see why it does not stay up"
-    return [Finding("note", "leaders", f"no process leads {', '.join(missing)}", fix)]
+    services = {STAGE_SERVICES.get(stage, f"muster-{stage.replace('_', '-')}"): None for stage in missing}
+    fix = f"kubectl -n muster-system rollout status deploy/{next(iter(services))}; or start `muster up`"
+    return [Finding("bad", "leaders", f"no process leads {', '.join(missing)}", fix)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from kit.cli import Cli
-from kit.deployed import controllers
+from kit.deployed import controllers, shipped_policies
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
 from kit.waiting import until
@@ -18,7 +18,7 @@ from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster_cli.clusterchecks import POLICIES
+from muster_cli.policychecks import POLICIES
 
 
 class Theirs:
@@ -41,10 +41,11 @@ class Theirs:
 
     def install_policies(self) -> None:
         """Serve admission policies, which this server otherwise does not know, and create ours."""
+        shipped = shipped_policies()
         for policy in POLICIES:
             for resource in (policy.resource, policy.binding):
                 self.cluster.server.serve(ResourceRules(resource=resource))
-                self.create(resource, {"metadata": {"name": policy.name}})
+                self.create(resource, shipped[resource.kind, policy.name])
         self.create(api.CONFIG_MAPS, controllers())
 
     def names(self, resource: ApiResource) -> list[str]:

@@ -47,7 +47,7 @@ async def test_a_log_is_founded_inspected_and_verified(
     tail = (await cli.run("tail", "--no-follow", *where)).ok()
     assert len([line for line in tail.lines if not line.startswith("—")]) == 2
     examined = await cli.run("doctor", "--url", nats_server.url, "--cell", cell)
-    assert "note leaders: no process leads" in examined.out
+    assert "fix  leaders: no process leads" in examined.out
 
 
 async def test_a_lost_log_gets_its_next_generation(cli: Cli, nats_server: EmbeddedServer, js: JetStream) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from kit.cli import Cli, Result
-from kit.deployed import controllers
+from kit.deployed import controllers, shipped_policies
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
 from muster.fakecluster.apiserver.kinds import ResourceRules
@@ -16,7 +16,7 @@ from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster_cli.clusterchecks import POLICIES
+from muster_cli.policychecks import POLICIES
 
 VIDEO = "root/algorithm/video"
 LONG = "3600s"
@@ -56,10 +56,11 @@ async def theirs(tmp_path: Path) -> AsyncIterator[Theirs]:
     async with served(cluster, tmp_path, "theirs") as kubeconfig:
         made = Theirs(cluster, Cli(tmp_path), kubeconfig)
         made.create(api.QUOTA_TREES, quota_tree())
+        shipped = shipped_policies()
         for policy in POLICIES:
             for resource in (policy.resource, policy.binding):
                 cluster.server.serve(ResourceRules(resource=resource))
-                made.create(resource, {"metadata": {"name": policy.name}})
+                made.create(resource, shipped[resource.kind, policy.name])
         made.create(api.CONFIG_MAPS, controllers())
         yield made
 

@@ -28,6 +28,11 @@ def objects(folder: str) -> list[Object]:
     return [found for path in files for found in yaml.safe_load_all(path.read_text())]
 
 
+def shipped_policies() -> dict[tuple[str, str], Object]:
+    """{(kind, name): object} of deploy/policies."""
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects("policies")}
+
+
 def of_kind(kind: str, folder: str = "rbac") -> dict[str, Object]:
     """{name: object} of one kind in a folder."""
     return {found["metadata"]["name"]: found for found in objects(folder) if found["kind"] == kind}

@@ -24,6 +24,7 @@ from muster_cli.options import Bus, ClusterOption, Document
 from muster_cli.reading import LogPlace, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
 from muster_cli.rolechecks import role_findings
+from muster_cli.treechecks import tree_findings
 
 
 async def doctor(
@@ -36,9 +37,9 @@ async def doctor(
     bus: Bus | None = None,
 ) -> int:
     """Say what is missing."""
-    place = _place(bus)
+    place, findings = _place(bus, cluster)
     log, api = await bus_findings(place, SystemClock()), await _cluster(cluster, place, acting=not observe)
-    findings = [_binary(), *log, *api]
+    findings = [_binary(), *findings, *log, *(each for each in api if each.title not in {bad.title for bad in log})]
     examined = any(finding.grade != "note" for finding in (*log, *api))
     out = Output()
     if output == "text":
@@ -50,11 +51,22 @@ async def doctor(
     return OK if examined else NOT_FOUND
 
 
-def _place(bus: Bus | None) -> LogPlace | None:
+def _place(bus: Bus | None, cluster: ClusterOption | None) -> tuple[LogPlace | None, list[Finding]]:
+    """The log that is meant. That of an instance of `muster up` is not, where another cluster is named."""
     try:
-        return locate(bus)
+        place = locate(bus)
     except CliError:
-        return None
+        return None, []
+    cluster = cluster or ClusterOption()
+    named = cluster.context is not None or cluster.kubeconfig is not None
+    if not named or place.instance is None or (bus is not None and bus.url is not None):
+        return place, []
+    instance = place.instance
+    same = (cluster.context or instance.context, cluster.kubeconfig or instance.kubeconfig)
+    if not instance.simulated and same == (instance.context, instance.kubeconfig):
+        return place, []
+    what = f"not examined: the log at {instance.url} is that of a `muster up` on another cluster"
+    return None, [Finding("note", "log", what, "name the log of this cluster with --url nats://HOST:PORT")]
 
 
 def _binary() -> Finding:
@@ -85,9 +97,10 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
                 api.transport, acting=acting, policies=not api.simulated, kinds=kinds, ours=ours, native=native
             )
             roles = await role_findings(api.transport, kinds)
-            return [Finding("ok", "cluster", api.name), *pair, *findings, *roles]
+            trees = await tree_findings(api.transport, policies=not api.simulated)
+            return [Finding("ok", "cluster", api.name), *pair, *findings, *roles, *trees]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
-        return [Finding("bad", "cluster", str(err))]
+        return [Finding("bad", "cluster", str(err), "kubectl config get-contexts")]
 
 
 async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:

@@ -35,4 +35,5 @@ def verdict(findings: Sequence[Finding], *, examined: bool = True) -> Text:
         return styled((f"{counted(bad, 'problem')} to fix", BAD))
     if not examined:
         return styled((NOTHING, WARN))
-    return styled(("no problem found", GOOD))
+    notes = sum(finding.grade == "note" and bool(finding.fix) for finding in findings)
+    return styled(("no problem found", GOOD), f"; {counted(notes, 'note')} above" if notes else "")

@@ -13,13 +13,15 @@ from muster.model import api
 from muster.runtime.config import Config
 from muster.runtime.runners.leader import MAX_SKEW_MS
 from muster_cli.buschecks import judged
-from muster_cli.clusterchecks import POLICIES, _tree, acting_rights, watching_rights
+from muster_cli.clusterchecks import acting_rights, watching_rights
 from muster_cli.findings import Finding
 from muster_cli.instances import Instance
 from muster_cli.owners import OWNERS, owner_findings
+from muster_cli.policychecks import POLICIES, weakened
 from muster_cli.reading import LogPlace
 from muster_cli.rolechecks import ADMIT
 from muster_cli.state import SEATS, CellState, Lead
+from muster_cli.treechecks import tree_findings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 NOW = 1_000_000
@@ -62,7 +64,7 @@ def test_a_full_log_is_told_before_it_is_too_late() -> None:
 
 
 def test_nobody_needs_to_act_where_only_is_observed() -> None:
-    assert grades(state(led=False))["leaders"] == "note"
+    assert grades(state(led=False))["leaders"] == "bad"
     observing = Instance(1, 1, "u", "main", "/h", temporary=True, acting=False, simulated=False)
     place = LogPlace(Config(), observing)
     assert grades(state(led=True), place)["leaders"] == "ok"
@@ -161,14 +163,26 @@ def cluster_with_trees(*namespaces: str) -> SimTransport:
 
 
 async def test_a_tree_where_none_counts_is_not_ignored_in_silence() -> None:
-    found = await _tree(cluster_with_trees("default"))
-    assert [each.grade for each in found] == ["note", "note"]
+    found = await tree_findings(cluster_with_trees("default"))
+    assert [each.grade for each in found] == ["bad", "bad"]
     assert "there is no ElasticQuotaTree in kube-system" in found[0].detail
     assert found[0].fix == "move default/elasticquotatree to kube-system"
     assert found[1].detail.startswith("default/elasticquotatree: ignored, because a tree counts only in namespace ")
-    both = await _tree(cluster_with_trees("default", "kube-system"))
-    assert [each.grade for each in both] == ["ok", "note"]
-    assert [each.grade for each in await _tree(cluster_with_trees("kube-system"))] == ["ok"]
+    both = await tree_findings(cluster_with_trees("default", "kube-system"), policies=False)
+    assert [each.grade for each in both] == ["ok", "bad", "note"], "the namespaces of its leaves do not exist"
+    alone = await tree_findings(cluster_with_trees("kube-system"), policies=False)
+    assert [each.grade for each in alone] == ["ok", "note"]
+
+
+def test_what_we_ship_is_not_weak() -> None:
+    shipped = {
+        (document["kind"], document["metadata"]["name"]): document
+        for path in (DEPLOY / "policies").glob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text())
+    }
+    for policy in POLICIES:
+        for resource in (policy.resource, policy.binding):
+            assert list(weakened(policy, resource, shipped[resource.kind, policy.name])) == []
 
 
 async def test_kai_queues_are_enough_without_a_tree() -> None:
@@ -176,9 +190,13 @@ async def test_kai_queues_are_enough_without_a_tree() -> None:
     team = {"apiVersion": kai.api_version, "kind": kai.kind, "metadata": {"name": "team-a"}, "spec": {}}
     transport = cluster_with_trees()
     transport._server.objects.create(kai, "", dict(team))
-    assert [(each.grade, each.title, each.detail) for each in await _tree(transport)] == [
+    assert [(each.grade, each.title, each.detail) for each in await tree_findings(transport)] == [
         ("ok", "KAI queues", "1 queue")
     ]
     both = cluster_with_trees("kube-system")
     both._server.objects.create(kai, "", dict(team))
-    assert [each.title for each in await _tree(both)] == ["quota tree", "KAI queues"]
+    assert [each.title for each in await tree_findings(both, policies=False)] == [
+        "quota tree",
+        "KAI queues",
+        "namespaces",
+    ]

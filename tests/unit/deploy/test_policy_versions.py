@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kit.compose import REPOSITORY
-from muster_cli.clusterchecks import POLICIES
+from muster_cli.policychecks import POLICIES
 
 FILES = sorted((REPOSITORY / "deploy" / "policies").glob("*.yaml"))
 SINCE = {policy.name: (policy.since.major, policy.since.minor) for policy in POLICIES}

@@ -1,0 +1,214 @@
+"""What the log says is wrong: refused trees, unreadable objects, stages that do not answer, jobs that do not start.
+
+A table of checks over the read model: each yields findings, none looks at anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from muster.core.codes.codes import CODES, JobCode
+from muster.core.codes.pods import POD_CODES
+from muster.core.codes.values import ResumeRefused, Start
+from muster.core.presentation.desired import pauses_over, trouble_reason
+from muster.core.readmodel.state import ReadState, Trouble
+from muster.core.status.job import job_status
+from muster.core.status.jobstatus import JobStatus
+from muster.core.wording import jobs
+from muster.model.keys import Ref
+from muster.model.resources import format_quantity
+from muster.model.text import counted, span
+from muster_cli.findings import Finding
+
+SHOWN = 5
+SILENT_MS = 30_000
+"""A stage that leaves work undone for so long does not answer."""
+STARTING_MS = 300_000
+"""An admitted job of which nothing exists for so long has no controller."""
+
+ANSWERS: dict[JobCode, str] = {
+    "Seen": "queue-sorter",
+    "Queued": "queue-sorter",
+    "BeingTried": "quota-accountant",
+    "Reserved": "gang-admitter",
+    "Admitted": "actuator",
+}
+"""Which stage has to say something next about a job of this code."""
+
+
+class Look(Struct, frozen=True):
+    """What is looked at. ``now``: ms since the epoch; ``acting``: admissions are carried out."""
+
+    state: ReadState
+    statuses: list[tuple[Ref, JobStatus, int]]
+    """(job, its status, when its phase began)"""
+    now: int
+    acting: bool
+
+
+Check = Callable[[Look], Iterator[Finding]]
+
+
+def log_findings(state: ReadState, now: int, *, acting: bool) -> list[Finding]:
+    """Everything that is wrong by the log."""
+    statuses = [
+        (record.ref, job_status(state, uid, acting=acting), record.since) for uid, record in state.records.items()
+    ]
+    look = Look(state, statuses, now, acting)
+    return [finding for check in CHECKS for finding in check(look)]
+
+
+def listed(names: list[str]) -> str:
+    """The first few, and how many more."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _edit(ref: Ref) -> str:
+    namespace = f" -n {ref.namespace}" if ref.namespace else ""
+    return f"kubectl{namespace} edit {ref.kind.lower()} {ref.name}"
+
+
+def _unlisted(look: Look) -> Iterator[Finding]:
+    missing = sorted(look.state.unsynced)
+    if missing:
+        what = f"the cluster is not fully listed, and nothing is admitted until it is: {', '.join(missing)} missing"
+        yield Finding("bad", "watch", what, "kubectl -n muster-system logs deploy/muster-watcher")
+
+
+def _refused(look: Look) -> Iterator[Finding]:
+    """Objects that are refused as input."""
+    titles = {"tree_rejected": "quota tree", "pools_refused": "node pools", "unreadable": "unreadable"}
+    for code, title in titles.items():
+        found = [each for each in look.state.troubles.values() if each.code == code]
+        for each in found[:SHOWN]:
+            name = each.ref.key if code == "tree_rejected" else str(each.ref)
+            yield Finding("bad", f"{title} {name}", trouble_reason(each).text, _edit(each.ref))
+        if len(found) > SHOWN:
+            yield Finding("bad", title, f"{len(found) - SHOWN} more objects", "kubectl get events -A; each is named")
+
+
+def _turned_away(look: Look) -> Iterator[Finding]:
+    """Jobs that ask to be queued and are not."""
+    by_code: dict[str, list[Trouble]] = {}
+    for each in look.state.troubles.values():
+        if each.refusal is not None and each.code != "held":
+            by_code.setdefault(each.code, []).append(each)
+    for found in by_code.values():
+        names = listed([each.ref.key for each in found])
+        what = f"{counted(len(found), 'job')} not queued ({names}): {trouble_reason(found[0]).text}"
+        yield Finding("note", "refused jobs", what, "muster ls --state refused")
+
+
+def _no_tree(look: Look) -> Iterator[Finding]:
+    if look.state.synced and not look.state.queues.ledger.trees:
+        what = "no valid quota tree is in force: nothing can be admitted"
+        yield Finding("bad", "quota", what, "kubectl apply -f TREE.yaml; `muster quota lint TREE.yaml` checks it")
+
+
+def _silent(look: Look) -> Iterator[Finding]:
+    """Stages that owe an answer, and have not given it."""
+    late: dict[str, list[str]] = {}
+    idle = look.now - look.state.now > SILENT_MS
+    for ref, status, since in look.statuses:
+        stage = ANSWERS.get(status.code)
+        if stage is None or not look.state.synced or (stage == "actuator" and not look.acting):
+            continue
+        if idle or (status.code in ("Seen", "Reserved", "Admitted") and look.now - since > SILENT_MS):
+            late.setdefault(stage, []).append(ref.key)
+    for stage, names in late.items():
+        what = f"{stage} has not answered for more than {span(SILENT_MS)}: {listed(names)}"
+        yield Finding("bad", "lag", what, f"kubectl -n muster-system logs deploy/muster-{stage}")
+
+
+def _no_pods(look: Look) -> Iterator[Finding]:
+    found: dict[str, list[str]] = {}
+    for ref, status, _ in look.statuses:
+        if not isinstance(status.values, Start) or status.detail or not status.since:
+            continue
+        if not status.values.remains.pods and look.now - status.since > STARTING_MS:
+            found.setdefault(ref.kind, []).append(ref.key)
+    for kind, names in found.items():
+        what = f"{listed(names)}: admitted more than {span(STARTING_MS)} ago, and nothing of it exists"
+        yield Finding("bad", "starting", what, f"kubectl get deployments -A: does the operator of {kind} run?")
+
+
+def _held_up(look: Look) -> Iterator[Finding]:
+    found: dict[str, list[JobStatus]] = {}
+    for _, status, _ in look.statuses:
+        if status.pods is not None and status.phase not in ("finished", "gone"):
+            found.setdefault(status.pods.code, []).append(status)
+    for code in POD_CODES:
+        if code in found and code != "InitWaiting":
+            names = [each.job for each in found[code]]
+            what = f"{code} at {counted(len(names), 'job')} ({listed(names)})"
+            yield Finding("note", "pods", what, f"muster why {names[0]}")
+
+
+def _not_resumed(look: Look) -> Iterator[Finding]:
+    found = [(ref, status) for ref, status, _ in look.statuses if isinstance(status.values, ResumeRefused)]
+    if found:
+        ref, status = found[0]
+        what = f"the API server refuses to resume {listed([each.key for each, _ in found])}: {jobs.reason(status).text}"
+        yield Finding("bad", "writes", what, f"muster why {ref.key}")
+
+
+def _alarms(look: Look) -> Iterator[Finding]:
+    for ref, status, _ in look.statuses:
+        scaling = status.charge.scaling if status.charge is not None else None
+        if scaling is not None and scaling.alarm is not None:
+            yield Finding("note", "ray", f"{ref.key}: {jobs.text(status, look.now)}", f"muster why {ref.key}")
+
+
+def _overuse(look: Look) -> Iterator[Finding]:
+    ledger = look.state.queues.ledger
+    for path, node in ledger.nodes.items():
+        used = ledger.used.get(path, {})
+        over = [name for name, limit in sorted(node.limit.items()) if used.get(name, 0) > limit]
+        if over:
+            words = ", ".join(
+                f"{name} {format_quantity(used[name], name)} of {format_quantity(node.limit[name], name)}"
+                for name in over
+            )
+            fix = f"muster ls --queue {path} --state running names the jobs; suspend one, or raise the max"
+            yield Finding("note", "overuse", f"{path} uses more than its max: {words}", fix)
+
+
+def _paused(look: Look) -> Iterator[Finding]:
+    paused = {queue for queue in look.state.queues.paused if look.state.queues.paused[queue]}
+    for text in dict.fromkeys(text for queue in ("", *sorted(paused)) for text in pauses_over(look.state, queue)):
+        yield Finding("note", "paused", text, "muster resume admissions")
+
+
+def _nodes(look: Look) -> Iterator[Finding]:
+    nodes = list(look.state.nodes.nodes.values())
+    if nodes and not any(each.ready and each.schedulable for each in nodes):
+        what = f"none of {counted(len(nodes), 'node')} is ready and schedulable: nothing can start"
+        yield Finding("bad", "nodes", what, "kubectl get nodes; kubectl uncordon NODE")
+
+
+def _defects(look: Look) -> Iterator[Finding]:
+    for each in look.state.illegal[-1:]:
+        what = f"{each.ref} went from {each.before} to {each.after} at sequence {each.seq}, which may not be"
+        yield Finding("bad", "defect", what, "muster export --out LOG, and report it")
+
+
+CHECKS: tuple[Check, ...] = (
+    _unlisted,
+    _refused,
+    _no_tree,
+    _silent,
+    _no_pods,
+    _not_resumed,
+    _nodes,
+    _defects,
+    _overuse,
+    _paused,
+    _alarms,
+    _held_up,
+    _turned_away,
+)
+"""The most urgent first."""
+
+assert all(code in CODES for code in ANSWERS)

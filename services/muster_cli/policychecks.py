@@ -1,0 +1,183 @@
+"""Whether the admission policies of ``deploy/policies`` are there, bound, and refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.workloads.registry import KINDS
+from muster.kube.discovery import ServerVersion
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.text import counted
+from muster.ports import ApiTransport
+from muster_cli.findings import Finding, Grade
+from muster_cli.rolechecks import SYSTEM
+
+ADMISSION = "admissionregistration.k8s.io"
+MANAGED = "muster.dev/managed"
+APPLY = "kubectl apply -f deploy/policies"
+SHOWN = 5
+CONTROLLERS = "muster-controllers"
+"""The ConfigMap that names the accounts which the policies trust."""
+
+
+class AdmissionPolicy(Struct, frozen=True):
+    """A policy of ``deploy/policies``: its kind, its binding of the same name, and the first server that has them."""
+
+    name: str
+    resource: ApiResource
+    binding: ApiResource
+    since: ServerVersion
+    guards: bool = True
+    """Keeps jobs in their queue; else it only spares people to write something themselves."""
+    steers: bool = False
+    """Gives pods of gangs our name."""
+    limits: bool = False
+    """Keeps Muster's own actuator from what its rights would let it do."""
+
+
+def _policy(
+    name: str, sort: str, since: ServerVersion, *, guards: bool = True, steers: bool = False, limits: bool = False
+) -> AdmissionPolicy:
+    kind = f"{sort}AdmissionPolicy"
+    resource = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicies", kind, namespaced=False)
+    binding = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicybindings", f"{kind}Binding", namespaced=False)
+    return AdmissionPolicy(name, resource, binding, since, guards, steers, limits)
+
+
+POLICIES = (
+    _policy("muster-jobs", "Validating", ServerVersion(1, 30)),
+    _policy("muster-jobs-scaled", "Validating", ServerVersion(1, 30)),
+    _policy("muster-cronjobs", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pods", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pod-priorities", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pods-resized", "Validating", ServerVersion(1, 30)),
+    _policy("muster-ray-resized", "Validating", ServerVersion(1, 30)),
+    _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
+    _policy("muster-namespaces", "Validating", ServerVersion(1, 30)),
+    _policy("muster-status", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pods-bound", "Validating", ServerVersion(1, 30)),
+    _policy("muster-tokens", "Validating", ServerVersion(1, 30)),
+    _policy("muster-claims", "Validating", ServerVersion(1, 30)),
+    _policy("muster-own-jobs", "Validating", ServerVersion(1, 30), guards=False, limits=True),
+    _policy("muster-own-pods", "Validating", ServerVersion(1, 30), guards=False, limits=True),
+    _policy("muster-own-objects", "Validating", ServerVersion(1, 30), guards=False, limits=True),
+    _policy("muster-pod-deletions", "Validating", ServerVersion(1, 30), guards=False, limits=True),
+    _policy("muster-jobs-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-trainings-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-jobs-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-trainings-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-jobs-kept-running-by-tree", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-trainings-kept-running-by-tree", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False, steers=True),
+    _policy("muster-gang-pods-grouped", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-gpu-shares-told", "Mutating", ServerVersion(1, 36), guards=False),
+)
+"""What ``deploy/policies`` holds (a test keeps them equal)."""
+
+
+async def policy_findings(transport: ApiTransport, version: ServerVersion, *, acting: bool) -> list[Finding]:
+    """Whether queued jobs are guarded; without policies a bypass is noticed and charged, not stopped."""
+    known = (version.major, version.minor)
+    wanted = [policy for policy in POLICIES if known >= (policy.since.major, policy.since.minor)]
+    if not wanted:
+        what = "this server has none of ours: a bypass is noticed and charged, not stopped"
+        return [Finding("note", "policies", what), *_steered(wanted, [])]
+    looked = [(policy, resource) for policy in wanted for resource in (policy.resource, policy.binding)]
+    answers = await asyncio.gather(
+        *(transport.request("GET", resource.path(name=policy.name)) for policy, resource in looked)
+    )
+    missing: dict[str, AdmissionPolicy] = {}
+    unknown: list[str] = []
+    weak: list[str] = []
+    for (policy, resource), answer in zip(looked, answers, strict=True):
+        name = f"{resource.kind} {policy.name}"
+        if answer.status == 404:
+            missing[name] = policy
+        elif not answer.ok:
+            unknown.append(f"{name} (HTTP {answer.status})")
+        else:
+            weak += [f"{name} {how}" for how in weakened(policy, resource, msgspec.json.decode(answer.body))]
+    grade: Grade = "bad" if acting else "note"
+    findings = []
+    guards = [name for name, policy in missing.items() if policy.guards]
+    if guards:
+        what = f"{', '.join(guards)} missing: any user may start a queued job without an admission"
+        findings.append(Finding(grade, "policies", what, APPLY))
+    limits = [name for name, policy in missing.items() if policy.limits]
+    if limits:
+        what = f"{', '.join(limits)} missing: the credentials of Muster's actuator change anything"
+        findings.append(Finding(grade, "policies", what, APPLY))
+    others = [name for name, policy in missing.items() if not (policy.guards or policy.limits or policy.steers)]
+    if others:
+        what = f"{', '.join(others)} missing: users have to write themselves what these write for them"
+        findings.append(Finding("note", "policies", what, APPLY))
+    if weak:
+        more = f"; and {len(weak) - SHOWN} more" if len(weak) > SHOWN else ""
+        findings.append(Finding(grade, "policies", "; ".join(weak[:SHOWN]) + more, APPLY))
+    if unknown:
+        findings.append(Finding("note", "policies", f"cannot be looked at: {', '.join(unknown)}"))
+    there = [policy.name for policy in wanted if policy not in missing.values()]
+    findings = findings or [Finding("ok", "policies", ", ".join(there))]
+    findings += await _controllers(transport, acting=acting) if not guards else []
+    return [*findings, *_steered(wanted, [name for name, policy in missing.items() if policy.steers])]
+
+
+def weakened(policy: AdmissionPolicy, resource: ApiResource, found: dict[str, Any]) -> Iterator[str]:
+    """How a policy or its binding does less than ours do."""
+    spec, validates = found.get("spec") or {}, policy.resource.kind.startswith("Validating")
+    if resource == policy.resource:
+        if validates and spec.get("failurePolicy", "Fail") != "Fail":
+            yield f"has failurePolicy {spec['failurePolicy']}: what it cannot judge is let through"
+        if not spec.get("validations" if validates else "mutations"):
+            yield "has no rule"
+        if (spec.get("matchConstraints") or {}).get("namespaceSelector"):
+            yield "holds in some namespaces only"
+        warned = ((found.get("status") or {}).get("typeChecking") or {}).get("expressionWarnings") or ()
+        if warned:
+            yield f"has {counted(len(warned), 'expression')} that the server finds wrong"
+        return
+    if spec.get("policyName") != policy.name:
+        yield f"binds {spec.get('policyName') or 'no policy'}"
+    if validates and "Deny" not in (spec.get("validationActions") or ()):
+        yield f"refuses nothing: validationActions {', '.join(spec.get('validationActions') or ()) or 'is empty'}"
+    selector = ((spec.get("matchResources") or {}).get("namespaceSelector") or {}).get("matchLabels") or {}
+    if policy.guards and any(key != MANAGED or value != "true" for key, value in selector.items()):
+        yield f"holds only in namespaces with {', '.join(f'{key}={value}' for key, value in sorted(selector.items()))}"
+    param = spec.get("paramRef") or {}
+    if param.get("name") and (param.get("name"), param.get("namespace")) != (CONTROLLERS, SYSTEM):
+        yield f"takes its accounts from ConfigMap {param.get('namespace')}/{param.get('name')}"
+
+
+async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding]:
+    """Whether the policies know the accounts that run the kinds: without them they refuse everything."""
+    answer = await transport.request("GET", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS))
+    if answer.status == 404:
+        what = f"ConfigMap {SYSTEM}/{CONTROLLERS} missing: the policies refuse every job and pod of managed namespaces"
+        return [Finding("bad" if acting else "note", "policies", what, "kubectl apply -f deploy/rbac/controllers.yaml")]
+    if not answer.ok:
+        return []
+    data = msgspec.json.decode(answer.body).get("data") or {}
+    resources = [f"{row.resource.plural}.{row.resource.group}" for row in KINDS.values()]
+    unnamed = [resource for resource in resources if not data.get(resource, "").strip()]
+    if not unnamed:
+        return []
+    named = f"ConfigMap {SYSTEM}/{CONTROLLERS} names no account"
+    what = f"{named} for {', '.join(unnamed)}: what the operator makes of these is refused"
+    return [Finding("note", "policies", what, f"kubectl -n {SYSTEM} edit configmap {CONTROLLERS}")]
+
+
+def _steered(wanted: Collection[AdmissionPolicy], missing: Collection[str]) -> list[Finding]:
+    """Whether pods of gangs get our name as their scheduler, where they name none."""
+    what = "pods with the marks of a gang have to say schedulerName: muster themselves"
+    if missing:
+        return [Finding("note", "gang pods", f"{', '.join(missing)} missing: {what}", APPLY)]
+    if not any(policy.steers for policy in wanted):
+        return [Finding("note", "gang pods", f"this server changes no objects by policy: {what}")]
+    return []

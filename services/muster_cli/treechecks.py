@@ -1,0 +1,114 @@
+"""Whether the API server has the quota that is to be in force, and the namespaces it is for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from muster.core.objects.meta import UnreadableError
+from muster.core.quota.trees.tree import read_tree
+from muster.core.reading.quotatree import NAMESPACE as TREE_NAMESPACE
+from muster.core.reading.quotatree import read_quota_tree
+from muster.core.wording import problems
+from muster.events.facts import TreeNodeSpec
+from muster.model import api
+from muster.model.text import counted
+from muster.ports import ApiTransport
+from muster_cli.findings import Finding
+from muster_cli.policychecks import MANAGED
+
+SHOWN = 5
+
+
+async def tree_findings(transport: ApiTransport, *, policies: bool = True) -> list[Finding]:
+    """The quota tree that counts, those that do not, and the namespaces of its leaves.
+
+    ``policies``: jobs of these namespaces are to be guarded by policies.
+    """
+    found = await _trees(transport)
+    if found is None:
+        return []  # Missing definitions and permissions are findings of their own.
+    counting = [each for each in found if each[0] == TREE_NAMESPACE]
+    ignored = [f"{namespace}/{name}" for namespace, name, _ in found if namespace != TREE_NAMESPACE]
+    queues = await _kai_queues(transport)
+    findings = [] if queues and not counting else [_in_force([name for _, name, _ in counting], ignored)]
+    findings += [Finding("ok", "KAI queues", counted(queues, "queue"))] if queues else []
+    if ignored:
+        what = f"{', '.join(ignored)}: ignored, because a tree counts only in namespace {TREE_NAMESPACE}"
+        namespace, _, name = ignored[0].partition("/")
+        fix = (
+            f"set metadata.namespace to {TREE_NAMESPACE} and apply it again; then kubectl -n {namespace} delete "
+            f"{api.QUOTA_TREES} {name}"
+        )
+        findings.append(Finding("bad", "quota tree", what, fix))
+    for _, name, body in counting[:1]:
+        findings += await _judged(transport, name, body, policies=policies)
+    return findings
+
+
+def _in_force(names: Sequence[str], ignored: Sequence[str]) -> Finding:
+    if len(names) > 1:
+        fix = f"kubectl -n {TREE_NAMESPACE} delete {api.QUOTA_TREES} {' '.join(names[1:])}"
+        return Finding("bad", "quota tree", f"only the oldest of {', '.join(names)} counts", fix)
+    if names:
+        return Finding("ok", "quota tree", f"{TREE_NAMESPACE}/{names[0]}")
+    what = f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted"
+    fix = f"move {ignored[0]} to {TREE_NAMESPACE}" if ignored else "kubectl apply -f TREE.yaml; `muster up` shows one"
+    return Finding("bad", "quota tree", what, fix)
+
+
+async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: bool) -> list[Finding]:
+    """Whether a tree keeps the rules, and what is wrong with the namespaces it names."""
+    title, edit = f"quota tree {TREE_NAMESPACE}/{name}", f"kubectl -n {TREE_NAMESPACE} edit {api.QUOTA_TREES} {name}"
+    fix = f"{edit}; `muster quota lint FILE` judges a tree before it is applied"
+    try:
+        observed = read_quota_tree(body)
+    except UnreadableError as err:
+        return [Finding("bad", title, f"it cannot be read: {problems.line(err.problem)}", fix)]
+    _, broken = read_tree(observed)
+    if broken:
+        named = "; ".join(problems.line(each) for each in broken[:SHOWN])
+        more = f"; and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
+        return [Finding("bad", title, f"it is refused as a whole: {named}{more}", fix)]
+    return await _namespaces(transport, _claimed(observed.root), edit, policies=policies)
+
+
+def _claimed(node: TreeNodeSpec) -> list[str]:
+    return sorted({*node.namespaces, *(name for each in node.children for name in _claimed(each))})
+
+
+async def _namespaces(transport: ApiTransport, names: Collection[str], edit: str, *, policies: bool) -> list[Finding]:
+    answers = await asyncio.gather(*(transport.request("GET", api.NAMESPACES.path(name=name)) for name in names))
+    missing = [name for name, answer in zip(names, answers, strict=True) if answer.status == 404]
+    labels = {
+        name: msgspec.json.decode(answer.body)["metadata"].get("labels") or {}
+        for name, answer in zip(names, answers, strict=True)
+        if answer.ok
+    }
+    free = [name for name, found in labels.items() if found.get(MANAGED) != "true"]
+    findings = []
+    if missing:
+        what = f"leaves claim namespaces that do not exist: {', '.join(missing)}"
+        findings.append(Finding("note", "namespaces", what, f"kubectl create namespace {missing[0]}, or {edit}"))
+    if policies and free:
+        what = f"{', '.join(free)} without the label {MANAGED}=true: the policies do not guard their jobs"
+        findings.append(Finding("note", "namespaces", what, f"kubectl label namespace {' '.join(free)} {MANAGED}=true"))
+    return findings
+
+
+async def _kai_queues(transport: ApiTransport) -> int:
+    """How many queues of KAI Scheduler there are, as far as one page tells; 0 where they may not be listed."""
+    answer = await transport.request("GET", api.KAI_QUEUES.path(), query={"limit": "500"})
+    return len(msgspec.json.decode(answer.body)["items"]) if answer.ok else 0
+
+
+async def _trees(transport: ApiTransport) -> list[tuple[str, str, bytes]] | None:
+    """(namespace, name, object) of the quota trees, the oldest first; None where they may not be listed."""
+    answer = await transport.request("GET", api.QUOTA_TREES.path(), query={"limit": "50"})
+    if not answer.ok:
+        return None
+    items = msgspec.json.decode(answer.body)["items"]
+    items.sort(key=lambda item: (item["metadata"].get("creationTimestamp", ""), item["metadata"]["name"]))
+    return [(item["metadata"]["namespace"], item["metadata"]["name"], msgspec.json.encode(item)) for item in items]
