@@ -1,6 +1,6 @@
 """Where the manifests of ``deploy`` list the kinds of jobs: written from the registry, the rest stays as it is.
 
-There are two sorts of places, in ``deploy/policies`` and ``deploy/rbac``. Rules stand between the lines ``# From here
+There are two sorts of places, in ``deploy/policies`` and ``deploy/rbac``. Rules are between the lines ``# From here
 made by `make schemas`: VERBS on SELECTION`` and ``# To here.``; verbs in capitals are operations that a policy is asked
 about, others are verbs of a role. Lists inside an expression are found by the text beside them.
 ``muster_tools.installing`` writes the files; a test keeps them equal to this source.

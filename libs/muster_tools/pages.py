@@ -40,7 +40,7 @@ def pages() -> dict[str, str]:
 
 
 def status_page() -> str:
-    """Every code a job may stand at."""
+    """Every code of the status of a job."""
     parts = [
         "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/wording/codes.py. -->",
         "",
@@ -49,7 +49,7 @@ def status_page() -> str:
         "One pure function gives the status of a job, and every reader asks it: `muster why`, `position`, `ls`, the "
         "levers, `muster up`, the QueueUnit and the Event on the job.\n\n"
         "The state is how far a job has come (what `muster ls --state` takes); the code says why it is there. "
-        "kube-queue's own words stand in the QueueUnit where it has some:\n`Succeed` and `Failed` for what has "
+        "The QueueUnit shows kube-queue's own words where it has some:\n`Succeed` and `Failed` for what has "
         "finished, `Admitted` from the reservation until it runs.",
         "",
         "| Code | State | What it means | Shown also as | What to do |",

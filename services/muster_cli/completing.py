@@ -1,4 +1,4 @@
-"""What may stand at the cursor of a command line: for ``kubectl muster``, whose plugins answer one question at a time.
+"""Proposals for the word at the cursor: for ``kubectl muster``, whose plugins answer one question at a time.
 
 kubectl runs ``kubectl_complete-muster`` with the words so far, the last one unfinished, and reads one proposal per
 line, with an explanation after a tab; the last line is a number that says what the shell does with them.

@@ -93,7 +93,7 @@ class EventFilter:
         return uid
 
     def _learn(self, event: Event) -> list[str]:
-        """Note who belongs where; returns the uids an event is about."""
+        """Note the owner of each object; returns the uids an event is about."""
         match event:
             case d.QuotaTreeAccepted():
                 self._paths.update(node.path for node in event.tree.nodes)

@@ -72,7 +72,7 @@ class TreeDifference(Struct, frozen=True):
 
 
 LEVERS: dict[str, tuple[str, ...]] = {"paused": ("paused", "paused_by", "paused_reason"), "reclaim": ("reclaim",)}
-"""Annotations that commands set on the tree -> the rules they stand for. Applying a file without them keeps them."""
+"""Annotations that commands set on the tree -> the rules they set. Applying a file without them keeps them."""
 
 
 def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tuple(LEVERS)) -> TreeDifference:
@@ -171,7 +171,7 @@ def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
 
 
 def _judge_waiting(state: ReadState, new: Ledger, found: TreeDifference) -> None:
-    """Each waiting job by itself: whether it would find room at once, as things stand."""
+    """Each waiting job by itself: whether it would find room at once."""
     old = state.queues.ledger.without_claims()
     waiting = [
         job

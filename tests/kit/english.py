@@ -30,9 +30,10 @@ class Finding(NamedTuple):
 
 
 def area(path: str) -> str:
-    """What a path is counted under: ``libs/muster/core``, ``services/muster_cli``, ``docs``, ``README.md``."""
+    """The area of a path: ``libs/muster/core/quota``, ``libs/muster/kube``, ``docs/howto``, ``README.md``."""
     parts = path.split("/")
-    return "/".join(parts[: {"libs": 3, "services": 2}.get(parts[0], 1)])
+    depth = {"libs": 4 if parts[:3] == ["libs", "muster", "core"] else 3, "services": 2, "docs": 2}
+    return "/".join(parts[: depth.get(parts[0], 1)])
 
 
 def rules(table: Mapping[str, object]) -> list[tuple[re.Pattern[str], str]]:
@@ -68,7 +69,7 @@ def look(patterns: list[tuple[re.Pattern[str], str]]) -> list[Finding]:
 
 
 def judged(found: list[Finding], allowed: Mapping[str, int]) -> list[str]:
-    """What is wrong, a line each: the findings of every area that has more than it may have."""
+    """The errors, a line each: the findings of every area that has more than it may have."""
     counts = Counter(area(each.path) for each in found)
     lines = []
     for name, count in sorted(counts.items()):

@@ -56,7 +56,7 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     2: (
-        "a cluster that its autoscaler stops or deletes for idleness gives its quota back",
+        "a cluster that its autoscaler stops or deletes for idleness releases its quota",
         (
             "tests/sim/test_ray_idles.py::test_what_its_autoscaler_stops_is_free_and_stays_stopped",
             "tests/sim/test_ray_idles.py::test_what_its_autoscaler_deletes_is_gone_and_free",

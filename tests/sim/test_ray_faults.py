@@ -87,7 +87,7 @@ def test_patches_are_denied_for_half_a_minute(when: str) -> None:
 
 @pytest.mark.parametrize("when", ["grows", "gives"])
 @pytest.mark.row(22)
-def test_the_autoscaler_starts_anew(when: str) -> None:
+def test_the_autoscaler_restarts(when: str) -> None:
     play = contended()
     scaler = growing(play, 12)
     if when == "grows":

@@ -89,7 +89,7 @@ def tries(facts: BannerFacts) -> list[Text]:
     local = not facts.server
     muster = facts.command
     commands = [
-        (f"{muster} queue tree", "who uses how much of which quota"),
+        (f"{muster} queue tree", "how much of its quota each queue uses"),
         (f"{muster} queue ls", "how many wait where, and why the first one does"),
         (f"{muster} why NAMESPACE/JOB", "why a job waits, or what became of it"),
     ]

@@ -28,12 +28,12 @@ class LiveLines:
         if entry.weight != "turn" and (entry.word, entry.weight) != ("tried", "step"):
             return []
         word = "would admit" if entry.word == "admitted" and not self._acting else entry.word
-        who = entry.subject
-        self._job_width = min(max(self._job_width, len(who)), MAX_JOB_WIDTH)
+        subject = entry.subject
+        self._job_width = min(max(self._job_width, len(subject)), MAX_JOB_WIDTH)
         head = [
             (f"{elapsed(entry.at - self._began):>9}  ", DIM),
             (word.ljust(WORD_WIDTH), WORDS.get(word, "")),
-            (who.ljust(self._job_width) + "  ", STRONG),
+            (subject.ljust(self._job_width) + "  ", STRONG),
         ]
         indent = sum(len(part) for part, _ in head)
         room = self._width - indent

@@ -128,9 +128,9 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
     if hidden:
         lines.append(styled((f"  ({hidden} before these; --from and --until choose, -o json has more)", DIM)))
     for entry in tale.entries[-SHOWN:]:
-        who = f"{entry.ref.key}: " if entry.ref is not None else ""
+        subject = f"{entry.ref.key}: " if entry.ref is not None else ""
         head = (f"  {moment(entry.at)}  ", DIM), (entry.word.ljust(11), WORDS.get(entry.word, "")), " "
-        text = shorten(f"{who}{entry.text}", 300)
+        text = shorten(f"{subject}{entry.text}", 300)
         if width > NARROW:
             lines.append(styled(*head, text))
         else:

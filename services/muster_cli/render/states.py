@@ -77,9 +77,9 @@ def cell_lines(state: SorterState) -> list[Text]:
             lines.append(Text(f"    waits {number} in {path}: {place.key}, priority {place.priority}"))
     for uid, charge in list(ledger.charges.items())[:SHOWN]:
         workload = state.queues.workloads.get(uid)
-        who = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
-        stands = workload.phase if workload is not None else "its pods are ending"
-        lines.append(Text(f"    holds {format_vector(charge.request)} at {charge.queue}: {who} ({stands})"))
+        subject = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
+        phase = workload.phase if workload is not None else "its pods are ending"
+        lines.append(Text(f"    holds {format_vector(charge.request)} at {charge.queue}: {subject} ({phase})"))
     if len(ledger.charges) > SHOWN:
         lines.append(Text(f"    and {len(ledger.charges) - SHOWN} more hold quota"))
     return lines

@@ -18,7 +18,7 @@ from muster.model.podtrouble import PodTrouble
 from muster.model.resources import Vector
 
 Weight = Literal["detail", "step", "turn"]
-"""How much it matters: a ``turn`` changes where somebody stands, a ``step`` leads there, a ``detail`` neither."""
+"""How much it matters: a ``turn`` changes the state of the subject, a ``step`` leads to it, a ``detail`` neither."""
 
 
 class Where(Struct, frozen=True, omit_defaults=True):
@@ -132,11 +132,11 @@ class Taker(Struct, frozen=True):
     queue: str
     request: Vector
     place: tuple[int, int, str, str] | None
-    """Where it stood in its queue."""
+    """Its place in its queue."""
 
 
 class Release(Struct, frozen=True):
-    """What made others worth trying: a job that gave quota back, or (without a job) a change of the tree."""
+    """The reason to evaluate other jobs: a job that released quota, or (without a job) a change of the tree."""
 
     job: str = ""
     request: Vector | None = None

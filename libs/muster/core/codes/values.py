@@ -1,6 +1,6 @@
-"""The values that say where a subject stands: closed codes with numbers, without a sentence.
+"""The values of the status of a subject: closed codes with numbers, without a sentence.
 
-They import no state: what makes them stands in the modules beside this one, what words them in ``core.wording``.
+They import no state: the modules beside this one make them, ``core.wording`` words them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Leaving(Struct, frozen=True):
     generation: int
     cause: Cause
     claimant: str = ""
-    """namespace/name of the job it gives way to."""
+    """namespace/name of the job that it is evicted for."""
     queue: str = ""
     """The claimant's."""
     path: str = ""
@@ -285,7 +285,7 @@ GangCode = Literal[
     "FailedScheduling",
     "BindRefused",
 ]
-"""Where a gang stands, in one word; the last three are of pods in no gang."""
+"""The status of a gang, in one word; the last three are of pods in no gang."""
 
 
 class Counted(Struct, frozen=True):
@@ -314,12 +314,12 @@ class Counted(Struct, frozen=True):
 
 
 class GangStatus(Struct, frozen=True):
-    """Where a gang stands. ``held``: what was said last of why it waits, while it does."""
+    """The status of a gang. ``held``: the last reason why it waits, while it does."""
 
     code: GangCode
     pods: Counted = Counted()
     minimum: int = 0
-    """How many pods it takes; 0 when nobody says."""
+    """How many pods it takes; 0 when it is unknown."""
     held: GangHeldBack | None = None
     verdict: Verdict | None = None
     """Of a gang of Kubernetes itself: what kube-scheduler said last."""

@@ -106,7 +106,7 @@ def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
 
 
 def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
-    """The words for a gang that gave its quota back because it has no place."""
+    """The words for a gang that released its quota because it has no place."""
     text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
     return Reason(
         "GangUnschedulable",

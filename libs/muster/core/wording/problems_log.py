@@ -19,9 +19,9 @@ WRITES: dict[str, str] = {
     "budgets_unreadable": "PodDisruptionBudgets cannot be read: {because}",
     "pods_unreadable": "pods cannot be read: {because}",
     "budget_of_job": "PodDisruptionBudget {budget} allows {allowed} of its pods to go{because}, and {count} are of "
-    "this job; raise it, or let other work give way",
+    "this job; raise it, or make room with other jobs",
     "budget_of_workers": "PodDisruptionBudget {budget} allows {allowed} of its pods to go{because}, and {count} would "
-    "be taken from this cluster; raise it, or let other work give way",
+    "be taken from this cluster; raise it, or make room with other jobs",
     "pods_going": ", {count} of them are on their way",
     "pod_groups_not_served": "the cluster does not serve {resource} as {version}: start its API server with the "
     "feature gate GenericWorkload and --runtime-config={version}=true, or take MUSTER_PLACEMENT=off",
