@@ -197,6 +197,10 @@ class Generations(Protocol):
         """The states a generation began with; none where it began from nothing."""
         ...
 
+    async def reserve(self, identity: LogIdentity) -> None:
+        """Keep room for the generation after this one. Raises where there is none."""
+        ...
+
     async def seal(self, identity: LogIdentity) -> int:
         """Have a generation take nothing more; returns its last sequence."""
         ...

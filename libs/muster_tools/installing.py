@@ -28,6 +28,7 @@ NATS_IMAGE = "nats:2.15.1-alpine"
 URL = f"nats://nats.{NAMESPACE}.svc:4222"
 SERVER_FILE = "deploy/nats/server.conf"
 ALIVE_FILE = "deploy/nats/alive.sh"
+KEEPER, ARCHIVE, ARCHIVE_SIZE = "keeper", "archive", "64Gi"
 TLS, CONFIG = "muster-nats-tls", "muster-nats"
 """Secret with the certificate, ConfigMap with the configuration of NATS."""
 FILES = {False: "deploy/install.yaml", True: "deploy/install-small.yaml"}
@@ -81,10 +82,20 @@ def _production() -> Iterator[Object]:
     for service in COMMANDS:
         name = f"muster-{dashed(service)}"
         pod = _pod(name, [_container(service, PORT)], [service], token=service in SPEAKS_TO_KUBERNETES)
-        yield _deployment(name, 2, pod)
+        # The volume of the archive is one process's at a time; nothing waits for the keeper.
+        yield _deployment(name, 1 if service == KEEPER else 2, pod)
+        if service == KEEPER:
+            continue
         budget = {"maxUnavailable": 1, "selector": {"matchLabels": _names(name)}}
         yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(name), "spec": budget}
     yield _gateway_service(f"muster-{GATEWAY}")
+    yield _archive()
+
+
+def _archive() -> Object:
+    """Where the keeper copies the log to, so that what is copied can be deleted from NATS."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": ARCHIVE_SIZE}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _meta(f"muster-{ARCHIVE}"), "spec": spec}
 
 
 def _gateway_service(pods: str) -> Object:
@@ -108,6 +119,7 @@ def _small() -> Iterator[Object]:
     containers = [_container(service, PORT + index) for index, service in enumerate(COMMANDS, 1)]
     yield _deployment("muster", 1, _pod("muster", containers, list(COMMANDS), token=True))
     yield _gateway_service("muster")
+    yield _archive()
 
 
 def _deployment(name: str, replicas: int, pod: Object) -> Object:
@@ -126,6 +138,8 @@ def _pod(account: str, containers: list[Object], keys: list[str], *, token: bool
         for each in keys
     ]
     volumes += [_authority(), {"name": "tmp", "emptyDir": {}}]
+    if KEEPER in keys:
+        volumes.append({"name": ARCHIVE, "persistentVolumeClaim": {"claimName": f"muster-{ARCHIVE}"}})
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -192,6 +206,8 @@ def _environment(user: str, port: int = 0) -> list[Object]:
     }
     if port:
         plain |= {"MUSTER_HEALTH_HOST": "0.0.0.0", "MUSTER_HEALTH_PORT": str(port)}  # noqa: S104 - inside its pod
+    if user == KEEPER:
+        plain |= {"MUSTER_LOG_ARCHIVE": f"/{ARCHIVE}"}
     if user == GATEWAY:
         plain |= {"MUSTER_GATEWAY_HOST": "0.0.0.0"}  # noqa: S104 - inside its pod
     name = {"name": "MUSTER_PROCESS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
@@ -203,6 +219,7 @@ def _mounts(user: str) -> list[Object]:
         {"name": f"key-{dashed(user)}", "mountPath": f"/run/muster/{dashed(user)}", "readOnly": True},
         {"name": "tls", "mountPath": "/run/muster/tls", "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
+        *([{"name": ARCHIVE, "mountPath": f"/{ARCHIVE}"}] if user == KEEPER else []),
     ]
 
 

@@ -43,6 +43,8 @@ async def started(
         for name in SERVICES:
             port = free_port()
             env = {"MUSTER_HEALTH_HOST": "127.0.0.1", "MUSTER_HEALTH_PORT": str(port), **env_of[name]}
+            if "MUSTER_LOG_ARCHIVE" in services()[name].env:
+                env["MUSTER_LOG_ARCHIVE"] = str(folder / "archive")
             if "MUSTER_KUBECONFIG" in services()[name].env:
                 env["MUSTER_KUBECONFIG"] = str(kubeconfig)
             running.append(Running(name, folder, port, env))
@@ -109,7 +111,7 @@ async def test_what_the_file_starts_becomes_healthy_works_and_ends(tmp_path: Pat
 
 def keyed(folder: Path, service: str, port: int) -> dict[str, str]:
     """Where its volume has the key of a service."""
-    [volume] = document()["services"][service]["volumes"]
+    volume = document()["services"][service]["volumes"][-1]
     path = folder / volume["volume"]["subpath"] / "seed"
     assert volume["target"] == str(Path(services()[service].env["MUSTER_NATS_NKEY_FILE"]).parent)
     return {"MUSTER_NATS_URL": f"nats://127.0.0.1:{port}", "MUSTER_NATS_NKEY_FILE": str(path)}

@@ -149,7 +149,7 @@ async def test_a_service_does_nothing_that_is_not_its_own(server: ProductionNats
     for subject in (
         *(() if founds else (f"$KV.{subjects.state_bucket('main')}.log", f"$JS.API.STREAM.UPDATE.{log}")),
         f"$JS.API.STREAM.UPDATE.KV_{subjects.state_bucket('main')}",
-        f"$JS.API.STREAM.DELETE.{log}",
+        *(() if founds else (f"$JS.API.STREAM.DELETE.{log}",)),
         f"$JS.API.STREAM.PURGE.{log}",
         f"$JS.API.STREAM.MSG.DELETE.{log}",
         *(() if founds else ("$JS.API.STREAM.CREATE.OTHER",)),
@@ -161,8 +161,10 @@ async def test_a_service_does_nothing_that_is_not_its_own(server: ProductionNats
                 "CONSUMER.MSG.NEXT.{}.x",
                 "CONSUMER.DELETE.{}.x",
                 "STREAM.UPDATE.{}",
+                "STREAM.DELETE.{}",
             )
         ),
+        f"$JS.API.STREAM.DELETE.KV_{subjects.state_bucket('main')}",
         f"$JS.API.STREAM.PURGE.KV_{subjects.state_bucket('main')}",
         f"$JS.API.CONSUMER.DELETE.{PUB}.reader",
         f"$JS.API.CONSUMER.CREATE.KV_{subjects.state_bucket('main')}.mine",

@@ -197,8 +197,8 @@ class Fleet:
             "MUSTER_HEALTH_HOST": "127.0.0.1",
             "MUSTER_HEALTH_PORT": str(port),
         }
-        if service == "keeper" and self._archive is not None:
-            known["MUSTER_LOG_ARCHIVE"] = str(self._archive)
+        if service == "keeper":
+            known["MUSTER_LOG_ARCHIVE"] = str(self._archive or "")
         if "MUSTER_KUBECONFIG" in services()[service].env:
             known["MUSTER_KUBECONFIG"] = str(self._kubeconfigs.get(name, self._kubeconfig))
         process = Supervised(service, self.folder, port, known, name=name)

@@ -61,7 +61,7 @@ async def with_kuberay(plane: ControlPlane) -> None:
     async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
         for name in ("ray.io_rayjobs", "ray.io_rayclusters"):
             await kube.create(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()))
-        for index in range(3):
+        for index in range(4):
             spec = {"capacity": {"storage": "100Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
             disk = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"disk-{index}"}, "spec": spec}
             await kube.create(disk)

@@ -71,3 +71,7 @@ PERMANENT = frozenset({JETSTREAM_NOT_FOR_ACCOUNT, JETSTREAM_NOT_ENABLED, INSUFFI
 
 class PortTakenError(BusError):
     """Another process listens on the port that nats-server was to have."""
+
+
+class NoRoomError(BusError):
+    """The servers have no room for the next generation of a log: nothing was sealed."""

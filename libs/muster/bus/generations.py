@@ -1,4 +1,4 @@
-"""Rolling a log over on JetStream: seal, keep the states, found the next generation, move the pointer.
+"""Rolling a log over on JetStream: reserve room, seal, keep the states, found the next generation, move the pointer.
 
 Every step may be repeated, by anybody, and meets what was done before: a crash between two of them leaves either the
 old generation in force, or one that is sealed and whose successor is completed by the next who tries.
@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from muster.bus.bases import keep_base, load_whole_base
 from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, read_pointer
-from muster.bus.errors import BusError, UnansweredError
+from muster.bus.errors import BusError, NoRoomError, UnansweredError
 from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.objects import ObjectBroken, ObjectBucket
-from muster.bus.streams import SEALED, Limits
+from muster.bus.streams import SEALED, SIZES, Limits, ensure, next_config
 from muster.events import subjects
 from muster.events.envelope import genesis_of
 from muster.events.registry import encode
@@ -91,6 +91,18 @@ class JetStreamGenerations:
             await self._js.ask(f"STREAM.UPDATE.{stream}", {**info.config, "max_bytes": info.state.bytes})
         return info.state.last_seq
 
+    async def reserve(self, identity: LogIdentity) -> None:
+        """See ports.Generations. A stream of that size, which the next generation takes the place of."""
+        limits = await self.limits(identity)
+        try:
+            await ensure(self._js, next_config(self._cell, limits), create=True, ignore=SIZES)
+        except BusError as err:
+            raise NoRoomError(
+                f"there is no room in NATS for the next generation of the log of cell {self._cell} "
+                f"({limits.max_bytes} bytes on {limits.replicas} server(s)): give it more storage, or delete sealed "
+                f"generations that an archive has (`muster log prune`); {err}"
+            ) from err
+
     async def keep(self, states: Sequence[Snapshot]) -> str:
         """See ports.Generations. Raises BusError."""
         try:
@@ -119,6 +131,7 @@ class JetStreamGenerations:
             reason=reason,
         )
         limits = await self.limits(identity)
+        await self._js.delete(subjects.next_stream(self._cell))
         genesis = await found_generation(self._js, self._cell, born, limits, SEALED, at, first=end + 1, prefix=prefix)
         before = Earlier(identity.generation, identity.log_id, identity.first)
         made = LogPointer.of(self._cell, genesis, end + 1, (*identity.earlier, before))

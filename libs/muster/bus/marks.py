@@ -128,6 +128,7 @@ async def give_up(js: JetStream, identity: LogIdentity, at: int, *, by: str, rea
         own_time=old is not None and old.own_time,
     )
     generations = JetStreamGenerations(js, cell)
+    await js.delete(subjects.next_stream(cell))
     genesis = await found_generation(js, cell, born, await generations.limits(identity), SEALED, at)
     state = KvBucket(js, subjects.state_bucket(cell))
     entry = await state.get(POINTER)

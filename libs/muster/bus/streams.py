@@ -76,6 +76,21 @@ def log_config(cell: str, generation: int, limits: Limits, *, first: int = 1) ->
     }
 
 
+def next_config(cell: str, limits: Limits) -> dict[str, Any]:
+    """As much room as a generation of the log takes, and nothing in it: the next one is founded in its place."""
+    return {
+        "name": subjects.next_stream(cell),
+        "description": f"Muster: room for the next generation of the log of cell {cell}",
+        "subjects": [f"muster.next.{cell}"],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msg_size": 1,
+        "max_bytes": limits.max_bytes,
+        "num_replicas": limits.replicas,
+    }
+
+
 def public_config(limits: Limits) -> dict[str, Any]:
     """The stream for outsiders: the oldest goes first, so a slow reader never holds us up."""
     return {

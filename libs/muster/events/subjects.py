@@ -29,6 +29,11 @@ def log_stream(cell: str, generation: int) -> str:
     return f"MUSTER_LOG_{cell}_{generation}"
 
 
+def next_stream(cell: str) -> str:
+    """The stream that keeps room for the next generation of a cell's log."""
+    return f"MUSTER_NEXT_{cell}"
+
+
 def log_subjects(cell: str, generation: int) -> str:
     """Everything a generation of the log holds."""
     return f"muster.log.{cell}.{generation}.>"

@@ -53,6 +53,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How full the log may be before the keeper rolls it over to its next generation; 0: never by itself."""
     log_archive: str = ""
     """Folder in which the keeper keeps an archive of the log; empty: none, sealed generations stay in NATS."""
+    log_keep: int = 2
+    """How many sealed generations stay in NATS once the archive has them; the keeper deletes older ones."""
     ruleset: int = 0
     """Rule set the quota accountant puts in force once every live replica supports it; 0: what the log says stays."""
     replicas: int = 1
@@ -113,10 +115,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"kinds is {self.kinds!r}; take some of {', '.join(KINDS)}, with commas")
         if self.ruleset and not OLDEST <= self.ruleset <= NEWEST:
             raise ValueError(f"ruleset is {self.ruleset}; this build knows {OLDEST} to {NEWEST}")
-        if not 0 <= self.log_roll_percent <= 94:
-            raise ValueError(f"log_roll_percent is {self.log_roll_percent}; take 1 to 94, or 0 for never")
-        if self.replicas not in (1, 3, 5):
-            raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
+        self._check_log()
         if not 1 <= self.placement_hold_s <= 86_400:
             raise ValueError(f"placement_hold_s is {self.placement_hold_s}; take 1 to 86400 seconds")
         if not 0 <= self.placement_grow_s <= 86_400:
@@ -133,6 +132,14 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         self._check_gateway()
         if not -1 <= self.health_port <= 65535:
             raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
+
+    def _check_log(self) -> None:
+        if not 0 <= self.log_roll_percent <= 94:
+            raise ValueError(f"log_roll_percent is {self.log_roll_percent}; take 1 to 94, or 0 for never")
+        if self.log_keep < 0:
+            raise ValueError(f"log_keep is {self.log_keep}; take 0 or more generations")
+        if self.replicas not in (1, 3, 5):
+            raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
 
     def _check_gateway(self) -> None:
         if not 0 <= self.gateway_port <= 65535:

@@ -4,14 +4,14 @@
 other readers, to standard output. Permissions stand here once; the servers enforce them.
 
 A service may append where its own stage appends, hold its own lease, keep its own snapshots, and read the log.
-Nobody but ``admin`` makes or removes a stream. What a service could still do to another is to spoil its snapshots,
-which costs that one a longer start, and to end its readers of the log, which begin again.
+Only ``admin`` and the keeper make or remove a stream. What a service could still do to another is to spoil its
+snapshots, which costs that one a longer start, and to end its readers of the log, which begin again.
 
 Generations of the log come and go, and a subject of NATS has no wildcard for a part of a name: what may be asked of the
 log may be asked of every stream of the account that is not denied by name, and those are all the others of the cell.
-So the account is for one cell, and for nothing else. The keeper founds generations: it may make streams.
- Readers outside have an
-account of their own, EXPORT: each a durable consumer of its own name on the public stream, and nothing else.
+So the account is for one cell, and for nothing else. The keeper founds generations and deletes those that the archive
+has: it may make and remove every stream but the others of the cell. Readers outside have an account of their own,
+EXPORT: each a durable consumer of its own name on the public stream, and nothing else.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ OF_THE_LOG = (
     "CONSUMER.DELETE.{}.*",
 )
 """What may be asked of a generation of the log, whichever it is."""
-FOUNDING = ("STREAM.CREATE.{}", "STREAM.UPDATE.{}")
+FOUNDING = ("STREAM.CREATE.{}", "STREAM.UPDATE.{}", "STREAM.DELETE.{}")
 """What the keeper may ask of one."""
 
 
@@ -168,6 +168,7 @@ def _service(name: str, cell: str) -> User:
     own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
     if name == "keeper":
         own += [*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
+        own.append(f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}")  # What was not published is not deleted.
     asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())
     return _user(name, cell, (*own, *_reading(cell)), asked)
 

@@ -261,6 +261,7 @@ class Process(Struct, dict=True):
                 hooks=self.telemetry("keeper"),
                 percent=self.config.log_roll_percent,
                 folder=Path(self.config.log_archive) if self.config.log_archive else None,
+                keep=self.config.log_keep,
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from muster.bus.cell import open_log
+from muster.bus.generations import JetStreamGenerations
 from muster.ports import LogGoneError
 from muster.runtime.clock import SystemClock
 from muster.runtime.connecting import open_cell
@@ -30,6 +31,7 @@ async def log_init(
             before = None
         log = await open_cell(js, config, at=SystemClock().now())
         usage = await log.usage()
+        await JetStreamGenerations(js, config.cell).reserve(log.identity)
     made = log.identity
     verb = "already exists" if before == made else "was created"
     out.line(

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from muster.bus.cell import open_log
 from muster.model.text import counted
-from muster.runtime.logkeeping.pruning import deletable, delete, sealed
+from muster.runtime.logkeeping.pruning import deletable, delete, sealed, surplus
 from muster_cli.commands.log_delete import archive_of, told
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
@@ -36,8 +36,8 @@ async def log_prune(
     async with connected(place) as js:
         log = await open_log(js, place.config.cell)
         there = await sealed(js, log.identity)
-        surplus = there[: max(len(there) - keep, 0)]
-        for each in surplus:
+        over = surplus(there, keep)
+        for each in over:
             found = await deletable(js, log, each.generation, folder)
             if yes:
                 await delete(js, log, found)
@@ -45,9 +45,9 @@ async def log_prune(
             out.line(told(found, folder, yes))
             if not yes:
                 break
-    if not surplus:
+    if not over:
         out.line(f"{counted(len(there), 'sealed generation')} in NATS, and {keep} may stay: nothing to delete.")
     elif not yes:
-        rest = len(surplus) - 1
+        rest = len(over) - 1
         more = f" (and {counted(rest, 'more generation')} after it, if all is well with them)" if rest else ""
         out.line(f"Nothing was deleted{more}: say --yes to do it.")

@@ -370,6 +370,10 @@ class MemoryGenerations:
         await asyncio.sleep(0)
         return self._snapshots.bases[identity.state] if identity.state else []
 
+    async def reserve(self, identity: LogIdentity) -> None:
+        """See ports.Generations: memory has room."""
+        await asyncio.sleep(0)
+
     async def seal(self, identity: LogIdentity) -> int:
         """See ports.Generations."""
         await asyncio.sleep(0)

@@ -8,6 +8,7 @@ import yaml
 
 from kit.compose import REPOSITORY, services
 from kit.pages import blocks
+from muster.runtime.config import Config
 from muster.runtime.natsaccounts import inbox, muster_users, secret_of
 from muster_tools.installing import (
     BASES,
@@ -97,9 +98,25 @@ def test_every_service_runs_as_in_compose_with_its_own_key(small: bool) -> None:
 
 def test_in_production_everything_is_there_twice_and_nats_three_times() -> None:
     deployments = of_kind("Deployment", small=False)
-    assert {each["spec"]["replicas"] for each in deployments.values()} == {2}
+    # The archive of the keeper is on a volume that one process has at a time.
+    once = {name for name, each in deployments.items() if each["spec"]["replicas"] != 2}
+    assert once == {"muster-keeper"}
     assert of_kind("StatefulSet", small=False)["nats"]["spec"]["replicas"] == 3
-    assert of_kind("PodDisruptionBudget", small=False).keys() == {*deployments, "nats"}
+    assert of_kind("PodDisruptionBudget", small=False).keys() == {*deployments, "nats"} - once
+
+
+@forms
+def test_the_keeper_archives_the_log_and_deletes_what_is_archived(small: bool) -> None:
+    made = of_kind("PersistentVolumeClaim", small=small)["muster-archive"]
+    assert made["spec"]["resources"]["requests"]["storage"] == "64Gi"
+    [keeper] = [each for pod in pods(small=small).values() for each in pod["containers"] if each["name"] == "keeper"]
+    env = {each["name"]: each.get("value") for each in keeper["env"]}
+    assert env["MUSTER_LOG_ARCHIVE"] in {mount["mountPath"] for mount in keeper["volumeMounts"]}
+    assert Config().log_keep == 2
+
+
+def test_what_speaks_to_kubernetes_in_production_and_what_nats_is_like() -> None:
+    deployments = of_kind("Deployment", small=False)
     tokens = {name for name, pod in pods(small=False).items() if pod.get("automountServiceAccountToken", True)}
     assert tokens == {f"muster-{service}" for service in SPEAKS_TO_KUBERNETES}
     accounts = of_kind("ServiceAccount", small=False)

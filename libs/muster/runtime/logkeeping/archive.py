@@ -135,8 +135,10 @@ class ArchiveWriter:
         *,
         commits: int = 0,
         earlier: Collection[str] = (),
+        origin: int = 1,
     ) -> None:
-        """``commits`` of a segment where the archive is new; ``earlier``: logs this one goes on from.
+        """``commits`` of a segment where the archive is new; ``earlier``: logs this one goes on from; ``origin``: the
+        first sequence that can still be read.
 
         Raises ArchiveError for the archive of another log.
         """
@@ -157,14 +159,16 @@ class ArchiveWriter:
         else:
             size = commits or SEGMENT_COMMITS
             self.manifest = ArchiveManifest(cell=cell, log_id=log_id, generation=generation, segment_commits=size)
-        self._short = self._cut_short()
+        self._short = self._cut_short(origin)
         self.after = self._short.first - 1 if self._short is not None else self.manifest.end
         self._open: _Segment | None = None
 
-    def _cut_short(self) -> Segment | None:
-        """The last segment, when it is not whole: it is written again, longer."""
+    def _cut_short(self, origin: int) -> Segment | None:
+        """The last segment, when it is not whole and can be read again: it is written again, longer."""
         last = self.manifest.segments[-1] if self.manifest.segments else None
-        return last if last is not None and last.last % self.manifest.segment_commits else None
+        if last is None or last.first < origin:
+            return None
+        return last if last.last % self.manifest.segment_commits else None
 
     def __enter__(self) -> Self:
         return self

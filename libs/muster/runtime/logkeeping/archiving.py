@@ -10,7 +10,17 @@ from msgspec import Struct
 
 from muster.bus.log import Body
 from muster.ports import LogIdentity
-from muster.runtime.logkeeping.archive import SEGMENT_COMMITS, ArchiveError, ArchiveManifest, ArchiveWriter
+from muster.runtime.logkeeping.archive import (
+    SEGMENT_COMMITS,
+    ArchiveError,
+    ArchiveManifest,
+    ArchiveWriter,
+    is_archive,
+    read_manifest,
+)
+
+RESTARTED = "from-generation-"
+"""Folder of a log that began again after one was lost: which generation it begins with."""
 
 
 class Copied(Protocol):
@@ -31,6 +41,20 @@ class Archived(Struct, frozen=True):
     last: int
 
 
+def archive_of(folder: Path, identity: LogIdentity) -> Path:
+    """Which archive of a folder has a log: the folder is one, and each log that began again has one below it.
+
+    Raises ArchiveError.
+    """
+    mine = {identity.log_id, *(each.log_id for each in identity.earlier)}
+    for found in (folder, *sorted(folder.glob(f"{RESTARTED}*"))):
+        if not is_archive(found):
+            continue
+        if read_manifest(found).log_id in mine:
+            return found
+    return folder / f"{RESTARTED}{identity.generation}" if is_archive(folder) else folder
+
+
 async def archive(
     folder: Path, log: Copied, *, commits: int = SEGMENT_COMMITS, progress: Callable[[int], None] | None = None
 ) -> Archived:
@@ -41,7 +65,13 @@ async def archive(
     identity = log.identity
     earlier = [each.log_id for each in identity.earlier]
     with ArchiveWriter(
-        folder, identity.cell, identity.log_id, identity.generation, commits=commits, earlier=earlier
+        folder,
+        identity.cell,
+        identity.log_id,
+        identity.generation,
+        commits=commits,
+        earlier=earlier,
+        origin=identity.origin,
     ) as writer:
         begun, first = writer.manifest.end, writer.after + 1
         if first < identity.origin:

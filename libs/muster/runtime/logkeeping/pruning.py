@@ -7,7 +7,7 @@ read, and the public events in it are known to have been published.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -52,6 +52,11 @@ async def sealed(js: JetStream, identity: LogIdentity) -> list[Sealed]:
         info = await js.info(subjects.log_stream(identity.cell, each.generation))
         found.append(Sealed(each.generation, each.first, follows - 1, info.state.bytes if info is not None else 0))
     return found
+
+
+def surplus(there: Sequence[Sealed], keep: int) -> Sequence[Sealed]:
+    """The oldest ones, all but as many as may stay."""
+    return there[: max(len(there) - keep, 0)]
 
 
 async def deletable(js: JetStream, log: JetStreamLog, generation: int, folder: Path) -> Sealed:

@@ -1,8 +1,9 @@
 """Rolling a log over: the generation in force is sealed, and the next one begins with the state of every stage.
 
-All that can be done beforehand is done while the old generation still takes commits: it is read from its beginning
-and folded into every state there is. Then it is sealed, the rest is read, the states are kept, and the next
-generation is founded on them. Sequences go on counting, so causes and intents mean what they meant.
+All that can be done beforehand is done while the old generation still takes commits: room for the next is reserved,
+and the old one is read from its beginning and folded into every state there is. Then it is sealed, the rest is read,
+the states are kept, and the next generation is founded on them. Sequences go on counting, so causes and intents mean
+what they meant.
 
 A crash before the seal leaves everything as it was; after it, the next try completes what was begun.
 """
@@ -151,6 +152,8 @@ async def roll(
     states = await _begin(generations, log)
     states.compare_with(snapshots or {})
     if not sealed:
+        # Nothing is sealed whose successor has no place: decisions would stop with it.
+        await generations.reserve(identity)
         await _read(log, states, None)
     end = await generations.seal(identity)
     await _read(log, states, end)

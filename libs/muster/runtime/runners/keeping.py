@@ -9,12 +9,14 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
+from muster.bus.errors import BusError, NoRoomError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import JetStreamMarks, give_up, hear_marks
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
 from muster.runtime.logkeeping.archive import ArchiveError
-from muster.runtime.logkeeping.archiving import archive
+from muster.runtime.logkeeping.archiving import archive, archive_of
+from muster.runtime.logkeeping.pruning import PruneError, deletable, delete, sealed, surplus
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
@@ -35,7 +37,8 @@ class KeptGenerations(Generations, Protocol):
 class LogKeeper:
     """Runs until another generation than ``log_id`` is in force.
 
-    ``percent``: how full the log may be; ``folder``: where its archive is, None for none.
+    ``percent``: how full the log may be; ``folder``: where its archive is, None for none; ``keep``: how many sealed
+    generations stay once the archive has them.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class LogKeeper:
         hooks: Hooks,
         percent: int,
         folder: Path | None = None,
+        keep: int = 2,
     ) -> None:
         self._js = js
         self._generations = generations
@@ -60,6 +64,7 @@ class LogKeeper:
         self._hooks = hooks
         self._percent = percent
         self._folder = folder
+        self._keep = keep
         self._archived_at = float("-inf")
         self._looks_since: float | None = None
         """Since when (time of the loop) it looks after the log."""
@@ -97,9 +102,14 @@ class LogKeeper:
             self._hooks.note("warning", "log_rolls_over", generation=log.identity.generation, completing=sealed)
             kept = await kept_snapshots(self._snapshots)
             why = "somebody had sealed it" if sealed else f"it was {usage.bytes * 100 // usage.max_bytes} % full"
-            done = await roll(
-                self._generations, clock=self._clock, snapshots=kept, by="the keeper", reason=why, only=log.identity
-            )
+            try:
+                done = await roll(
+                    self._generations, clock=self._clock, snapshots=kept, by="the keeper", reason=why, only=log.identity
+                )
+            except NoRoomError as err:
+                self._hooks.note("error", "log_has_no_room", message=str(err))
+                await self._archive(log)
+                return
             self._hooks.note(
                 "error" if done.unlike else "warning",
                 "log_rolled_over",
@@ -129,8 +139,22 @@ class LogKeeper:
             return
         self._archived_at = now
         try:
-            done = await archive(self._folder, log)
+            folder = archive_of(self._folder, log.identity)
+            done = await archive(folder, log)
         except (ArchiveError, OSError) as err:
             self._hooks.note("error", "log_not_archived", folder=str(self._folder), message=str(err))
         else:
-            self._hooks.note("info", "log_archived", folder=str(self._folder), last=done.last)
+            self._hooks.note("info", "log_archived", folder=str(folder), last=done.last)
+            await self._prune(folder)
+
+    async def _prune(self, folder: Path) -> None:
+        """Delete sealed generations that the archive has, all but the newest; then there is room for the next one."""
+        try:
+            log, _ = await self._generations.current()
+            for each in surplus(await sealed(self._js, log.identity), self._keep):
+                await delete(self._js, log, await deletable(self._js, log, each.generation, folder))
+                self._hooks.note("info", "log_generation_deleted", generation=each.generation, folder=str(folder))
+                log, _ = await self._generations.current()
+            await self._generations.reserve(log.identity)
+        except (PruneError, ArchiveError, BusError, OSError) as err:
+            self._hooks.note("error", "log_not_pruned", folder=str(folder), message=str(err))
