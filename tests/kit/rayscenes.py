@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from kit import ray
 from kit.bench import Bench
 from kit.facts import node, tree
@@ -18,6 +20,7 @@ from muster.events.elastic import GateSet
 from muster.events.facts import PodObserved
 from muster.model.elastic import Counts, counts_text
 from muster.model.keys import Ref
+from muster.model.podtrouble import PodTrouble
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayIdle, RayPlacementGroup, RayShape
 from muster.model.workload import PodState
 
@@ -74,12 +77,14 @@ class RayScene:
         self.cluster["metadata"]["annotations"] = {**notes, **self.notes}
         self.seen()
 
-    def pod(self, name: str, node_type: str = "worker") -> None:
-        """A pod of the cluster runs."""
-        labels = {"ray.io/node-type": node_type, "ray.io/group": "small", "ray.io/cluster": "one"}
+    def pod(self, name: str, node_type: str = "worker", group: str = "small", *, stuck: bool = False) -> None:
+        """A pod of the cluster runs, or no node takes it."""
+        labels = {"ray.io/node-type": node_type, "ray.io/group": group, "ray.io/cluster": "one"}
         ref = Ref("Pod", "a", name, f"{name}-uid")
         self.rv += 1
         pod = PodState(ref, self.rv, owner_uid="one-uid", node="n", running=True, request={"cpu": 1000}, labels=labels)
+        if stuck:
+            pod = structs.replace(pod, node="", running=False, trouble=PodTrouble("Unschedulable"))
         self.bench.facts(PodObserved(pod=pod))
         self.settle()
 
@@ -114,7 +119,7 @@ def alarm(reason: str) -> tuple[RayScene, str]:
     scene = RayScene()
     if reason != "no_head":
         scene.pod("one-head", "head")
-    scene.pod("one-worker")
+    scene.pod("one-worker", stuck=reason == "no_nodes")
     if reason in ("unauthorized", "unreadable", "unreachable", "stalled"):
         scene.demands(RayDemand(joined={"small": 1}, trouble=reason))  # type: ignore[arg-type]
     if reason == "not_growing":

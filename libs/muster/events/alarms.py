@@ -11,7 +11,15 @@ from muster.model.elastic import Counts
 from muster.model.keys import Ref
 
 AlarmReason = Literal[
-    "no_head", "unauthorized", "unreadable", "unreachable", "stalled", "not_growing", "not_shrinking", "not_ready"
+    "no_head",
+    "unauthorized",
+    "unreadable",
+    "unreachable",
+    "stalled",
+    "no_nodes",
+    "not_growing",
+    "not_shrinking",
+    "not_ready",
 ]
 """What is wrong with a Ray cluster:
 
@@ -20,6 +28,7 @@ unauthorized   its head wants a token that Muster does not have
 unreadable     its head answers with something that cannot be read
 unreachable    its head pod runs, and nobody answers there
 stalled        its autoscaler makes no tick, while there is something to do
+no_nodes       workers that its autoscaler asked for find no node
 not_growing    replicas are granted and wanted, and its autoscaler does not ask for them
 not_shrinking  workers are idle for longer than their timeout, and its autoscaler does not remove them
 not_ready      it was let in, and has not become ready
@@ -43,9 +52,11 @@ class AlarmRaised(Decision, frozen=True, kw_only=True):
     since: int
     """Log time (ms) since when it is so."""
     groups: Counts = field(default_factory=dict)
-    """Replicas that are not asked for, or not removed, by worker group."""
+    """Replicas that are not asked for, not removed, or without nodes, by worker group."""
     until: int = 0
-    """Log time (ms) before which growth is not tried again (``not_growing``)."""
+    """Log time (ms) before which growth is not tried again (``not_growing``), or not in these groups while another one
+    would do (``no_nodes``).
+    """
     tries: int = 1
     fixed: bool = False
     """The cluster has a fixed size: there is nothing to grant, and nothing is taken back."""

@@ -98,6 +98,8 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     """Annotation ray.io/ippr is as its owner wrote it: its autoscaler tries what nobody has granted."""
     drain: str = ""
     """Annotation muster.dev/drain: how long workers that are taken back may finish what they do."""
+    node_wait: str = ""
+    """Annotation muster.dev/node-wait: how long its workers may be without a node before another group is tried."""
     served: HeadService | None = None
     """None: as KubeRay serves a head where nothing else is said."""
 

@@ -297,6 +297,9 @@ def alarm_raised(state: BridgeState, at: Position, event: AlarmRaised) -> None:
         cluster.cause = Cause(at.seq, at.item)
         if event.reason == "not_growing":
             cluster.watch.tries = event.tries
+        if event.reason == "no_nodes":
+            cluster.watch.barren = event.tries
+    wishes_of_owner(state, event.ref.uid)
     recheck(state, state.cluster_of(event.ref.uid))
 
 
@@ -304,6 +307,7 @@ def alarm_cleared(state: BridgeState, _at: Position, event: AlarmCleared) -> Non
     known = state.alarms.get(event.ref.uid)
     if known is not None and known.attempt == event.attempt:
         del state.alarms[event.ref.uid]
+        wishes_of_owner(state, event.ref.uid)
         recheck(state, state.cluster_of(event.ref.uid))
 
 

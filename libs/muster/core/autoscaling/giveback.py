@@ -179,9 +179,13 @@ def _leaving(state: BridgeState, cluster: str, workers: Mapping[str, tuple[Ref, 
 
 
 def _unused(state: BridgeState, cluster: str) -> set[str]:
-    """Names of the pods whose worker has nothing to do, or has left because of that, as the head said last."""
+    """Names of the pods whose worker has nothing to do, or has left because of that, as the head said last; and of
+    those that no node takes.
+    """
     heard = state.heard.get(cluster)
-    return {each.pod for each in (*heard.demand.idle, *heard.demand.left)} if heard is not None else set()
+    idle = {each.pod for each in (*heard.demand.idle, *heard.demand.left)} if heard is not None else set()
+    workers = (each for group in state.workers.get(cluster, {}).values() for each in group.values())
+    return idle | {each.ref.name for each in workers if each.stuck_since}
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:

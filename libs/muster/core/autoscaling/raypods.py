@@ -34,19 +34,31 @@ def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
         groups = state.workers.setdefault(pod.owner_uid, {})
         replica = pod.labels.get(REPLICA, pod.ref.name)
         worker = Worker(pod.ref, replica, bool(pod.node), pod.created, pod.request, pod.deleting)
+        worker.stuck_since = at.at if _stuck(pod) else 0
         groups.setdefault(pod.labels.get(RAY_GROUP, ""), {})[pod.ref.uid] = worker
         recheck(state, pod.owner_uid)
     else:
         for workers in state.workers[state.worker_of[pod.ref.uid]].values():
             if pod.ref.uid in workers:
-                _worker_changed(state, workers[pod.ref.uid], pod)
+                _worker_changed(state, at, workers[pod.ref.uid], pod)
 
 
-def _worker_changed(state: BridgeState, worker: Worker, pod: PodState) -> None:
+def _stuck(pod: PodState) -> bool:
+    """Whether its scheduler says that no node takes it."""
+    return not pod.node and not pod.deleting and pod.trouble is not None and pod.trouble.code == "Unschedulable"
+
+
+def _worker_changed(state: BridgeState, at: Position, worker: Worker, pod: PodState) -> None:
+    cluster = state.clusters.get(state.worker_of[pod.ref.uid])
+    if cluster is not None and pod.node and not worker.bound:
+        cluster.watch.barren = 0
     worker.bound, worker.deleting = worker.bound or bool(pod.node), pod.deleting
+    since = (worker.stuck_since or at.at) if _stuck(pod) else 0
+    if since != worker.stuck_since:
+        worker.stuck_since = since
+        recheck(state, state.worker_of[pod.ref.uid])
     if worker.request != pod.request:  # It was grown in place, or made smaller.
         worker.request = pod.request
-        cluster = state.clusters.get(state.worker_of[pod.ref.uid])
         if cluster is not None:
             wishes(state, cluster)
             recheck(state, cluster.ref.uid)

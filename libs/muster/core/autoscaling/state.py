@@ -82,6 +82,8 @@ class Watch(Struct):
     """The replicas that the spec asked for then."""
     tries: int = 0
     """How often growth was not used since these changed."""
+    barren: int = 0
+    """How often its workers found no nodes since one found one."""
     headed: bool = False
     """A head of it has been seen."""
 
@@ -101,6 +103,8 @@ class Cluster(Struct):
     wish: Wish = Wish()
     refused: tuple[str, ...] = ()
     """Placement groups that were refused: no other piece counts on their workers."""
+    closed: tuple[str, ...] = ()
+    """Worker groups whose workers find no nodes, and for which others do meanwhile."""
     unused_since: int = 0
     """Log time since when more is granted than it uses and wants; 0 while it is not."""
     written_rv: int = 0
@@ -151,6 +155,8 @@ class Worker(Struct):
     request: Vector = field(default_factory=dict)
     deleting: bool = False
     """Somebody has deleted it, and it has not ended yet."""
+    stuck_since: int = 0
+    """Log time since when no node takes it, as its scheduler says; 0: nobody says so."""
     busy_since: int = 0
     """When its head said first that it has something to do again (ms since the epoch); 0: ever since it was made."""
 

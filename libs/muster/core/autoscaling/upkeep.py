@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from muster.core.autoscaling import resizing, watchdog
+from muster.core.autoscaling import nodeless, resizing, watchdog
 from muster.core.autoscaling.gate import next_of, unused
 from muster.core.autoscaling.state import BridgeState, Cluster
-from muster.core.autoscaling.wish import EXPLICIT, wish_of
+from muster.core.autoscaling.wish import EXPLICIT, Wish, wish_of
 from muster.events.base import Cause
-from muster.model.elastic import Elastic
+from muster.model.elastic import Counts, Elastic
 from muster.model.keys import Position, Ref
 
 
@@ -73,7 +73,18 @@ def wishes(state: BridgeState, cluster: Cluster) -> None:
     granted = grant.groups if grant is not None else None
     waits = {each.name for each in demand.placement_groups} | {EXPLICIT} if demand is not None else set()
     cluster.refused = tuple(name for name in cluster.refused if name in waits)
-    cluster.wish = wish_of(cluster.elastic, demand, granted, resizing.large(state, cluster), cluster.refused)
+    large = resizing.large(state, cluster)
+    cluster.wish = wish_of(cluster.elastic, demand, granted, large, cluster.refused)
+    cluster.closed, stuck = (), nodeless.barren(state, cluster)
+    if stuck:
+        other = wish_of(cluster.elastic, demand, granted, large, cluster.refused, stuck)
+        if _elsewhere(other, stuck) > _elsewhere(cluster.wish, stuck):
+            cluster.wish, cluster.closed = other, tuple(stuck)
+
+
+def _elsewhere(wish: Wish, closed: Counts) -> int:
+    """Replicas that it has of other groups."""
+    return sum(count for name, count in wish.in_all.items() if name not in closed)
 
 
 def recheck(state: BridgeState, uid: str) -> None:

@@ -1,6 +1,6 @@
 """Watches Ray clusters: their head and whether they become ready, and the autoscaler of those that scale themselves.
 
-What is wrong for longer than it may be is an alarm; the most severe one stands for all. While an autoscaler is not
+What is wrong for longer than it may be is an alarm; the most severe one is shown. While an autoscaler is not
 heard its cluster is granted nothing more, and what is granted and unused is given back, so that no quota waits for it.
 One that stalls with launches open is granted room for them, because Ray's second version fails at every tick once more
 workers are on their way than ``maxReplicas`` allows. Workers that are idle for too long are removed here instead.
@@ -12,13 +12,14 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from muster.core.autoscaling import nodeless
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Worker
 from muster.events.alarms import DEAF, AlarmCleared, AlarmRaised, AlarmReason
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen
 from muster.model.closed import total
 from muster.model.elastic import Counts, ScaledGroup
-from muster.model.raydemand import RayDemand
+from muster.model.raydemand import RayDemand, Trouble
 
 LIMITS_MS: dict[AlarmReason, int] = {
     "no_head": 60_000,
@@ -26,11 +27,12 @@ LIMITS_MS: dict[AlarmReason, int] = {
     "unreadable": 60_000,
     "unreachable": 60_000,
     "stalled": 0,
+    "no_nodes": nodeless.WAIT_MS,
     "not_growing": 60_000,
     "not_shrinking": 60_000,
     "not_ready": 600_000,
 }
-"""How long something may be wrong, the most severe first. ``stalled`` is said after six ticks by who reads the head."""
+"""How long something may be wrong, the most severe first; six ticks without one are ``stalled`` already."""
 total(LIMITS_MS, AlarmReason, "libs/muster/core/autoscaling/watchdog.py (LIMITS_MS)")
 LATE = 3
 """An autoscaler whose ticks take long has so many of them to ask for what it is granted."""
@@ -80,7 +82,7 @@ def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
     found: Counts = {}
     for group in cluster.elastic.groups:
         launching = -(-demand.launching.get(group.name, 0) // group.hosts)
-        wanted = min(_replicas(state, cluster, group) + launching, cluster.elastic.ceiling(group))
+        wanted = min(nodeless.replicas(state, cluster, group) + launching, cluster.elastic.ceiling(group))
         if launching and wanted > group.replicas:
             found[group.name] = wanted
     return found
@@ -99,6 +101,7 @@ def deadlines(state: BridgeState) -> Iterator[int]:
     for uid in state.watched:
         cluster = state.clusters[uid]
         yield from (since + _limit_ms(state, cluster, reason) for reason, since in cluster.watch.since.items())
+        yield from nodeless.deadlines(state, cluster)
         alarm = state.alarms.get(cluster.owner)
         if alarm is not None:
             yield alarm.until
@@ -117,15 +120,19 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
 
 
 def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChosen | None:
-    """Idle workers that are removed because the autoscaler does not do it."""
+    """Idle workers that are removed because the autoscaler does not do it; and those that find no nodes, where another
+    group does.
+    """
     alarm = state.alarms.get(cluster.owner)
+    if cluster.closed:
+        return nodeless.leaving(state, cluster, grant)
     if not cluster.elastic.driven and (alarm is None or alarm.reason not in ("not_shrinking", "stalled")):
         return None
     chosen: list[ChosenWorker] = []
     left: Counts = {}
     for group in cluster.elastic.groups:
         going = _kept(state, cluster, group)
-        keep = _replicas(state, cluster, group) - len(going)
+        keep = nodeless.replicas(state, cluster, group) - len(going)
         if going and keep < grant.groups.get(group.name, 0):
             left[group.name] = keep
             chosen += [ChosenWorker(each.ref, group.name, True) for replica in going for each in replica]
@@ -170,30 +177,35 @@ def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tupl
 
 
 def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, Wrong]]:
-    grant, uid = state.grants.get(cluster.owner), cluster.ref.uid
-    if grant is None or not cluster.runs or state.cluster_of(cluster.owner) != uid:
+    if cluster.owner not in state.grants or not cluster.runs or state.cluster_of(cluster.owner) != cluster.ref.uid:
         return
-    heads, demand = state.heads.get(uid, {}), _demand(state, cluster)
+    demand = _demand(state, cluster)
     trouble = demand.trouble if demand is not None else ""
     if cluster.elastic.driven and trouble == "stalled":
         trouble = ""  # It has no autoscaler.
-    if not heads and cluster.fixed and not cluster.watch.headed:
-        pass  # It never becomes ready, which is said below.
-    elif not heads:
-        yield "no_head", Wrong({})
-    elif trouble == "unreachable":
-        if any(heads.values()):
-            yield "unreachable", Wrong({})
-    elif trouble:
-        yield trouble, Wrong({})
-    elif unasked := _unasked(state, cluster):
+    head = _wrong_with_head(state, cluster, trouble)
+    if head is not None:
+        yield head, Wrong({})
+    elif not trouble and (unasked := _unasked(state, cluster)):
         yield "not_growing", Wrong(unasked)
     if trouble in ("", "stalled"):
         idle = [due for group in cluster.elastic.groups for due, _ in _idle(state, cluster, group)]
         if idle:
             yield "not_shrinking", Wrong({}, since=min(idle))
+    without, since = nodeless.groups(state, cluster)
+    if without:
+        yield "no_nodes", Wrong(without, since=since)
     if cluster.owner in state.starting:
         yield "not_ready", Wrong({})
+
+
+def _wrong_with_head(state: BridgeState, cluster: Cluster, trouble: Trouble) -> AlarmReason | None:
+    """``trouble``: with reading it."""
+    heads = state.heads.get(cluster.ref.uid, {})
+    if heads:
+        return None if trouble == "unreachable" and not any(heads.values()) else trouble or None
+    never_ready = cluster.fixed and not cluster.watch.headed  # Which is said by itself.
+    return None if never_ready else "no_head"
 
 
 def _unasked(state: BridgeState, cluster: Cluster) -> Counts:
@@ -217,20 +229,27 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
     over = known is not None and 0 < known.until <= state.now
     if known is not None and known.reason == reason == "not_growing" and over:
         reason = None  # It is tried again.
+    barren = nodeless.late(state, cluster)
+    if known is not None and known.reason == reason == "no_nodes" and over and not barren:
+        reason = None
     if reason is None:
         if known is not None:
             yield AlarmCleared(cause=cluster.cause, ref=grant.ref, attempt=grant.attempt, cluster=cluster.ref)
         return
     tries = watch.tries + 1 if reason == "not_growing" else 1
     if known is not None and (known.reason, known.cluster) == (reason, cluster.ref):
-        if not over:
+        if not over and (reason != "no_nodes" or barren.keys() <= known.groups.keys()):
             return
-        tries = known.tries + 1
+        tries = known.tries + over
     hold, groups = 0, watch.groups.get(reason, {})
     if reason == "not_shrinking":
         late = {group.name: len(_kept(state, cluster, group)) for group in cluster.elastic.groups}
         groups = {name: count for name, count in late.items() if count}
-    if reason == "not_growing":
+    if reason == "no_nodes":
+        groups = (known.groups if known is not None and known.reason == reason and not over else {}) | barren
+        tries = max(tries, watch.barren + 1) if known is None else tries
+        hold = nodeless.HOLD_MS * 2 ** min(tries - 1, LONGEST_HOLD)
+    elif reason == "not_growing":
         hold = HOLD_MS * 2 ** min(watch.tries, LONGEST_HOLD)
     elif reason == "stalled" and tries == 1:
         hold = HOLD_MS
@@ -257,13 +276,10 @@ def _is_late(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> bool:
 def _limit_ms(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> int:
     if cluster.elastic.driven and reason == "not_shrinking":
         return 0
+    if reason == "no_nodes":
+        return nodeless.limit_ms(cluster)
     demand = _demand(state, cluster) if reason == "not_growing" else None
     return max(LIMITS_MS[reason], LATE * demand.tick_ms if demand is not None else 0)
-
-
-def _replicas(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> int:
-    workers = state.workers.get(cluster.ref.uid, {}).get(group.name, {})
-    return len({worker.replica for worker in workers.values()})
 
 
 def _demand(state: BridgeState, cluster: Cluster) -> RayDemand | None:

@@ -55,13 +55,15 @@ def wish_of(
     granted: Counts | None = None,
     large: Counts | None = None,
     refused: Sequence[str] = (),
+    closed: Counts | None = None,
 ) -> Wish:
     """What a cluster wants: by what its head says, and by the size its spec asks for.
 
     ``granted``: {worker group: replicas}; ``large``: {worker group: pods that have grown in place}; ``refused``: names
-    of placement groups that were refused: they come last, and nothing counts on their workers.
+    of placement groups that were refused: they come last, and nothing counts on their workers; ``closed``: {worker
+    group that nothing more is asked of: pods of it that find no node, on which nothing counts}.
     """
-    wishing = _Wishing(elastic, granted if granted is not None else elastic.sizes, frozenset(refused))
+    wishing = _Wishing(elastic, granted if granted is not None else elastic.sizes, frozenset(refused), closed or {})
     if demand is not None:
         wishing.stock(demand)
         wishing.waiting(demand)
@@ -72,8 +74,8 @@ def wish_of(
 class _Wishing:
     """One attempt at placing what waits."""
 
-    def __init__(self, elastic: Elastic, granted: Counts, refused: frozenset[str]) -> None:
-        self._elastic, self._granted, self._refused = elastic, granted, refused
+    def __init__(self, elastic: Elastic, granted: Counts, refused: frozenset[str], closed: Counts) -> None:
+        self._elastic, self._granted, self._refused, self._closed = elastic, granted, refused, closed
         self._groups = [group for group in elastic.groups if group.offers]
         self._packing = Packing(elastic.groups)
         self._hosts: list[Host] = []
@@ -99,6 +101,8 @@ class _Wishing:
             self._units.append(GrowthUnit({name: 1}, asked - spare))
         self._spare[name] = max(spare - asked, 0)
         self._room[name] = max(ceiling - group.replicas - max(spare, asked), 0)
+        if name in self._closed:
+            self._spare[name] = self._room[name] = 0
 
     def stock(self, demand: RayDemand) -> None:
         """Hosts with room: those on their way, those that are idle, and what the head says of others."""
@@ -106,7 +110,8 @@ class _Wishing:
         for each in demand.idle:
             idle[each.group] = idle.get(each.group, 0) + 1
         for group in self._groups:
-            coming = max(group.replicas * group.hosts - demand.joined.get(group.name, 0), 0)
+            made = group.replicas * group.hosts - self._closed.get(group.name, 0)
+            coming = max(made - demand.joined.get(group.name, 0), 0)
             count = coming + idle.get(group.name, 0) + self._asked[group.name] * group.hosts
             if count:
                 self._hosts.append(self._packing.fresh(group.name, count))

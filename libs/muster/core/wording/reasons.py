@@ -267,6 +267,11 @@ ALARMS: dict[AlarmReason, tuple[str, str]] = {
         "The autoscaler of {cluster} makes no tick though there is something to do: see the log of container "
         "autoscaler in its head pod; deleting that container's process makes kubelet start it again",
     ),
+    "no_nodes": (
+        "RayWorkersWithoutNodes",
+        "Workers of {cluster} find no node ({groups}): `muster why` of its job shows what the nodes refuse. Another "
+        "group that would do is tried meanwhile",
+    ),
     "not_growing": (
         "RayAutoscalerNotGrowing",
         "Replicas are granted and wanted in {cluster} ({groups}), and its autoscaler does not ask for them: see the "

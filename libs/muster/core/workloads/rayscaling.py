@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import structs
 
-from muster.core.objects.meta import CEILINGS, DRAIN, DRIVE, GATE, GRANTED, Meta
+from muster.core.objects.meta import CEILINGS, DRAIN, DRIVE, GATE, GRANTED, NODE_WAIT, Meta
 from muster.core.objects.podspec import Resources, pod_request
 from muster.core.workloads import rayresize
 from muster.core.workloads.common import count
@@ -79,6 +79,7 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
         driven=driven,
         beside=autoscaler_of(spec, at),
         drain=notes.get(DRAIN, "")[:64],
+        node_wait=notes.get(NODE_WAIT, "")[:64],
         growing=rayresize.growing(notes),
         ungated=bool(sizes.groups) and not sizes.ours,
     )
