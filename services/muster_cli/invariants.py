@@ -23,6 +23,7 @@ CHECKED: dict[str, str] = {
     "I26": "evictions for a job lead to its admission, unless something has changed in between",
     "I27": "a worker of a Ray cluster is deleted only where its operator was asked to a minute before, and did not",
     "I28": "a job that is moved so that another has room has other places, keeps its quota and starts there",
+    "I29": "a pod of no job that its quota counts has a node from Muster only once it is charged",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",

@@ -198,3 +198,37 @@ async def test_a_gang_of_bare_pods_is_charged_where_the_tree_says_so(
         for name in ("a", "b", "c"):
             await cluster.kube.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
         await cluster.until(lambda: cluster.running("waits"), 60.0, what="the job to run")
+
+
+async def test_pods_wait_for_the_quota_of_their_namespace(
+    cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Six pods of 7 cpu that name us, in a quota of 14: two of them run at any time."""
+    await cluster.apply_tree()
+    names = [f"p{index}" for index in range(6)]
+    async with running(cluster, nats_server.url, tmp_path) as muster:
+        for name in names:
+            pod = member(name, cpu="7")
+            del pod["metadata"]["labels"]
+            await create(cluster, pod)
+        over = set[str]()
+
+        async def told() -> bool:
+            held = [event for event in await muster.happened(GangHeldBack) if event.reason == "no_quota"]
+            return {event.pods[0].name for event in held} >= set(names) - await bound() - over
+
+        async def bound() -> set[str]:
+            found = {name for name, node in (await cluster.nodes()).items() if node}
+            assert len(found) <= 2
+            return found
+
+        while len(over) < len(names):
+
+            async def full() -> bool:
+                return len(await bound()) == min(2, len(names) - len(over)) and await told()
+
+            await cluster.until(full, what="as many pods as the quota has room for")
+            for name in await bound():
+                await cluster.kube.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+                over.add(name)
+        assert {event.reason for event in await muster.happened(WorkloadAdopted)} == {"reserved"}

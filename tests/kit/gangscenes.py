@@ -97,6 +97,10 @@ def held_back(reason: str) -> tuple[Play, str]:
         case "group_incomplete":
             play.gang("train", 2, marks={f"{SIGS}/groups": '["video/train", "video/other"]'})
             play.passes(GRACE_MS + 1)
+        case "no_quota":
+            play.bench.facts(facts.tree())
+            play.node("large", 20)
+            play.gang("train", 3, cpu=5)
         case "no_nodes" | "timed_out":
             play.bench.facts(PodGroupObserved(pod_group=pod_group("train", 3, timeout_s=ROUND_MS // 1000)))
             play.gang("train", 3)

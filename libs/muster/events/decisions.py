@@ -177,7 +177,9 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
 
 
 class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
-    """Something runs that we did not admit: charged as it is, even over a limit, and never evicted for it."""
+    """Something is charged that came through no queue: what runs already, even over a limit; and a pod of no job that
+    is about to be placed, where it fits (``reserved``).
+    """
 
     reason: AdoptionReason
     named: str = ""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from muster.events.base import Decision
 from muster.model.closed import total
+from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.places import Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
@@ -31,6 +32,7 @@ HeldBackReason = Literal[
     "gated",
     "too_few_pods",
     "group_incomplete",
+    "no_quota",
     "no_nodes",
     "timed_out",
     "gave_way",
@@ -46,6 +48,7 @@ priority_clash    they do not have one priority: ``problem`` names the odd one o
 gated             its pods have schedulingGates
 too_few_pods      fewer pods than its minimum exist
 group_incomplete  a gang of its group is missing, refused or too small: ``problem`` says which
+no_quota          the nodes have places for it, and its quota has no room: the shortfall says where
 no_nodes          the nodes have no place for all it needs at once: the shortage says what is missing
 timed_out         a round lasted as long as it may, without a place; the next one has begun
 gave_way          another gang was placed before it, and took what it needs (``by``)
@@ -72,6 +75,7 @@ HELD_AS: dict[HeldBackReason, HeldAs] = {
     "gated": "GangWaits",
     "too_few_pods": "GangWaits",
     "group_incomplete": "GangWaits",
+    "no_quota": "GangWaits",
     "no_nodes": "GangFailedScheduling",
     "timed_out": "GangFailedScheduling",
     "gave_way": "GangFailedScheduling",
@@ -100,6 +104,44 @@ class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
     """Who shares each of these devices: its own name, for as long as anybody does."""
     share: int = 0
     """Thousandths of each of these devices."""
+
+
+class PodsProposed(Decision, frozen=True, kw_only=True):
+    """Pods of no job have places on the nodes: they are placed when their quota is charged.
+
+    It replaces what was proposed for the gang before.
+    """
+
+    gang: str = ""
+    """The gang, or the first of a group, namespace/name; empty for a pod of no gang."""
+    pods: tuple[Ref, ...] = ()
+    """They start together: all of them are charged, or none."""
+    beside: tuple[Ref, ...] = ()
+    """Each of them is charged as soon as it fits."""
+    priority: int = 0
+
+    @property
+    def key(self) -> str:
+        """What an answer names, with an older proposal for the same."""
+        return self.gang or (self.pods or self.beside)[0].uid
+
+
+class PodsReserved(Decision, frozen=True, kw_only=True):
+    """These pods may be placed: each is charged, or no quota counts it."""
+
+    gang: str = ""
+    pods: tuple[Ref, ...]
+
+
+class PodsDenied(Decision, frozen=True, kw_only=True):
+    """The quota has no room for pods that were proposed. The proposal stays open: they are charged when it has."""
+
+    gang: str = ""
+    pod: Ref
+    """One that does not fit."""
+    queue: str
+    short: Shortfall | None = None
+    """None while the queue is paused."""
 
 
 class PodsPlaced(Decision, frozen=True, kw_only=True):
@@ -148,6 +190,8 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
     minimum: int = 0
     """How many more pods the gang needs to start; of those that wait, or still to come."""
     shortage: Shortage | None = None
+    short: Shortfall | None = None
+    """What refuses it, where the nodes have places and the quota has no room."""
     by: str = ""
     """The gang, namespace/name, that was let in before it, and without whose pods it would have its places."""
     ended: bool = False
@@ -189,4 +233,14 @@ class GpuReservationEnded(Decision, frozen=True, kw_only=True):
     group: str
 
 
-PodDecision = GpuReservationEnded | PodsPlaced | PodsReleased | GangHeldBack | NodesClaimed | NodesClaimEnded
+PodDecision = (
+    GpuReservationEnded
+    | PodsProposed
+    | PodsReserved
+    | PodsDenied
+    | PodsPlaced
+    | PodsReleased
+    | GangHeldBack
+    | NodesClaimed
+    | NodesClaimEnded
+)

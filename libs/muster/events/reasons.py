@@ -52,8 +52,10 @@ DeferralReason = Literal[
 ]
 """Why nothing is taken back: of what others run above their min, or of what runs with lower priority in its queue."""
 
-AdoptionReason = Literal["already_running", "bypassed"]
-"""Why something is charged that no admission let in: it ran when first seen, or was started around the queue."""
+AdoptionReason = Literal["already_running", "bypassed", "reserved"]
+"""Why something is charged that came through no queue: it ran when first seen; it was started around the queue; or it
+is a pod of no job that fits, and is placed next.
+"""
 
 GiveBackReason = Literal["not_taken", "node_gone"]
 """Why held places were given back: no pod came for them in time, or their node no longer exists."""

@@ -40,6 +40,8 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         elastic.GrowthGranted,
         elastic.GrowthDenied,
         elastic.GrowthWithdrawn,
+        gangs.PodsReserved,
+        gangs.PodsDenied,
     ),
     "queue_sorter": (
         decisions.WorkloadQueued,
@@ -57,6 +59,7 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         claims.PlanTried,
         clearing.ClearingTried,
         gangs.GpuReservationEnded,
+        gangs.PodsProposed,
         gangs.PodsPlaced,
         gangs.PodsReleased,
         gangs.GangHeldBack,

@@ -163,6 +163,7 @@ GangCode = Literal[
     "gang_of_group_waits",
     "gang_of_other_group",
     "not_our_scheduler",
+    "queue_paused",
     "pods_gated",
     "too_many_at_once",
     "too_few_pods",

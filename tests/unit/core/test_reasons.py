@@ -47,6 +47,7 @@ TOLD_OTHERWISE = {
     ("workload_refused", "unreadable"): "nobody decides it: the fact object_unreadable says it, see test_story",
     ("preemption_proposed", ""): "nothing is withheld",
     ("workload_finished", ""): "no outcome is known",
+    ("workload_adopted", "reserved"): "it is a pod of no job, and nobody's to list: see pods_wait_for_quota",
     ("nodes_request_withdrawn", "unknown"): "it is nobody's: see test_bridge",
 }
 

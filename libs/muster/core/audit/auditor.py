@@ -20,6 +20,7 @@ from muster.core.audit.growth import GrowthAudit
 from muster.core.audit.leaves import LeafAudit
 from muster.core.audit.moves import MoveAudit
 from muster.core.audit.orders import AuditedCharge, Orders, counted
+from muster.core.audit.podcharges import PodChargeAudit
 from muster.core.audit.seen import ChargeSeen, WaitingSeen, asks_of, charge_of
 from muster.core.audit.trees import leaf_in_force
 from muster.core.audit.workers import WorkersAudit
@@ -50,7 +51,7 @@ from muster.model.keys import Ref, root_of
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 
-CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28))
+CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28, 29))
 """The invariants this auditor checks; the others need what is not in the log yet."""
 
 MAX_KEPT = 1_000
@@ -81,13 +82,10 @@ class Auditor:
         """uid -> priority it was queued with last"""
         self._applied: set[tuple[str, int, str]] = set()
         self._facts = FactAudit()
-        self._gangs = GangAudit()
-        self._growth = GrowthAudit()
         self._leaves = LeafAudit()
-        self._claims = ClaimAudit()
-        self._moves = MoveAudit()
         self._orders = Orders()
-        self._workers = WorkersAudit()
+        others = (GangAudit(), GrowthAudit(), ClaimAudit(), WorkersAudit(), MoveAudit(), PodChargeAudit())
+        self._books = (self._facts, self._leaves, *others)
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
         """Check one commit against everything before it."""
@@ -96,7 +94,7 @@ class Auditor:
         self.commits += 1
         if stored.void:
             return
-        for book in (self._facts, self._gangs, self._growth, self._leaves, self._claims, self._workers, self._moves):
+        for book in self._books:
             for invariant, holds, detail in book.feed(stored):
                 self._check(invariant, holds, detail)
         for event in stored.commit.events:
@@ -125,6 +123,8 @@ class Auditor:
                     # Suspended and started around the queue again: under the same attempt it may be suspended again.
                     self._applied.discard((event.ref.uid, event.attempt, "suspend"))
                     self._open(event.ref.uid, charge_of(event, adopted=True))
+                    if event.reason == "reserved":
+                        self._within(event.ref, event.queue, event.request)
                 case GrowthGranted() | GrowthWithdrawn():
                     self._grown(event)
                 case ChargeChanged():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.gang import binding, claims, clearing, gpugroups, planned, pods, unplaced, waiting
+from muster.core.gang import binding, claims, clearing, gpugroups, planned, podquota, pods, unplaced, waiting
 from muster.core.gang import state as g
 from muster.core.gang.asks import asks_of, laid_out
 from muster.core.gang.gpugroups import groups_of
@@ -86,6 +86,7 @@ class GangAdmitter:
 
     def arms(self) -> Mapping[type[Event], Arm]:
         return {
+            **podquota.arms(),
             PlacementChosen: self._chosen,
             WorkloadObserved: in_turn(self._workload, clearing.observed),
             WorkloadGone: in_turn(self._workload_gone, clearing.gone),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang import claims, jobpods, notices
+from muster.core.gang import claims, jobpods, notices, podquota
 from muster.core.gang.asks import asks_of, in_force, strategy_of
 from muster.core.gang.gpugroups import placed_on
 from muster.core.gang.growing import Growing
@@ -106,15 +106,16 @@ class PodGangPlacer:
         return self._any or notices.told_lately(self._state, gang) or self._told_the_same(gang, parked)
 
     def _try(self, unit: Unit) -> Iterator[Decision]:
-        why, places = problems(self._state, unit), list[PodPlace]()
-        if unit.needs and not any(key in why for key in unit.needs):
-            found = self._whole(unit)
+        left, refused = podquota.without_refused(self._state, unit)
+        why, places = problems(self._state, left), list[PodPlace]()
+        if left.needs and not any(key in why for key in left.needs):
+            found = self._whole(left)
             if isinstance(found, Shortage):
-                why |= {key: Why("no_nodes", shortage=found) for key in unit.needs}
+                why |= {key: Why("no_nodes", shortage=found) for key in left.needs}
                 yield from self._claim(unit)
             else:
                 places = found
-        for pod in unit.alone:
+        for pod in left.alone:
             if len(places) >= MAX_AT_ONCE:
                 break  # The others follow in the next commit.
             one = self._place([pod])
@@ -122,8 +123,13 @@ class PodGangPlacer:
                 why.setdefault(self._state.pods.gang_of[pod.ref.uid], Why("no_nodes", shortage=one))
             else:
                 places += one
+        # Those that wait for their quota keep their places from the others of this commit.
+        yield from podquota.proposal(self._state, unit, places, refused)
+        places = podquota.charged(self._state, unit, places)
         if places:
             yield self._placed(unit, places)
+        for key in podquota.held_up(self._state, refused):
+            why.setdefault(key, podquota.why(self._state, unit))
         for gang in unit.gangs:
             if gang.key in why and gang.waiting:
                 yield from self._tell(unit, gang, why[gang.key])
@@ -280,6 +286,7 @@ class PodGangPlacer:
             waiting=len(gang.waiting),
             minimum=unit.needs.get(gang.key, 0),
             shortage=why.shortage,
+            short=why.short,
             by=by,
             ended=over,
             group=tuple(each.key for each in unit.gangs) if len(unit.gangs) > 1 else (),

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from muster.core.gang.declare import Declared, GangCounts
 from muster.core.observed.seen import Seen
 from muster.events.base import Cause
-from muster.events.gangs import HeldBackReason, PodPlace
+from muster.events.gangs import HeldBackReason, PodPlace, PodsDenied
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
 from muster.model.places import Placement
@@ -195,6 +195,14 @@ class PodGangs(Struct):
     """uid of a pod -> digest of what it asks for: pods that ask alike have the same"""
     gangs: dict[str, PodGang] = field(default_factory=dict)
     placed: dict[str, Placed] = field(default_factory=dict)
+    reserved: dict[str, None] = field(default_factory=dict)
+    """Pods of no job whose quota is charged."""
+    proposed: dict[str, str] = field(default_factory=dict)
+    """uid of a pod that waits for its quota -> the key of the gang that it was proposed with"""
+    proposals: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """that key -> uids of its pods, and whether they start together"""
+    refusals: dict[str, PodsDenied] = field(default_factory=dict)
+    """that key -> what refuses those that wait still"""
     rests: dict[str, Rest] = field(default_factory=dict)
     """By uid of the pod."""
     seen: Seen = field(default_factory=Seen)
@@ -209,3 +217,12 @@ class PodGangs(Struct):
     """Gangs that have started, and of which less than the minimum is left"""
     claims: dict[str, NodeClaim] = field(default_factory=dict)
     """uid of the job, else namespace/name of the gang of pods -> its claim; no node is in two of them"""
+
+    def settled(self, uid: str) -> None:
+        """A pod waits for no quota any more."""
+        key = self.proposed.pop(uid, "")
+        left = self.proposals.get(key, {})
+        left.pop(uid, None)
+        if key and not left:
+            del self.proposals[key]
+            self.refusals.pop(key, None)

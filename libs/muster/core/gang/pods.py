@@ -73,6 +73,8 @@ def pod_gone(state: PodGangs, uid: str, now: int) -> None:
     state.shapes.pop(uid, None)
     state.placed.pop(uid, None)
     state.rests.pop(uid, None)
+    state.reserved.pop(uid, None)
+    state.settled(uid)
     gang = state.gangs[key]
     gang.stands(uid, None)
     gang.changed = now
@@ -228,5 +230,13 @@ def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0
 def said(event: GangHeldBack) -> str:
     """What is said of a gang besides the reason, to compare."""
     reason = "" if event.reason == "timed_out" else event.reason
-    parts = (reason, event.problem, event.waiting, event.minimum, event.shortage, event.by, event.complaints)
+    parts = (
+        reason,
+        event.problem,
+        event.waiting,
+        event.minimum,
+        event.shortage or event.short,
+        event.by,
+        event.complaints,
+    )
     return repr((*parts, event.growth, event.refusals) if event.growth or event.refusals else parts)

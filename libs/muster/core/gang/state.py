@@ -208,6 +208,8 @@ class AdmitterState(StageState):
     """claimant uid -> the jobs that were ordered to leave for it, until it is admitted"""
     pods: PodGangs = field(default_factory=PodGangs)
     """Pods that we bind ourselves, and their gangs"""
+    quotas: dict[str, None] = field(default_factory=dict)
+    """uids of the ElasticQuotaTrees and KAI queues there are"""
     pools: dict[str, NodePool] = field(default_factory=dict)
     """Node pools that are declared, by name."""
     pools_rv: int = 0

@@ -15,6 +15,7 @@ from muster.core.gang.pods import pod_group_of
 from muster.core.gang.state import AdmitterState
 from muster.core.objects.labels import is_ray_head
 from muster.events.gangs import HeldBackReason
+from muster.model.demand import Shortfall
 from muster.model.places import Shortage
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import SCHEDULERS, PodState
@@ -31,6 +32,7 @@ class Why(Struct, frozen=True):
     reason: HeldBackReason
     problem: FieldProblem | None = None
     shortage: Shortage | None = None
+    short: Shortfall | None = None
     patient: bool = False
     """What is missing may be on its way."""
 

@@ -7,12 +7,22 @@ belong to the workload itself; a Spark driver is a pod that owns further pods, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, field
 
 from muster.core.observed.seen import Seen
 from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved
 from muster.model.resources import Vector, add_into, highest, summed
 from muster.model.workload import SPARK_ROLE, PodState
+
+
+def is_alone(pod: PodState, owner_of: Mapping[str, str]) -> bool:
+    """Whether a pod is of no job. An executor of Spark is not where no job runs through its driver: whatever has the
+    token of that may make it. ``owner_of``: uid of a child -> uid of the workload that runs through it.
+    """
+    stray = pod.labels.get(SPARK_ROLE) == "executor" and pod.owner_uid not in owner_of
+    return not pod.owner_uid or stray
 
 
 class Presence(Struct):

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from muster.core.objects.labels import quota_name
 from muster.core.quota import backfill, claimfolds, claiming, clearing, moving
-from muster.core.quota.accounting import entryfolds, folds, growth, sharing, suspending
+from muster.core.quota.accounting import entryfolds, folds, growth, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of, laid_out
 from muster.core.quota.ledger import afresh, standalone
@@ -67,6 +67,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.gangs import PodsDenied, PodsProposed, PodsReserved
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
 
@@ -110,6 +111,9 @@ class QuotaAccountant:
             GrowthWithdrawn: entryfolds.growth_changed,
             GateSet: growth.gate_set,
             WorkersKept: growth.kept,
+            PodsProposed: podasks.proposed,
+            PodsReserved: podasks.reserved,
+            PodsDenied: podasks.denied,
             SuspensionRecorded: entryfolds.suspension_recorded,
             QuotaReleased: entryfolds.released,
             GangAdmitted: entryfolds.admitted,
@@ -171,6 +175,7 @@ class QuotaAccountant:
         yield from self._adoptions(state, scratch)
         if over:
             return  # what they held is free, and their claimants have no claim, once they are over
+        yield from podasks.answers(state, scratch)
         yield from self._answers(state, scratch)
         yield from growth.answers(state, scratch)
 

@@ -74,7 +74,7 @@ def counted(of: Demand | Charge) -> Vector:
     """The request together with what is counted rather than asked for."""
     amounts = dict(of.request)
     if not isinstance(of, Demand) or of.jobs:
-        amounts[JOBS] = ONE
+        amounts[JOBS] = ONE * (of.jobs if isinstance(of, Demand) else 1)
     if of.pods:
         amounts[MACHINES] = of.pods * ONE
     return amounts

@@ -14,11 +14,11 @@ from muster.core.objects.labels import quota_name
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
 from muster.core.quota.division.decay import Lately
+from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.ledger import Ledger, leaf_of
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.ledger.stale import Members
-from muster.core.quota.ledger.standalone import StandalonePod
-from muster.core.quota.ledger.standalone import leaf_of as leaf_of_pod
+from muster.core.quota.ledger.standalone import PodsOpen, StandalonePod
 from muster.core.quota.service import Service
 from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.rules import union
@@ -185,7 +185,10 @@ class AccountantState(StageState):
     members: Members = field(default_factory=Members)
     """Which pods have a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)
-    """By uid: pods of no job that hold a node."""
+    """By uid: pods of no job that hold a node, or wait for one of us."""
+    asks: dict[str, PodsOpen] = field(default_factory=dict)
+    asked_by: dict[str, str] = field(default_factory=dict)
+    """key of a proposal of pods -> what is left of it; uid of a pod -> the key of the proposal that names it"""
     last_child: dict[str, str] = field(default_factory=dict)
     """workload uid -> name of the child of it seen last"""
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -295,7 +298,7 @@ def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
     workload, pod = state.workloads.get(uid), state.standalone.get(uid)
     if workload is not None:
         return leaf_of(state.ledger, workload) or "", quota_name(workload.labels)
-    return (leaf_of_pod(state.ledger, pod) or "", pod.named) if pod is not None else ("", "")
+    return (standalone.leaf_of(state.ledger, pod) or "", pod.named) if pod is not None else ("", "")
 
 
 def moved(state: AccountantState, entry: Entry) -> bool:
@@ -332,10 +335,7 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
 
 
 def adopting_leaf(state: AccountantState, workload: Workload) -> str:
-    """Where what runs around the queue is charged: its leaf, and its namespace's where its labels lead to none.
-
-    Empty when nobody claims it. A label that names no quota, or two, must not be a way to run for free.
-    """
+    """Where what runs around the queue is charged: its leaf, else that of its namespace, else "": never for free."""
     return leaf_of(state.ledger, workload) or state.ledger.leaf_of.get(workload.ref.namespace, "")
 
 

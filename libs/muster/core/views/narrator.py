@@ -124,6 +124,11 @@ class Narrator:
                 return event.gang or next((ref.key for ref in event.pods[:1]), "")
             case gangs.PodsPlaced() | gangs.PodsReleased():
                 return " ".join(event.gangs[:1]) or next((p.ref.key for p in event.pods[:1] if self._alone(p.ref)), "")
+            case gangs.PodsProposed() | gangs.PodsReserved():
+                pods = event.pods or (event.beside if isinstance(event, gangs.PodsProposed) else ())
+                return event.gang or next((ref.key for ref in pods[:1]), "")
+            case gangs.PodsDenied():
+                return event.gang or event.pod.key
             case gangs.NodesClaimed() | gangs.NodesClaimEnded() if event.ref is None:
                 return event.gang
             case growing.NodesRequested() | growing.NodesRequestWithdrawn() if event.ref is None and event.gangs:

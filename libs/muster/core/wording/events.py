@@ -119,6 +119,10 @@ def subject_of(event: Event) -> str:
         return ", ".join(event.kinds)
     if isinstance(event, gangs.PodsPlaced | gangs.PodsReleased):
         return event.gangs[0] if event.gangs else str(event.pods[0].ref) if event.pods else ""
+    if isinstance(event, gangs.PodsProposed | gangs.PodsReserved | gangs.PodsDenied):
+        beside = event.beside if isinstance(event, gangs.PodsProposed) else ()
+        pods = (event.pod,) if isinstance(event, gangs.PodsDenied) else (*event.pods, *beside)
+        return event.gang or str(pods[0])
     if isinstance(event, gangs.GangHeldBack | gangs.NodesClaimed | gangs.NodesClaimEnded):
         pods = event.pods if isinstance(event, gangs.GangHeldBack) else ()
         return event.gang or (str(pods[0]) if pods else "")
@@ -342,6 +346,9 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.GangDeferred: ("no nodes", _alone(events_nodes.lacks_nodes)),
     d.PlacesFound: ("room", _alone(events_nodes.room)),
     d.PlacesReleased: ("places free", _alone(events_nodes.given_back)),
+    gangs.PodsProposed: ("asks quota", events_nodes.pods_proposed),
+    gangs.PodsReserved: ("may start", lambda e, _: f"{counted(len(e.pods), 'pod')} charged, or counted in no quota"),
+    gangs.PodsDenied: ("denied", events_nodes.pods_denied),
     gangs.PodsPlaced: ("placed", events_nodes.pods_placed),
     gangs.PodsReleased: ("pods free", events_nodes.pods_released),
     gangs.GangHeldBack: ("held back", _alone(events_nodes.held_back)),

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.core.codes.happenings import Happening
-from muster.core.wording import explain_nodes, problems, reasons
+from muster.core.wording import explain, explain_nodes, problems, reasons
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
 from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
+from muster.model.problem import problem
 from muster.model.resources import format_vector
 from muster.model.text import counted, moment
 
@@ -108,6 +109,18 @@ def clearing_ordered(event: ClearingOrdered, around: Happening) -> str:
     return f"{shown}{more} suspended so that it has room on the nodes: {why}"
 
 
+def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
+    """Which pods wait for their quota."""
+    return f"the nodes have places for {counted(len(event.pods) + len(event.beside), 'pod')}: their quota is asked for"
+
+
+def pods_denied(event: gangs.PodsDenied, _around: Happening) -> str:
+    """Why pods that have places wait."""
+    if event.short is None:
+        return problems.line(problem("", "queue_paused", queue=event.queue))
+    return explain.waiting_for_quota(event.short).text
+
+
 def pods_placed(event: gangs.PodsPlaced, around: Happening) -> str:
     """How many pods get a node, and which."""
     where = listed(around.nodes, around.more) if around.nodes else _where((each.node, 1) for each in event.pods)
@@ -129,6 +142,8 @@ def held_back(event: gangs.GangHeldBack) -> str:
         parts[0] += f" ({event.by})"
     if event.problem is not None:
         parts.append(problems.line(event.problem))
+    if event.short is not None:
+        parts.append(explain.waiting_for_quota(event.short).text)
     if event.shortage is not None:
         parts.append(explain_nodes.no_room(event.shortage, explain_nodes.pods_of(event)))
     return ": ".join(parts) + explain_nodes.from_pools(event.growth, event.refusals)

@@ -48,6 +48,7 @@ GANGS: dict[str, str] = {
     "gang_of_group_waits": "gang {gang} of its group cannot start: {because}",
     "gang_of_other_group": "gang {gang} names another group: {gangs}",
     "not_our_scheduler": "{pod} has schedulerName {scheduler}; set schedulerName: {ours}",
+    "queue_paused": "queue {queue} is paused; resume its admissions",
     "pods_gated": "{count:pod} of gang {gang}",
     "too_many_at_once": "{count:pod} would have to start at once, more than {most}",
     "too_few_pods": "gang {gang} needs {needs} and has {has}",

@@ -26,6 +26,7 @@ FILE = "libs/muster/core/wording/reasons.py"
 ADOPTED: dict[AdoptionReason, str] = {
     "already_running": "it ran before it was first seen: it is charged, and not touched",
     "bypassed": "it was started without an admission: it is charged, and not touched",
+    "reserved": "it is a pod of no job, and its quota has room: it is placed",
 }
 
 DEQUEUED: dict[DequeueReason, str] = {
@@ -211,6 +212,7 @@ HELD_BACK: dict[HeldBackReason, str] = {
     "gated": "its pods have schedulingGates",
     "too_few_pods": "fewer pods exist than it needs to start",
     "group_incomplete": "its group is not complete",
+    "no_quota": "its quota has no room",
     "no_nodes": "the nodes have no places for all of its pods",
     "timed_out": "it found no places within the time of one round; the next round follows",
     "gave_way": "another gang was placed before it",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from kit import nodes
+from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member
 from muster.core.audit.auditor import audit
+from muster.events.base import Cause
+from muster.events.gangs import PodsReserved
 
 
 def test_a_binding_refused_after_a_decision_was_made_is_not_held_against_it() -> None:
@@ -28,3 +30,17 @@ def test_a_binding_refused_after_a_decision_was_made_is_not_held_against_it() ->
     scene.bench.append("gang_admitter", "decision", due, in_seq=at)
     report = audit(scene.bench.log)
     assert not report.violations, report.violations[0]
+
+
+def test_a_pod_that_is_placed_without_its_charge_is_found() -> None:
+    """I29. The admitter says that quota was reserved, which the accountant never said."""
+    scene = Scene()
+    scene.bench.facts(nodes.node("n1", cpu=3), facts.tree())
+    scene.bench.settle()
+    scene.put(member("a"))
+    pod = scene.pods["uid-video-a"]
+    reserved = PodsReserved(cause=Cause(1, 0), pods=(pod.ref,))
+    scene.bench.append("quota_accountant", "decision", [reserved], in_seq=len(scene.bench.log))
+    [found] = audit(scene.bench.log).violations
+    assert found.invariant == "I29"
+    assert "may be placed, and is not charged at root/algorithm/video" in found.detail

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from muster.core.observed.presence import is_alone
+from muster.core.quota.accounting import podasks
 from muster.core.quota.accounting.rechecks import recheck, touched
 from muster.core.quota.ledger import standalone
 from muster.core.quota.state import (
@@ -140,13 +142,13 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     pod = event.pod
     known = state.presence.seen.stale(pod.ref.uid, pod.rv)
     touched(state, at, state.presence.pod_observed(event))
-    cause, role = Cause(at.seq, at.item), pod.labels.get(SPARK_ROLE)
-    stray = role == "executor" and pod.owner_uid not in state.presence.owner_of
-    if not known and standalone.observed(state.standalone, pod, cause, stray=stray):
-        recheck(state, pod.ref.uid)
-    if not known and role == "driver" and pod.ref.uid in state.presence.owner_of:
+    cause, alone = Cause(at.seq, at.item), is_alone(pod, state.presence.owner_of)
+    if not known and standalone.observed(state.standalone, pod, cause, alone=alone):
+        _of_no_job(state, pod.ref.uid)
+    if not known and pod.labels.get(SPARK_ROLE) == "driver" and pod.ref.uid in state.presence.owner_of:
         for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
             if state.standalone.pop(uid, None) is not None:
+                podasks.answered(state, uid)
                 touched(state, at, uid)
     if not known and state.members.observed(pod):
         _of_gang(state, pod.owner_uid)
@@ -164,7 +166,14 @@ def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
         state.members.gone(event.ref.uid)
         _of_gang(state, owner)
     if state.standalone.pop(event.ref.uid, None) is not None:
-        recheck(state, event.ref.uid)
+        _of_no_job(state, event.ref.uid)
+
+
+def _of_no_job(state: AccountantState, uid: str) -> None:
+    """A pod of no job has changed, or is one no more."""
+    if uid not in state.standalone:
+        podasks.answered(state, uid)
+    recheck(state, uid)
 
 
 def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:

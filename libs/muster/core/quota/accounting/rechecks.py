@@ -47,7 +47,7 @@ def recheck(state: AccountantState, uid: str) -> None:
     _set(state.due_change, uid, changes)
     _set(state.due_suspension, uid, entry is not None and suspended_by_others(workload, entry))
     pod = state.standalone.get(uid) if entry is None else None
-    uncharged = pod is not None and standalone.leaf_of(state.ledger, pod) is not None
+    uncharged = pod is not None and pod.bound and standalone.leaf_of(state.ledger, pod) is not None
     _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
     claim, leaves = state.ledger.claims.by_uid.get(uid), entry is not None and state.ledger.claims.goes(uid)
     _set(state.due_end, uid, claim is not None and why_over(state, claim) is not None)

@@ -1,23 +1,24 @@
 """Pods of no job: those that name us, or all or none where the tree says so, are charged to the quota of their
-namespace, or of their label, while they run. Nobody admitted them, and nobody evicts them. Executors of Spark count as
-those that name us do where no job runs through their driver: whatever has the token of its account may make them.
+namespace, or of their label. One that names us waits for that before it has a node; what runs is charged as it is.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.objects.labels import quota_name
+from muster.core.objects.labels import is_preemptible, quota_name
 from muster.core.quota.ledger.ledger import Ledger
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadAdopted
+from muster.events.gangs import PodsDenied
+from muster.events.reasons import AdoptionReason
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 from muster.model.workload import PodState
 
 
 class StandalonePod(Struct, frozen=True):
-    """A pod of no job that holds a node."""
+    """A pod of no job that holds a node, or waits for one of us."""
 
     ref: Ref
     request: Vector
@@ -25,14 +26,32 @@ class StandalonePod(Struct, frozen=True):
     named: str
     """The quota its label names; empty when its namespace decides."""
     cause: Cause
+    bound: bool = True
+    preemptible: bool = True
+    """What its label says: whether it may use more than the min of its quota. Nothing evicts it."""
 
 
-def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, stray: bool = False) -> bool:
-    """A pod looks like this now; whether that is any concern of the quota. ``stray``: no job runs through its owner."""
+class PodsOpen(Struct):
+    """Pods of no job that have places and wait for their quota."""
+
+    gang: str
+    together: dict[str, Ref]
+    """By uid: those that are charged together."""
+    beside: dict[str, Ref]
+    priority: int
+    cause: Cause
+    denied: PodsDenied | None = None
+    """What was said of them last."""
+
+
+def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, alone: bool) -> bool:
+    """A pod looks like this now; whether that is any concern of the quota."""
     uid = pod.ref.uid
-    if (pod.owner_uid and not stray) or pod.over or not pod.node:
+    if not alone or pod.over or not (pod.node or pod.ours):
         return pods.pop(uid, None) is not None
-    pods[uid] = StandalonePod(pod.ref, pod.request, pod.ours or stray, quota_name(pod.labels), cause)
+    ours = pod.ours or bool(pod.owner_uid)
+    named, preemptible = quota_name(pod.labels), is_preemptible(pod.labels)
+    pods[uid] = StandalonePod(pod.ref, pod.request, ours, named, cause, bool(pod.node), preemptible)
     return True
 
 
@@ -45,15 +64,15 @@ def leaf_of(ledger: Ledger, pod: StandalonePod) -> str | None:
     return None if which == "none" or (not which and not pod.ours) else leaf
 
 
-def adoption(ledger: Ledger, pod: StandalonePod) -> WorkloadAdopted:
-    """The charge of a pod that runs."""
+def adoption(ledger: Ledger, pod: StandalonePod, reason: AdoptionReason = "bypassed") -> WorkloadAdopted:
+    """The charge of a pod that runs, or is about to."""
     return WorkloadAdopted(
         cause=pod.cause,
         ref=pod.ref,
         attempt=0,
         queue=leaf_of(ledger, pod) or "",
         request=pod.request,
-        reason="bypassed",
+        reason=reason,
         pods=1,
         preemptible=False,
         named=pod.named,

@@ -1,0 +1,143 @@
+"""Pods of no job that have places wait for their quota: the accountant is asked for it, and those that it has charged
+are placed. Where the cluster has no object of a quota there is nothing to wait for. One that is not judged yet counts:
+the accountant judges it first, and only then answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from muster.core.gang.state import AdmitterState
+from muster.core.gang.units import Unit, Why
+from muster.core.observed.presence import is_alone
+from muster.core.stage import Arm
+from muster.events.base import Event
+from muster.events.facts import KaiQueueGone, KaiQueueObserved, QuotaTreeGone, QuotaTreeObserved
+from muster.events.gangs import PodPlace, PodsDenied, PodsProposed, PodsReserved
+from muster.model.keys import Position, Ref
+from muster.model.problem import problem
+from muster.model.workload import PodState
+
+
+def arms() -> dict[type[Event], Arm]:
+    return {
+        QuotaTreeObserved: lambda state, _, event: quota_observed(state, event.ref, event.rv),
+        QuotaTreeGone: quota_gone,
+        KaiQueueObserved: lambda state, _, event: quota_observed(state, event.queue.ref, event.queue.rv),
+        KaiQueueGone: quota_gone,
+        PodsProposed: proposed,
+        PodsReserved: reserved,
+        PodsDenied: denied,
+    }
+
+
+def quota_observed(state: AdmitterState, ref: Ref, rv: int) -> None:
+    if state.seen.newer(ref.uid, rv):
+        state.quotas[ref.uid] = None
+
+
+def quota_gone(state: AdmitterState, at: Position, event: QuotaTreeGone | KaiQueueGone) -> None:
+    if state.seen.end(event, at.at):
+        state.quotas.pop(event.ref.uid, None)
+
+
+def proposed(state: AdmitterState, _at: Position, event: PodsProposed) -> None:
+    pods = state.pods
+    pods.refusals.pop(event.key, None)
+    for uid in pods.proposals.pop(event.key, {}):
+        pods.proposed.pop(uid, None)
+    together = {ref.uid: True for ref in event.pods} | {ref.uid: False for ref in event.beside}
+    known = {uid: each for uid, each in together.items() if uid in pods.pods}
+    if known:
+        pods.proposals[event.key] = known
+        pods.proposed.update(dict.fromkeys(known, event.key))
+
+
+def reserved(state: AdmitterState, _at: Position, event: PodsReserved) -> None:
+    for ref in event.pods:
+        if ref.uid in state.pods.pods:
+            state.pods.reserved[ref.uid] = None
+        state.pods.settled(ref.uid)
+
+
+def denied(state: AdmitterState, _at: Position, event: PodsDenied) -> None:
+    key = state.pods.proposed.get(event.pod.uid)
+    if key is not None:
+        state.pods.refusals[key] = event
+
+
+# --- decide -------------------------------------------------------------------------------------------------------
+
+
+def owes(state: AdmitterState, pod: PodState) -> bool:
+    """Whether a pod waits for its quota."""
+    return bool(state.quotas) and pod.ref.uid not in state.pods.reserved and is_alone(pod, state.owners)
+
+
+def without_refused(state: AdmitterState, unit: Unit) -> tuple[Unit, dict[str, None]]:
+    """(a unit without the pods that its quota had no room for, the uids of these)."""
+    key = unit.gangs[0].key
+    if key not in state.pods.refusals:
+        return unit, {}
+    said = state.pods.proposals[key]
+    tried = [*unit.alone, *(pod for pool in unit.pools.values() for pod in pool)]
+    found = {pod.ref.uid: None for pod in tried if pod.ref.uid in said and owes(state, pod)}
+    pools = {key: [pod for pod in pool if pod.ref.uid not in found] for key, pool in unit.pools.items()}
+    whole = all(len(pool) >= unit.needs[key] for key, pool in pools.items())  # They start together, or none does.
+    alone = [pod for pod in unit.alone if pod.ref.uid not in found]
+    return replace(unit, pools=pools if whole else {}, needs=unit.needs if whole else {}, alone=alone), found
+
+
+def charged(state: AdmitterState, unit: Unit, places: list[PodPlace]) -> list[PodPlace]:
+    """The places of pods that wait for no quota; of those that start together all, or none."""
+    found = [place for place in places if not owes(state, state.pods.pods[place.ref.uid])]
+    if len(found) < len(places):
+        pods = {place.ref.uid for place in found}
+        for key, pool in unit.pools.items():
+            if sum(pod.ref.uid in pods for pod in pool) < unit.needs[key]:
+                together = {pod.ref.uid for each in unit.pools.values() for pod in each}
+                return [place for place in found if place.ref.uid not in together]
+    return found
+
+
+def proposal(
+    state: AdmitterState, unit: Unit, places: Iterable[PodPlace], refused: Mapping[str, None]
+) -> Iterator[PodsProposed]:
+    """The pods of a unit that have places and wait for their quota, if that is not known."""
+    found = {place.ref.uid for place in places if owes(state, state.pods.pods[place.ref.uid])} | refused.keys()
+    if not found:
+        return
+    starts: set[str] = set()
+    for key, pool in unit.pools.items():
+        starts.update([pod.ref.uid for pod in pool if pod.ref.uid in found][: unit.needs[key]])
+    key, said = unit.gangs[0].key, state.pods.proposals.get(unit.gangs[0].key, {})
+    asked = {uid: uid in starts for uid in found}
+    if asked.items() <= said.items():
+        return
+    asked = {**said, **asked}
+    yield PodsProposed(
+        cause=max(gang.cause for gang in unit.gangs),
+        gang=key if unit.gangs[0].declared is not None else "",
+        pods=_refs(state, (uid for uid, together in asked.items() if together)),
+        beside=_refs(state, (uid for uid, together in asked.items() if not together)),
+        priority=-unit.rank[0],
+    )
+
+
+def held_up(state: AdmitterState, refused: Iterable[str]) -> Iterable[str]:
+    """The gangs of pods that their quota has no room for."""
+    return dict.fromkeys(state.pods.gang_of[uid] for uid in refused)
+
+
+def why(state: AdmitterState, unit: Unit) -> Why:
+    """Why they wait."""
+    refusal = state.pods.refusals[unit.gangs[0].key]
+    if refusal.short is None:
+        return Why("no_quota", problem("", "queue_paused", queue=refusal.queue))
+    return Why("no_quota", short=refusal.short)
+
+
+def _refs(state: AdmitterState, uids: Iterable[str]) -> tuple[Ref, ...]:
+    return tuple(sorted((state.pods.pods[uid].ref for uid in uids), key=lambda ref: (ref.namespace, ref.name)))

@@ -1,0 +1,146 @@
+"""Pods of no job wait for their quota: the accountant's answers to what the gang admitter has places for.
+
+Those that start together are charged together, or not at all; what does not fit is denied once, and charged when it
+does. One that no quota counts may be placed at once. Nothing evicts them: they are charged as work that is not
+preemptible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.ledger import standalone
+from muster.core.quota.ledger.standalone import PodsOpen
+from muster.core.quota.state import AccountantState
+from muster.events.base import Cause, Decision
+from muster.events.gangs import PodsDenied, PodsProposed, PodsReserved
+from muster.model.demand import Demand, Shortfall
+from muster.model.keys import Position
+from muster.model.resources import Vector, add_into
+
+
+def proposed(state: AccountantState, at: Position, event: PodsProposed) -> None:
+    drop(state, event.key)
+    together, beside = (
+        {ref.uid: ref for ref in refs if ref.uid in state.standalone} for refs in (event.pods, event.beside)
+    )
+    if together or beside:
+        state.asks[event.key] = PodsOpen(event.gang, together, beside, event.priority, Cause(at.seq, at.item))
+        state.asked_by.update(dict.fromkeys((*together, *beside), event.key))
+
+
+def reserved(state: AccountantState, _at: Position, event: PodsReserved) -> None:
+    for ref in event.pods:
+        answered(state, ref.uid)
+
+
+def denied(state: AccountantState, _at: Position, event: PodsDenied) -> None:
+    ask = state.asks.get(state.asked_by.get(event.pod.uid, ""))
+    if ask is not None:
+        ask.denied = event
+
+
+def answered(state: AccountantState, uid: str) -> None:
+    """A pod waits for no answer any more."""
+    key = state.asked_by.pop(uid, "")
+    ask = state.asks.get(key)
+    if ask is not None:
+        ask.together.pop(uid, None)
+        ask.beside.pop(uid, None)
+        if not ask.together and not ask.beside:
+            del state.asks[key]
+
+
+def drop(state: AccountantState, key: str) -> None:
+    """What was proposed before under this key is void."""
+    ask = state.asks.pop(key, None)
+    for uid in (*ask.together, *ask.beside) if ask is not None else ():
+        state.asked_by.pop(uid, None)
+
+
+# --- decide -------------------------------------------------------------------------------------------------------
+
+
+def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
+    """What may be placed; first what is charged in part, then the highest priority, then what was proposed first."""
+
+    def order(ask: PodsOpen) -> tuple[bool, int, Cause]:
+        return not any(uid in state.entries for uid in ask.together), -ask.priority, ask.cause
+
+    for ask in sorted(state.asks.values(), key=order) if state.asks else ():
+        if ask.denied is not None and not _room_again(state, ask.denied):
+            continue
+        refused: PodsDenied | None = None
+        for uids in ([[*ask.together]] if ask.together else []) + [[uid] for uid in ask.beside]:
+            short = _denial(state, ask, uids, scratch)
+            if short is not None:
+                refused = refused or short
+                if uids[0] in ask.together:
+                    break  # Until it can start, the others would hold quota for nothing.
+                continue
+            for uid in _uncharged(state, uids):
+                adopted = standalone.adoption(state.ledger, state.standalone[uid], "reserved")
+                scratch.add(adopted.queue, Demand(adopted.request, 1, adopted.preemptible))
+                yield adopted
+            yield PodsReserved(
+                cause=ask.cause, gang=ask.gang, pods=tuple((ask.together.get(uid) or ask.beside[uid]) for uid in uids)
+            )
+        if refused is not None and _is_news(ask, refused):
+            yield refused
+
+
+def _uncharged(state: AccountantState, uids: Iterable[str]) -> list[str]:
+    """The pods that a quota counts, and that are not charged."""
+    return [
+        uid
+        for uid in uids
+        if uid not in state.entries and standalone.leaf_of(state.ledger, state.standalone[uid]) is not None
+    ]
+
+
+def _denial(state: AccountantState, ask: PodsOpen, uids: list[str], scratch: Scratch) -> PodsDenied | None:
+    """What refuses these pods, as one."""
+    asked: dict[tuple[str, bool], tuple[Vector, list[str]]] = {}
+    for uid in _uncharged(state, uids):
+        pod = state.standalone[uid]
+        request, alike = asked.setdefault((standalone.leaf_of(state.ledger, pod) or "", pod.preemptible), ({}, []))
+        add_into(request, pod.request)
+        alike.append(uid)
+    beside = Scratch()
+    for (leaf, preemptible), (request, alike) in asked.items():
+        paused = "admissions" in state.resting(leaf)
+        demand = Demand(request, len(alike), preemptible, jobs=len(alike))
+        short = None if paused else state.ledger.shortfall(leaf, demand, scratch, beside, now=state.now)
+        if paused or short is not None:
+            return PodsDenied(
+                cause=ask.cause,
+                gang=ask.gang,
+                pod=state.standalone[alike[0]].ref,
+                queue=leaf,
+                short=short,
+            )
+        beside.add(leaf, replace(demand, preemptible=False))
+    return None
+
+
+def _room_again(state: AccountantState, refusal: PodsDenied) -> bool:
+    """Whether it is worth looking again; what refused it and does not count any more is worth it too."""
+    short = refusal.short
+    if short is None:
+        return "admissions" not in state.resting(refusal.queue)
+    pod = state.standalone.get(refusal.pod.uid)
+    leaf = standalone.leaf_of(state.ledger, pod) if pod is not None else None
+    room = state.ledger.room(refusal.queue, short.path, short.resource, of_min=short.of_min)
+    return room is None or room >= short.asked or short.path not in chain_of(refusal.queue) or leaf != refusal.queue
+
+
+def _is_news(ask: PodsOpen, refusal: PodsDenied) -> bool:
+    was = ask.denied
+    return was is None or (was.queue, _where(was.short)) != (refusal.queue, _where(refusal.short))
+
+
+def _where(short: Shortfall | None) -> tuple[str, str, int] | None:
+    return (short.path, short.resource, short.asked) if short is not None else None
