@@ -22,8 +22,9 @@ from muster.model.problem import FieldProblem, problem
 CORE = Path(problems.__file__).parent.parent
 GIVING = {"problem", "unreadable", "_wrong"}
 HISTORIES = (
-    *("scenario-bad-tree", "scenario-refused", "scene-cannot-suspend", "scene-gang-refused", "scene-gang-broken"),
-    *("scene-gang-waits-its-group", "scene-bind-refused", "scene-gang-not-placed"),
+    *("scenario-bad-tree", "scenario-refused", "scene-cannot-suspend", "scene-gang-refused-refused"),
+    *("scene-gang-broken-broken", "scene-gang-waits-group-incomplete", "scene-bind-refused"),
+    "scene-gang-not-placed-other-scheduler",
 )
 """Small ones, with problems of every kind; all of them are replayed in tests/histories, where no sentence is read."""
 
