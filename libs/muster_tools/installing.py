@@ -18,7 +18,7 @@ import yaml
 from muster.core.cell.deciders import DECIDERS
 from muster.core.objects.labels import RAY_HEAD, RAY_NODE_TYPE
 from muster.runtime.clusterlease import NAMESPACE
-from muster.runtime.natsaccounts import ACCOUNTS_FILE, KEYS, dashed, inbox, secret_of
+from muster.runtime.natsaccounts import ACCOUNTS_FILE, API, KEYS, dashed, inbox, secret_of
 from muster_tools import kindlists
 
 Object = dict[str, Any]
@@ -202,6 +202,7 @@ def _environment(user: str, port: int = 0) -> list[Object]:
         "MUSTER_NATS_URL": URL,
         "MUSTER_NATS_NKEY_FILE": f"/run/muster/{dashed(user)}/seed",
         "MUSTER_NATS_INBOX_PREFIX": inbox(user),
+        "MUSTER_NATS_API_PREFIX": API,
         "MUSTER_NATS_CA_FILE": "/run/muster/tls/ca.crt",
     }
     if port:

@@ -134,8 +134,8 @@ async def test_being_thrown_out_for_good_ends_everything_that_waits() -> None:
 
 
 async def test_a_server_without_jetstream_is_said(nats_server: EmbeddedServer) -> None:
-    connection = await connect(nats_server.url, name="tester")
-    js = JetStream(connection, prefix="$JS.nowhere.API")
+    connection = await connect(nats_server.url, name="tester", api_prefix="$JS.nowhere.API")
+    js = JetStream(connection)
     with pytest.raises(BusError, match="JetStream is off or still starting"):
         await js.ask("INFO", patience_s=0.3)
     await connection.close()

@@ -23,7 +23,7 @@ from muster.bus.errors import ConnectError
 from muster.bus.server import free_port
 from muster.fakecluster.world import SimCluster
 from muster.model import api
-from muster.runtime.natsaccounts import inbox
+from muster.runtime.natsaccounts import API, inbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -147,4 +147,5 @@ def _signed_in(server: ProductionNats, user: str) -> dict[str, str]:
         "MUSTER_NATS_CA_FILE": str(server.keys.ca_file),
         "MUSTER_NATS_NKEY_FILE": str(server.keys.seed_file(user)),
         "MUSTER_NATS_INBOX_PREFIX": inbox(user),
+        "MUSTER_NATS_API_PREFIX": API,
     }

@@ -37,7 +37,7 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
 from muster.runtime.logkeeping.rolling import roll
-from muster.runtime.natsaccounts import APPENDERS, EXPORTED_API, KEEPERS
+from muster.runtime.natsaccounts import API, APPENDERS, KEEPERS
 
 PUB = subjects.PUBLIC_STREAM
 
@@ -147,14 +147,14 @@ async def test_a_service_does_nothing_that_is_not_its_own(server: ProductionNats
         await forbidden(server, user, f"$KV.{subjects.lease_bucket('main')}.{stage}.0", b"{}")
         await forbidden(server, user, f"$KV.{subjects.state_bucket('main')}.snapshot.{stage}.0", b"{}")
     for subject in (
-        *(() if founds else (f"$KV.{subjects.state_bucket('main')}.log", f"$JS.API.STREAM.UPDATE.{log}")),
-        f"$JS.API.STREAM.UPDATE.KV_{subjects.state_bucket('main')}",
-        *(() if founds else (f"$JS.API.STREAM.DELETE.{log}",)),
-        f"$JS.API.STREAM.PURGE.{log}",
-        f"$JS.API.STREAM.MSG.DELETE.{log}",
-        *(() if founds else ("$JS.API.STREAM.CREATE.OTHER",)),
+        *(() if founds else (f"$KV.{subjects.state_bucket('main')}.log", f"{API}.STREAM.UPDATE.{log}")),
+        f"{API}.STREAM.UPDATE.KV_{subjects.state_bucket('main')}",
+        *(() if founds else (f"{API}.STREAM.DELETE.{log}",)),
+        f"{API}.STREAM.PURGE.{log}",
+        f"{API}.STREAM.MSG.DELETE.{log}",
+        *(() if founds else (f"{API}.STREAM.CREATE.OTHER",)),
         *(
-            f"$JS.API.{operation.format(stream)}"
+            f"{API}.{operation.format(stream)}"
             for stream in (PUB, f"OBJ_{subjects.snapshot_bucket('main')}", subjects.quarantine_stream("main"))
             for operation in (
                 "CONSUMER.CREATE.{}.x",
@@ -164,10 +164,10 @@ async def test_a_service_does_nothing_that_is_not_its_own(server: ProductionNats
                 "STREAM.DELETE.{}",
             )
         ),
-        f"$JS.API.STREAM.DELETE.KV_{subjects.state_bucket('main')}",
-        f"$JS.API.STREAM.PURGE.KV_{subjects.state_bucket('main')}",
-        f"$JS.API.CONSUMER.DELETE.{PUB}.reader",
-        f"$JS.API.CONSUMER.CREATE.KV_{subjects.state_bucket('main')}.mine",
+        f"{API}.STREAM.DELETE.KV_{subjects.state_bucket('main')}",
+        f"{API}.STREAM.PURGE.KV_{subjects.state_bucket('main')}",
+        f"{API}.CONSUMER.DELETE.{PUB}.reader",
+        f"{API}.CONSUMER.CREATE.KV_{subjects.state_bucket('main')}.mine",
     ):
         await forbidden(server, user, subject)
     if user != "publisher":
@@ -269,7 +269,7 @@ async def test_the_command_line_reads_and_writes_nothing(server: ProductionNats)
     for stage in subjects.STAGES:
         await forbidden(server, "cli", subjects.log_subject("main", 1, stage, "0"))
     await forbidden(server, "cli", f"$KV.{subjects.lease_bucket('main')}.watcher.0")
-    await forbidden(server, "cli", f"$JS.API.STREAM.DELETE.{subjects.log_stream('main', 1)}")
+    await forbidden(server, "cli", f"{API}.STREAM.DELETE.{subjects.log_stream('main', 1)}")
 
 
 async def test_the_admin_founds_and_decides_nothing(server: ProductionNats) -> None:
@@ -353,7 +353,7 @@ def _trusting(ca_file: str) -> Any:
 
 
 async def fetch(client: Client, name: str, count: int, filter_: str = subjects.PUBLIC_SUBJECTS) -> list[str]:
-    js = client.jetstream(prefix=EXPORTED_API)
+    js = client.jetstream(prefix=API)
     subscription = await js.pull_subscribe(filter_, durable=name, stream=PUB)
     found = await subscription.fetch(count, timeout=30)
     for message in found:
@@ -377,7 +377,7 @@ async def test_outsiders_go_on_where_they_stopped(server: ProductionNats) -> Non
 
 
 async def test_outsiders_do_nothing_else(server: ProductionNats) -> None:
-    log, api, own = subjects.log_stream("main", 1), EXPORTED_API, "$JS.API"
+    log, api, own = subjects.log_stream("main", 1), API, "$JS.API"
     await publish(server, range(2))
     for subject in (
         subjects.public_subject("main", "workload_admitted", "a", "b"),
@@ -412,7 +412,7 @@ async def test_a_consumer_outside_delivers_nothing_inside(server: ProductionNats
     config = {"durable_name": "reader", "name": "reader", "deliver_subject": target, "ack_policy": "none"}
     body = msgspec.json.encode({"stream_name": PUB, "action": "create", "config": config})
     async with outside(server) as (client, _):
-        await client.request(f"{EXPORTED_API}.CONSUMER.CREATE.{PUB}.reader", body, timeout=30)
+        await client.request(f"{API}.CONSUMER.CREATE.{PUB}.reader", body, timeout=30)
     await asyncio.sleep(1.0)
     async with signed_in(server.config("cli"), "cli") as js:
         assert await (await open_log(js, "main")).end() == 1
@@ -430,12 +430,12 @@ async def test_a_reader_of_one_namespace_sees_no_other(tmp_path: Path) -> None:
         async with outside(server, "reader") as (client, errors):
             assert len(await fetch(client, "reader", 4)) == 4
         for wider in ("", ".muster.pub.v1.>", ".muster.pub.v1.main.*.*.*", ".muster.pub.v1.main.*.text.*"):
-            await forbidden(server, "team", f"{EXPORTED_API}.CONSUMER.CREATE.{PUB}.team{wider}")
+            await forbidden(server, "team", f"{API}.CONSUMER.CREATE.{PUB}.team{wider}")
         # The allowed subject with another filter in the body is refused by the server itself.
         config = {"name": "team", "durable_name": "team", "ack_policy": "explicit", "filter_subject": "muster.pub.v1.>"}
         body = msgspec.json.encode({"stream_name": PUB, "config": config})
         async with outside(server, "team") as (client, _):
-            answer = await client.request(f"{EXPORTED_API}.CONSUMER.CREATE.{PUB}.team.{mine}", body, timeout=30)
+            answer = await client.request(f"{API}.CONSUMER.CREATE.{PUB}.team.{mine}", body, timeout=30)
             assert b"error" in answer.data
 
 

@@ -31,7 +31,7 @@ from muster.events.public import (
 )
 from muster.events.registry import encode
 from muster.runtime.connecting import connect_bus
-from muster.runtime.natsaccounts import EXPORTED_API
+from muster.runtime.natsaccounts import API
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -111,7 +111,7 @@ class Subscriber:
             **os.environ,
             "NATS_URL": server.url,
             "READER": "reader",
-            "API_PREFIX": EXPORTED_API,
+            "API_PREFIX": API,
             "NKEY_FILE": str(server.keys.seed_file("reader")),
             "CA_FILE": str(server.keys.ca_file),
             "DONE": str(self.done),

@@ -26,7 +26,7 @@ from muster.runtime.probe import probe
 REPOSITORY = Path(__file__).parents[2]
 FILE = REPOSITORY / "docker-compose.yml"
 KEYS = "nats-keys"
-ANONYMOUS = {"MUSTER_NATS_NKEY_FILE": "", "MUSTER_NATS_INBOX_PREFIX": "_INBOX"}
+ANONYMOUS = {"MUSTER_NATS_NKEY_FILE": "", "MUSTER_NATS_INBOX_PREFIX": "_INBOX", "MUSTER_NATS_API_PREFIX": "$JS.API"}
 """For a NATS that knows no users; test_compose_processes runs the file as it is."""
 HEALTHY_S = 60.0
 OWN_GATEWAY = {"MUSTER_GATEWAY_HOST": "127.0.0.1", "MUSTER_GATEWAY_PORT": "0"}
@@ -64,13 +64,13 @@ def _service(entry: Mapping[str, Any]) -> Service:
 
 
 def interpolated(text: str, variables: Mapping[str, str] | None = None) -> str:
-    """A value as compose reads it: ``${NAME}`` and ``${NAME:-default}``, nested too."""
+    """A value as compose reads it: ``${NAME}`` and ``${NAME:-default}``, nested too; ``$$`` is a dollar."""
     known = variables or {}
     pattern = re.compile(r"\$\{(\w+)(?::-([^${}]*))?\}")
     while (match := pattern.search(text)) is not None:
         value = known.get(match[1]) or match[2] or ""
         text = text[: match.start()] + value + text[match.end() :]
-    return text
+    return text.replace("$$", "$")
 
 
 def at_port(url: str, port: int) -> str:

@@ -36,7 +36,7 @@ from muster.bus.connection import Connection, connect
 from muster.bus.jetstream import JetStream
 from muster.events import subjects
 from muster.events.envelope import Stored
-from muster.runtime.natsaccounts import inbox, secret_of
+from muster.runtime.natsaccounts import API, inbox, secret_of
 from muster_tools.installing import IMAGE, NATS_IMAGE
 
 PAGE = REPOSITORY / "docs" / "howto" / "install.md"
@@ -209,7 +209,7 @@ class Installation:
             context.check_hostname = False  # No name of the cluster leads here.
             urls = [f"nats://{pod.ip}:4222" for pod in self.kubelet.of("nats-")]
             self._connection = await connect(
-                urls, name="onlooker", nkey_seed=seed, inbox_prefix=inbox("cli"), tls=context
+                urls, name="onlooker", nkey_seed=seed, inbox_prefix=inbox("cli"), api_prefix=API, tls=context
             )
         return JetStream(self._connection)
 

@@ -17,7 +17,7 @@ from kit.controlplane.process import tied
 from kit.waiting import until
 from muster.bus.server import find_binary, free_port
 from muster.runtime.config import Config
-from muster.runtime.natsaccounts import inbox, nkey_setting
+from muster.runtime.natsaccounts import API, inbox, nkey_setting
 
 FILES = Path(__file__).parents[2] / "deploy" / "nats"
 
@@ -81,6 +81,7 @@ class ProductionNats:
             nats_nkey_file=str(self.keys.seed_file(user)),
             nats_ca_file=str(self.keys.ca_file),
             nats_inbox_prefix=inbox(user),
+            nats_api_prefix=API,
             **changes,
         )
 

@@ -37,11 +37,16 @@ def _ignore(event: str, fields: Mapping[str, object]) -> None:
     pass
 
 
+API_PREFIX = "$JS.API"
+"""Where the JetStream API is, in the account that has the streams."""
+
+
 class Connection:
     """A connection that reconnects for ever. Made by :func:`connect`; close it with :meth:`close`."""
 
-    def __init__(self, client: Client, name: str, notice: Notice) -> None:
+    def __init__(self, client: Client, name: str, notice: Notice, api_prefix: str = API_PREFIX) -> None:
         self.name = name
+        self.api_prefix = api_prefix
         self.failure: BusError | None = None
         """Why the connection cannot be used any more; None while it can."""
         self.epoch = 0
@@ -207,7 +212,8 @@ class Connection:
             self.fail(
                 ForbiddenError(
                     f"connection {self.name} may not use subject {subject!r} ({text.removeprefix('nats: ')}); "
-                    "grant it to the account this process uses",
+                    "grant it to the account this process uses, or set nats_inbox_prefix and nats_api_prefix to those "
+                    "of the account",
                     subject,
                 )
             )
@@ -250,6 +256,7 @@ async def connect(
     credentials: Path | None = None,
     nkey_seed: Path | None = None,
     inbox_prefix: str = "_INBOX",
+    api_prefix: str = API_PREFIX,
     tls: ssl.SSLContext | None = None,
     timeout_s: float = 10.0,
     reconnect_wait_s: float = 0.25,
@@ -260,7 +267,8 @@ async def connect(
 
     ``url``: one or several ``nats://[user:password@]host:port``. ``credentials``: a .creds file (JWT and seed);
     ``nkey_seed``: a file with a bare seed. ``inbox_prefix``: where answers come in, for accounts that may only
-    subscribe below a prefix of their own. An unresponsive server is given up after three silent pings.
+    subscribe below a prefix of their own; ``api_prefix``: where they find the JetStream API. An unresponsive server is
+    given up after three silent pings.
     Raises ConnectError when none of the servers lets us in within ``timeout_s``, or when it takes only messages
     smaller than MIN_PAYLOAD.
     """
@@ -272,7 +280,7 @@ async def connect(
         raise ConnectError(f"cannot connect as {name}: websockets are not used; name the server as nats:// or tls://")
     where = ", ".join(redacted(each) for each in urls)
     client = Client()
-    connection = Connection(client, name, notice)
+    connection = Connection(client, name, notice, api_prefix)
     errors: list[str] = []
 
     async def on_error(error: Exception) -> None:

@@ -125,14 +125,11 @@ try made meanwhile is in vain, and the next one begins so late.
 
 
 class JetStream:
-    """Requests to JetStream over one connection.
+    """Requests to JetStream over one connection. ``timeout_s``: how long one try waits for its answer."""
 
-    ``prefix`` differs from the default only with a domain; ``timeout_s`` is how long one try waits for its answer.
-    """
-
-    def __init__(self, connection: Connection, prefix: str = "$JS.API", *, timeout_s: float = TRY_S) -> None:
+    def __init__(self, connection: Connection, *, timeout_s: float = TRY_S) -> None:
         self.connection = connection
-        self.prefix = prefix
+        self.prefix = connection.api_prefix
         self.timeout_s = timeout_s
 
     async def request(

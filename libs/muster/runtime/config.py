@@ -43,6 +43,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """CA certificate to verify the server with, where it speaks TLS with a private CA."""
     nats_inbox_prefix: str = "_INBOX"
     """Where answers come in, for accounts that may only subscribe below a prefix of their own."""
+    nats_api_prefix: str = "$JS.API"
+    """Prefix of the JetStream API; $JS.MUSTER.API for the users of deploy/nats/accounts.conf."""
     cell: str = DEFAULT_CELL
     """The cell this process belongs to: one log, one set of quota trees."""
     log_create: bool = False

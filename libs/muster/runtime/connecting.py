@@ -23,6 +23,7 @@ async def connect_bus(config: Config, name: str, notice: Notice, *, timeout_s: f
         credentials=Path(config.nats_credentials_file) if config.nats_credentials_file else None,
         nkey_seed=Path(config.nats_nkey_file) if config.nats_nkey_file else None,
         inbox_prefix=config.nats_inbox_prefix,
+        api_prefix=config.nats_api_prefix,
         tls=_tls(config.nats_ca_file),
         timeout_s=timeout_s,
         notice=notice,

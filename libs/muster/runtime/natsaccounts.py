@@ -10,8 +10,12 @@ snapshots, which costs that one a longer start, and to end its readers of the lo
 Generations of the log come and go, and a subject of NATS has no wildcard for a part of a name: what may be asked of the
 log may be asked of every stream of the account that is not denied by name, and those are all the others of the cell.
 So the account is for one cell, and for nothing else. The keeper founds generations and deletes those that the archive
-has: it may make and remove every stream but the others of the cell. Readers outside have an account of their own,
-EXPORT: each a durable consumer of its own name on the public stream, and nothing else.
+has: it may make and remove every stream but the others of the cell.
+
+A server does not compare with any permission where an answer is sent. In the account that has the streams, MUSTER, one
+could have it stored in any of them. So no user is in that account: each has one of its own, which imports what the user
+may say, and an answer reaches nothing else. Readers outside share account EXPORT: each has a durable consumer of its
+own name on the public stream, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from muster.bus.connection import API_PREFIX
 from muster.bus.marks import MARKS
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.judge import RIGHTS
@@ -32,9 +37,10 @@ from muster.runtime import pairing
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
 KEYS = "muster-nats-keys"
 """ConfigMap with the public keys."""
-API = "$JS.API"
-EXPORTED_API = "$JS.MUSTER.API"
-"""The prefix under which readers outside find the JetStream API; every NATS client has an option for it."""
+OWNER = "MUSTER"
+"""The account that has the streams."""
+API = "$JS.MUSTER.API"
+"""The JetStream API in every account but the one that has the streams; every NATS client has an option for it."""
 
 APPENDERS: dict[str, tuple[str, ...]] = {
     "watcher": ("watcher",),
@@ -53,6 +59,9 @@ KEEPERS: dict[str, tuple[str, ...]] = {
 
 READERS = ("gateway",)
 """Services that follow the log and read snapshots of the read model, and write nothing."""
+
+PUBLISHER = "publisher"
+"""Whose messages readers outside see as they are sent."""
 
 QUARANTINERS = ("watcher",)
 """Services that put aside what they cannot read."""
@@ -81,6 +90,32 @@ class User(Struct, frozen=True):
     def key(self) -> str:
         return nkey_setting(self.name)
 
+    @property
+    def account(self) -> str:
+        return account_of(self.name)
+
+    @property
+    def imports(self) -> list[str]:
+        """What its account imports: a subject that another one covers would be sent twice."""
+        return [each for each in self.publish if not any(_covers(wide, each) for wide in self.publish)]
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Whether what is sent on ``narrow`` goes to another subject too, one with ``*`` for some tokens."""
+    same_length = wide.count(".") == narrow.count(".")
+    pairs = zip(wide.split("."), narrow.split("."), strict=False)
+    return wide != narrow and same_length and all(one in ("*", other) for one, other in pairs)
+
+
+def _owned(subject: str) -> str:
+    """A subject as the account of the streams has it."""
+    return f"{API_PREFIX}{subject.removeprefix(API)}" if subject.startswith(API) else subject
+
+
+def account_of(user: str) -> str:
+    """The account that a user of Muster has for itself."""
+    return f"{OWNER}_{user.upper()}"
+
 
 def nkey_setting(user: str) -> str:
     """``quota_accountant`` -> ``MUSTER_NKEY_QUOTA_ACCOUNTANT``: the setting that holds a user's public key."""
@@ -93,7 +128,7 @@ def inbox(user: str) -> str:
 
 
 def muster_users(cell: str) -> list[User]:
-    """The users of account MUSTER."""
+    """The users that belong to Muster, each of an account of its own."""
     users = [*(_service(name, cell) for name in KEEPERS), *(_follower(name, cell) for name in READERS)]
     return [*users, _onlooker(cell), _admin(cell)]
 
@@ -191,7 +226,7 @@ def _admin(cell: str) -> User:
 
 
 def _reader(name: str, namespace: str, cell: str) -> User:
-    stream, api = subjects.PUBLIC_STREAM, EXPORTED_API
+    stream, api = subjects.PUBLIC_STREAM, API
     readable = subjects.public_namespace_subjects(cell, namespace) if namespace else subjects.PUBLIC_SUBJECTS
     consumer = f"{api}.CONSUMER.CREATE.{stream}.{name}"
     publish = [
@@ -214,42 +249,27 @@ EXPORTS = ("STREAM.INFO.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.INFO.{}.*", "CONS
 def render(cell: str, namespaces: Mapping[str, str]) -> str:
     """The accounts as a part of a nats-server configuration."""
     stream = subjects.PUBLIC_STREAM
-    calls = [operation.format(stream) for operation in EXPORTS]
+    users = muster_users(cell)
+    public = [f"{API}.{operation.format(stream)}" for operation in EXPORTS] + [f"$JS.ACK.{stream}.>"]
+    shared = dict.fromkeys(subject for user in users for subject in user.imports) | dict.fromkeys(public)
     lines = [
         "# Generated by `python -m muster.runtime.natsaccounts`; do not edit. The permissions are documented there.",
         f"# Cell {cell}, every generation of its log.",
         '# Every $MUSTER_NKEY_... is the public key of a user, from keys.conf: MUSTER_NKEY_WATCHER: "U..."',
         'include "keys.conf"',
         "accounts {",
-        "  MUSTER {",
+        f"  {OWNER} {{",
         "    jetstream: enabled",
-        "    users: [",
-        *_users(muster_users(cell)),
-        "    ]",
         "    exports: [",
-    ]
-    for call in calls:
-        many = ", response_type: stream" if "MSG.NEXT" in call else ""
-        lines.append(f'      {{ service: "{API}.{call}"{many}, accounts: [EXPORT] }}')
-    lines += [
-        f'      {{ service: "$JS.ACK.{stream}.>", accounts: [EXPORT] }}',
-        f'      {{ stream: "{subjects.PUBLIC_SUBJECTS}", accounts: [EXPORT] }}',
+        *(f'      {{ service: "{_owned(subject)}"{_answers(subject)} }}' for subject in shared),
         "    ]",
         "  }",
-        "  EXPORT {",
-        "    users: [",
-        *_users(readers(namespaces, cell)),
-        "    ]",
-        "    imports: [",
     ]
-    for call in calls:
-        source = f'{{ account: MUSTER, subject: "{API}.{call}" }}'
-        lines.append(f'      {{ service: {source}, to: "{EXPORTED_API}.{call}" }}')
+    for user in users:
+        lines += _account(user.account, [user], user.imports, live=user.name == PUBLISHER)
+    live = f'{{ account: {account_of(PUBLISHER)}, subject: "{subjects.PUBLIC_SUBJECTS}" }}'
     lines += [
-        f'      {{ service: {{ account: MUSTER, subject: "$JS.ACK.{stream}.>" }} }}',
-        f'      {{ stream: {{ account: MUSTER, subject: "{subjects.PUBLIC_SUBJECTS}" }} }}',
-        "    ]",
-        "  }",
+        *_account("EXPORT", readers(namespaces, cell), public, f"      {{ stream: {live} }}"),
         "  SYS {",
         f"    users: [ {{ nkey: ${nkey_setting('system')} }} ]",
         "  }",
@@ -257,6 +277,27 @@ def render(cell: str, namespaces: Mapping[str, str]) -> str:
         "system_account: SYS",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _answers(subject: str) -> str:
+    """Where one request may have many answers."""
+    return ", response_type: stream" if "MSG.NEXT" in subject or subject.endswith("API.>") else ""
+
+
+def _account(name: str, users: Sequence[User], imports: Sequence[str], *more: str, live: bool = False) -> Iterator[str]:
+    yield f"  {name} {{"
+    if live:
+        yield f'    exports: [ {{ stream: "{subjects.PUBLIC_SUBJECTS}" }} ]'
+    yield "    users: ["
+    yield from _users(users)
+    yield "    ]"
+    yield "    imports: ["
+    for subject in imports:
+        to = f', to: "{subject}"' if subject != _owned(subject) else ""
+        yield f'      {{ service: {{ account: {OWNER}, subject: "{_owned(subject)}" }}{to} }}'
+    yield from more
+    yield "    ]"
+    yield "  }"
 
 
 def _users(users: Sequence[User]) -> Iterator[str]:

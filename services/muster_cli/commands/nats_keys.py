@@ -28,7 +28,9 @@ async def nats_keys(
     from muster_cli.console import Output
 
     out = Output()
+    accounts = render(DEFAULT_CELL, dict.fromkeys(reader, ""))
     if folder is not None and (folder / "server" / "keys.conf").exists():
+        (folder / "server" / "accounts.conf").write_text(accounts)
         out.line(f"The keys in {folder} stay as they are")
         return
     labels = {"app.kubernetes.io/part-of": "muster"}
@@ -43,7 +45,7 @@ async def nats_keys(
         found.append({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
     if folder is not None:
         files = {f"{dashed(user)}/seed": seed for user, seed in seeds.items()}
-        files["server/accounts.conf"] = render(DEFAULT_CELL, dict.fromkeys(reader, "")).encode()
+        files["server/accounts.conf"] = accounts.encode()
         files["server/keys.conf"] = "".join(lines).encode()  # The last one: with it the folder is complete.
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

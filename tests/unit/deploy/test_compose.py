@@ -10,7 +10,7 @@ import pytest
 
 from kit.compose import FILE, KEYS, REPOSITORY, document, interpolated, services
 from muster.runtime.config import Config, load
-from muster.runtime.natsaccounts import inbox
+from muster.runtime.natsaccounts import API, inbox
 from muster_cli.registry import COMMANDS
 
 OURS = {path.name for path in (REPOSITORY / "services").glob("muster_*")} - {"muster_cli"}
@@ -187,6 +187,7 @@ def test_a_service_signs_in_with_its_own_key_and_sees_no_other(name: str) -> Non
     env = services()[name].env
     assert env["MUSTER_NATS_NKEY_FILE"] == "/run/muster/seed"
     assert env["MUSTER_NATS_INBOX_PREFIX"] == inbox(user.replace("-", "_"))
+    assert env["MUSTER_NATS_API_PREFIX"] == API
 
 
 def test_docker_agrees() -> None:

@@ -9,7 +9,7 @@ import yaml
 from kit.compose import REPOSITORY, services
 from kit.pages import blocks
 from muster.runtime.config import Config
-from muster.runtime.natsaccounts import inbox, muster_users, secret_of
+from muster.runtime.natsaccounts import API, inbox, muster_users, secret_of
 from muster_tools.installing import (
     BASES,
     COMMANDS,
@@ -88,6 +88,7 @@ def test_every_service_runs_as_in_compose_with_its_own_key(small: bool) -> None:
             found[service] = container["command"]
             env = {each["name"]: each.get("value") for each in container["env"]}
             assert env["MUSTER_NATS_INBOX_PREFIX"] == inbox(service)
+            assert env["MUSTER_NATS_API_PREFIX"] == API
             keys = [mount for mount in container["volumeMounts"] if mount["name"].startswith("key-")]
             assert [volumes[mount["name"]]["secret"]["secretName"] for mount in keys] == [secret_of(service)]
             assert env["MUSTER_NATS_NKEY_FILE"] == f"{keys[0]['mountPath']}/seed"
