@@ -33,6 +33,8 @@ def test_it_is_decided_as_it_was(name: str) -> None:
 
 def test_each_has_its_line_and_its_recipe_and_all_are_small() -> None:
     assert sorted(read_lines()) == NAMES
+    missing = {*HISTORIES} - {*NAMES}
+    assert not missing, f"tests/histories: not recorded, run `make histories ARGS='{' '.join(sorted(missing))}'`"
     assert set(NAMES) == {*HISTORIES, *REAL}
     size = sum(path.stat().st_size for path in FOLDER.glob("*.gz"))
     assert len(NAMES) > 100

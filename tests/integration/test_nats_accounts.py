@@ -39,6 +39,8 @@ from muster.runtime.connecting import connect_bus
 from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.natsaccounts import API, APPENDERS, KEEPERS
 
+STAGES = tuple(APPENDERS)
+
 PUB = subjects.PUBLIC_STREAM
 
 
@@ -139,7 +141,7 @@ async def _whole(log: JetStreamLog) -> AsyncIterator[list[Any]]:
 async def test_a_service_does_nothing_that_is_not_its_own(server: ProductionNats, user: str) -> None:
     log = subjects.log_stream("main", 1)
     founds = user == "keeper"
-    others = [stage for stage in (*subjects.STAGES, "presenter", "publisher") if stage not in KEEPERS[user]]
+    others = [stage for stage in (*STAGES, "presenter", "publisher") if stage not in KEEPERS[user]]
     for stage in () if founds else ("genesis",):
         await forbidden(server, user, subjects.log_subject("main", 1, stage, "0"), b"{}")
     for stage in others:
@@ -266,14 +268,14 @@ async def test_the_command_line_reads_and_writes_nothing(server: ProductionNats)
         log = await open_log(js, "main")
         assert [stored.seq async for batch in _whole(log) for stored in batch] == [1]
         assert await JetStreamLease(js, log.identity, "watcher", "pods", "x").holder() is None
-    for stage in subjects.STAGES:
+    for stage in STAGES:
         await forbidden(server, "cli", subjects.log_subject("main", 1, stage, "0"))
     await forbidden(server, "cli", f"$KV.{subjects.lease_bucket('main')}.watcher.0")
     await forbidden(server, "cli", f"{API}.STREAM.DELETE.{subjects.log_stream('main', 1)}")
 
 
 async def test_the_admin_founds_and_decides_nothing(server: ProductionNats) -> None:
-    for stage in (*subjects.STAGES, "presenter", "publisher"):
+    for stage in (*STAGES, "presenter", "publisher"):
         await forbidden(server, "admin", subjects.log_subject("main", 1, stage, "0"))
     await forbidden(server, "admin", subjects.public_subject("main", "workload_admitted", "a", "b"))
 

@@ -12,6 +12,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from kit.story import rayjob
+from muster.core.workloads import registry
+from muster.model.closed import total
 
 Obj = dict[str, Any]
 
@@ -227,3 +229,5 @@ KINDS: dict[str, KindFacts] = {
         templates=("/spec/driver", "/spec/executor"),
     ),
 }
+
+total(KINDS, registry.KINDS, "tests/kit/jobs.py (KINDS)")

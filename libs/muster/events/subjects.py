@@ -5,15 +5,6 @@ from __future__ import annotations
 import re
 
 DEFAULT_CELL = "main"
-STAGES = (
-    "watcher",
-    "quota_accountant",
-    "queue_sorter",
-    "gang_admitter",
-    "preemptor",
-    "autoscaler_bridge",
-    "actuator",
-)
 _CELL = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 

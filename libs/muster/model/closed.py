@@ -11,8 +11,11 @@ class IncompleteTableError(Exception):
 
 
 def total(table: Mapping[Any, Any], kind: Any, file: str) -> None:
-    """Raise IncompleteTableError unless the table has one row for each value of a Literal. ``file``: where it is."""
-    values = _values(kind)
+    """Raise IncompleteTableError unless the table has one row for each value of ``kind``, a Literal or another table.
+
+    ``file``: where the table is.
+    """
+    values = [*kind] if isinstance(kind, Mapping) else _values(kind)
     missing = [value for value in values if value not in table]
     unknown = [str(key) for key in table if key not in values]
     if missing:

@@ -116,10 +116,15 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "obstacle": scenes.obstacle,
     "pool_refusal": scenes.pool_refused,
     "nodes_request_withdrawn": scenes.nodes_withdrawn,
+}
+"""Of jobs."""
+
+RAY_SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "growth_denied": rayscenes.denied,
     "workers_kept": rayscenes.kept,
     "alarm_raised": rayscenes.alarm,
 }
+SCENES |= RAY_SCENES
 
 WORDS: dict[str, Any] = {
     "workload_dequeued": wording.DEQUEUED,
@@ -182,13 +187,15 @@ def told(key: Key) -> str:
     else:
         scene, job = SCENES[kind](value)
         bench, entries = scene.bench, of_job(scene.bench, job)
+    home = f"tests/kit/{'gangscenes' if kind in GANG_SCENES else 'rayscenes' if kind in RAY_SCENES else 'scenes'}.py"
     places = {
         (stored.seq, item)
         for stored in bench.log
         for item, event in enumerate(stored.commit.events)
         if says(event, key)
     }
-    assert places, f"the scene does not lead to {key}: {[e for s in bench.log[-4:] for e in s.commit.events]}"
+    last = [event for stored in bench.log[-4:] for event in stored.commit.events]
+    assert places, f"{home}: the scene of {kind} does not lead to {value}, add a case there: {last}"
     found = [entry for entry in entries if (entry.seq, entry.item) in places]
     assert found, f"`why` says nothing of {key} at {places}"
     return f"{found[0].word}: {found[0].text}"

@@ -12,7 +12,7 @@ import pytest
 
 from kit import gangscenes
 from kit.standings import SCENES
-from muster.core.codes.codes import JobCode
+from muster.core.codes.codes import REFUSED, JobCode
 from muster.core.codes.values import GangCode
 from muster.core.readmodel.gangs import ENDED
 from muster.core.views.gangstory import gang_tale
@@ -39,6 +39,9 @@ def told_of_gang(play: gangscenes.Play, gang: str) -> tuple[str, str]:
     narrator = Narrator()
     for stored in play.bench.log:
         narrator.feed(stored)
+    assert any(record.name == gang for record in narrator.state.gang_records.values()), (
+        f"tests/kit/gangscenes.py: the scene of {gang} makes no gang: give its reason a case there"
+    )
     found = gang_tale(narrator.state, gang)
     return found.code, found.text
 
@@ -59,13 +62,16 @@ def told(name: str) -> tuple[str, str]:
 
 def test_every_code_has_a_scene() -> None:
     assert len(codes()) > 35
-    assert codes() - {name.partition(",")[0] for name in SCENES} == set()
+    missing = codes() - {name.partition(",")[0] for name in SCENES}
+    assert not missing, f"tests/kit/standings.py (SCENES) has no scene for {missing}: add one there"
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_a_scene_leads_where_it_says(name: str) -> None:
     code, text = told(name)
-    assert code == name.partition(",")[0], text
+    wanted = name.partition(",")[0]
+    place = "tests/kit/scenes.py (refused)" if wanted in REFUSED.values() else "core/status/job.py and tests/kit"
+    assert code == wanted, f"the scene {name} leads to {code} ({text}): see {place}"
     assert len(text) > 20
 
 

@@ -11,8 +11,12 @@ from muster.core.preemption.preemptor import Preemptor
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.quota.accountant import QuotaAccountant
 from muster.core.stage import Stage
+from muster.events.speakers import SPEAKERS
+from muster.model.closed import total
 
 DECIDERS: dict[str, Callable[[], Stage[Any]]] = {
     stage.name: stage for stage in (QuotaAccountant, QueueSorter, GangAdmitter, Preemptor, AutoscalerBridge)
 }
 """{stage name: its class}"""
+
+total(SPEAKERS, {**DECIDERS, "actuator": None}, "libs/muster/events/speakers.py (SPEAKERS)")

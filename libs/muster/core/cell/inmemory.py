@@ -119,10 +119,19 @@ class InMemoryCell(Generic[T]):
             if not act() and not found:
                 return decided
             decided += found
-        last = [type(event).__name__ for event in decided[-6:]]
-        raise RestlessError(f"after {self.max_rounds} rounds at {self.now} ms the stages still decide: {last}")
+        last = "; ".join(_shown(event) for event in decided[-6:])
+        raise RestlessError(
+            f"after {self.max_rounds} rounds at {self.now} ms the stages still decide: {last}; each of these makes the "
+            "next one due: two rules contradict each other"
+        )
 
     def next_deadline(self) -> tuple[int, str] | None:
         """(ms since ``origin``, seat): the first that may have more to say though nothing happens, and when."""
         times = ((self.seats[key].deadline(), key) for key in self._turns)
         return min(((at - self.origin, key) for at, key in times if at is not None), default=None)
+
+
+def _shown(event: Event) -> str:
+    """``WorkloadDequeued video/one held``."""
+    said = (getattr(getattr(event, "ref", None), "key", ""), str(getattr(event, "reason", "")))
+    return " ".join((type(event).__name__, *(each for each in said if each)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -16,9 +16,15 @@ from muster.core.quota.ledger.ledger import leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.reasons import DequeueReason
-from muster.events.refusals import NAMES, Refusal
+from muster.events.refusals import NAMES, Refusal, RefusalReason
 from muster.model.quota import KAI_ROOT
 from muster.model.workload import Workload
+
+_LEAVES: Mapping[RefusalReason, DequeueReason] = {
+    "held": "held",
+    **dict.fromkeys(("unbound", "no_tree", "two_quotas", "queue_label_missing", "queue_unknown"), "unbound"),
+}
+"""Of a refusal the reason for which a job leaves its queue; of all others ``refused``."""
 
 Standing = WorkloadQueued | WorkloadDequeued | WorkloadRefused
 
@@ -41,14 +47,14 @@ def standing_of(state: SorterState, uid: str) -> Standing | None:
         return None
     cause = state.causes[uid]
     leaf = leaf_of(state.queues.ledger, workload) if workload else None
+    refusal = _refusal(state, workload, leaf) if workload is not None else None
     if job is not None and queued:
-        leaves = _why_leaves(workload, leaf)
+        leaves = _why_leaves(workload, refusal)
         if leaves is not None:
             return WorkloadDequeued(cause=cause, ref=job.ref, attempt=job.attempt, queue=job.queue, reason=leaves)
     if workload is None or not asks:
         return None
-    refusal = _refusal(state, workload, leaf) if uid not in state.queues.ledger.charges else None
-    if refusal is not None:
+    if refusal is not None and uid not in state.queues.ledger.charges:
         if state.queues.refusals.get(uid) == refusal:
             return None
         return WorkloadRefused(cause=cause, ref=workload.ref, refusal=refusal)
@@ -142,15 +148,12 @@ def _misnamed(state: SorterState, named: str) -> Refusal:
     return Refusal("unbound", "quota_not_unique", named, names=tuple(taking[:NAMES]), count=len(taking))
 
 
-def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | None:
+def _why_leaves(workload: Workload | None, refusal: Refusal | None) -> DequeueReason | None:
+    """What would not let it into a queue takes it out of one."""
     if workload is None:
         return "gone"
     if workload.phase == "finished":
         return "finished"
     if not workload.suspended:
         return "started_outside"
-    if workload.refusal is not None:
-        return "refused"
-    if workload.wishes.hold:
-        return "held"
-    return "unbound" if leaf is None else None
+    return _LEAVES.get(refusal.reason, "refused") if refusal is not None else None
