@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from muster.model.elastic import Counts, ScaledGroup
 from muster.model.raydemand import RayConstraint, RayShape
 
-MAX_STEPS = 100_000
+MAX_STEPS = 50_000
 """Shapes tried on hosts for one cluster: a budget, so that no demand holds up the log."""
 ENDLESS = 2**31
 
@@ -63,6 +63,28 @@ class Host(Struct):
     """The replica that is made right now, and that it is a part of."""
 
 
+class _Waiting:
+    """What waits, in the order in which it is tried."""
+
+    def __init__(self, shapes: Sequence[RayShape], how: How) -> None:
+        self.how = how
+        self.counts = [shape.count for shape in shapes]
+        """How many of each shape are left."""
+        found = sorted(enumerate(shapes), key=lambda each: _size(each[1]), reverse=True)
+        self.order = [(index, shape, [*shape.resources.items()]) for index, shape in found]
+        self.least: list[dict[str, int]] = [{}]
+        """{resource: the least of it that all from here on ask for}, for each place of the order and its end."""
+        for place, (_, shape, _) in enumerate(reversed(self.order)):
+            asked, rest = shape.resources, self.least[-1]
+            both = {name: min(amount, rest[name]) for name, amount in asked.items() if name in rest}
+            self.least.append(both if place else dict(asked))
+        self.least.reverse()
+
+    def covers(self, found: _Try) -> bool:
+        """Whether a host would take just this again: what was not taken had no room, and has none now."""
+        return all(self.counts[index] >= taken for index, taken in found.taken.items())
+
+
 class _Try(Struct):
     """A host with all that it can take."""
 
@@ -93,15 +115,16 @@ class Packing:
 
         ``rooms``: {group: replicas that may be made}. Changes ``hosts`` and ``rooms``.
         """
-        counts, launches, done = [shape.count for shape in shapes], list[Launch](), list[Host]()
-        order = sorted(range(len(shapes)), key=lambda index: _size(shapes[index]), reverse=True)
+        waiting, launches, done = _Waiting(shapes, how), list[Launch](), list[Host]()
+        counts, known = waiting.counts, dict[int, tuple[Host, _Try | None]]()
         ready, pools = list(hosts), [name for name in self._groups if rooms.get(name, 0) > 0]
+        new = {name: self.fresh(name) for name in pools}
         while any(counts):
-            best = self._best(ready, shapes, order, counts, how)
+            best = self._best(ready, waiting, known)
             if best:
                 self._use(best, ready, done, counts)
                 continue
-            best = self._best([self.fresh(name) for name in pools], shapes, order, counts, how)
+            best = self._best([new[name] for name in pools], waiting, known)
             if not best:
                 break
             for each, times in self._made(best, rooms, counts):
@@ -120,16 +143,21 @@ class Packing:
         hosts[:] = _merged([*ready, *done])
         return counts, launches
 
-    def _best(
-        self, hosts: Sequence[Host], shapes: Sequence[RayShape], order: list[int], counts: list[int], how: How
-    ) -> list[_Try]:
-        """Those that take anything: the best first, then the others in their order."""
+    def _best(self, hosts: Sequence[Host], waiting: _Waiting, known: dict[int, tuple[Host, _Try | None]]) -> list[_Try]:
+        """Those that take anything: the best first, then the others in their order. ``known``: what was tried before,
+        by identity of the host, which is kept with it.
+        """
         tries: list[_Try] = []
         for host in hosts:
             if self._steps <= 0:
                 return []
-            self._steps -= len(order)
-            found = _tried(host, shapes, order, counts, how)
+            before = known.get(id(host))
+            if before is not None and (before[1] is None or waiting.covers(before[1])):
+                found = before[1]
+            else:
+                self._steps -= len(waiting.order)
+                found = _tried(host, waiting)
+                known[id(host)] = (host, found)
             if found is not None:
                 tries.append(found)
         if tries:
@@ -164,21 +192,29 @@ class Packing:
         return [(best, 1)]
 
 
-def _tried(host: Host, shapes: Sequence[RayShape], order: list[int], counts: list[int], how: How) -> _Try | None:
+def _tried(host: Host, waiting: _Waiting) -> _Try | None:
     """A host with what it can take of all that waits; None: nothing."""
+    if waiting.how.apart and host.taken:
+        return None
     free, taken, kinds, chosen = dict(host.free), dict[int, int](), set(host.kinds), host.chosen
-    for index in order:
-        shape = shapes[index]
-        if not counts[index] or (how.apart and (host.taken or taken)):
+    counts, single, room = waiting.counts, waiting.how.single, free.get
+    for place, (index, shape, asked) in enumerate(waiting.order):
+        if not counts[index]:
             continue
-        suits = suited(host.labels, shape)
-        count = min(counts[index], times_in(free, shape.resources)) if suits else 0
-        if count:
-            count = 1 if how.apart else count
+        for name, amount in asked:
+            if room(name, 0) < amount:
+                break
+        else:
+            suits = suited(host.labels, shape)
+            if not suits:
+                continue
+            count = 1 if waiting.how.apart else min(counts[index], times_in(free, shape.resources))
             taken[index] = count
             take(free, shape.resources, count)
             kinds.update(shape.resources)
-            chosen = chosen or (suits if shape.selectors or how.single else 0)
+            chosen = chosen or (suits if shape.selectors or single else 0)
+            if waiting.how.apart or _is_full(free, waiting.least[place + 1]):
+                break
     if not taken:
         return None
     used = [Fraction(max(whole - free.get(name, 0), 0) ** 3, whole**2) for name, whole in host.total.items() if whole]
@@ -187,6 +223,11 @@ def _tried(host: Host, shapes: Sequence[RayShape], order: list[int], counts: lis
     least = min(used, default=Fraction(0))
     rank = (chosen, no_waste, known, least, sum(used, Fraction(0)) / max(len(used), 1), host.priority)
     return _Try(host, taken, free, frozenset(kinds), chosen, rank)
+
+
+def _is_full(free: Amounts, least: Amounts) -> bool:
+    """Whether nothing fits any more of what asks for at least this."""
+    return any(free.get(name, 0) < amount for name, amount in least.items())
 
 
 def suited(labels: Mapping[str, str], shape: RayShape) -> int:
@@ -203,6 +244,14 @@ def suited(labels: Mapping[str, str], shape: RayShape) -> int:
 
 def _holds(labels: Mapping[str, str], constraint: RayConstraint) -> bool:
     return (labels.get(constraint.key) in constraint.values) is not constraint.excluded
+
+
+def fits(free: Amounts, shape: Amounts) -> bool:
+    """Whether it fits once: much of what is tried does not."""
+    for name, amount in shape.items():  # noqa: SIM110 - half the time
+        if free.get(name, 0) < amount:
+            return False
+    return True
 
 
 def times_in(free: Amounts, shape: Amounts) -> int:
@@ -227,7 +276,7 @@ def _repeats(tries: list[_Try], counts: list[int]) -> int:
 
 def _filled(found: _Try, count: int) -> Host:
     return structs.replace(
-        found.host, free=found.free, count=count, kinds=found.kinds, chosen=found.chosen, taken=True, launch=None
+        found.host, free=dict(found.free), count=count, kinds=found.kinds, chosen=found.chosen, taken=True, launch=None
     )
 
 

@@ -12,7 +12,19 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field, structs
 
-from muster.core.autoscaling.packing import APART, SINGLY, TOGETHER, Host, How, Launch, Packing, suited, take, times_in
+from muster.core.autoscaling.packing import (
+    APART,
+    SINGLY,
+    TOGETHER,
+    Host,
+    How,
+    Launch,
+    Packing,
+    fits,
+    suited,
+    take,
+    times_in,
+)
 from muster.events.elastic import GrowthOption, GrowthUnit
 from muster.model.elastic import Counts, Elastic, ScaledGroup, grown
 from muster.model.raydemand import RayDemand, RayPlacementGroup, RayShape
@@ -299,9 +311,7 @@ class _Wishing:
     def _ever(self, shape: RayShape) -> bool:
         """Whether a worker of any group could hold one, were it new and empty."""
         return any(
-            group.most
-            and times_in(group.offers, shape.resources)
-            and (not shape.selectors or suited(group.labels, shape))
+            group.most and fits(group.offers, shape.resources) and (not shape.selectors or suited(group.labels, shape))
             for group in self._groups
         )
 

@@ -157,6 +157,17 @@ def test_room_that_comes_back_for_any_of_it_is_seen() -> None:
     assert added(limited(3)) == {"small": 1}
 
 
+def test_hosts_that_would_take_the_same_again_are_tried_once() -> None:
+    """What one takes leaves enough for the others: the budget reaches far."""
+    groups = tuple(
+        ScaledGroup(f"g{index}", most=99, offers={"CPU": RAY_UNIT, f"kind-{index}": RAY_UNIT}) for index in range(20)
+    )
+    waits = tuple(RayShape({"CPU": RAY_UNIT - 5 * each, f"kind-{each % 20}": 1}, 7) for each in range(1_000))
+    left, launches = Packing(groups).place([], {group.name: 999 for group in groups}, waits)
+    assert sum(each.count for each in launches) >= 200
+    assert sum(left) + sum(each.count for each in launches) == 7_000
+
+
 def test_a_demand_of_any_size_is_placed_on_a_budget() -> None:
     """A thousand shapes and twenty groups: what the budget does not reach is asked for later."""
     groups = tuple(ScaledGroup(f"g{index}", most=99, offers={"CPU": (index + 1) * RAY_UNIT}) for index in range(20))
