@@ -101,6 +101,7 @@ schemas: $(READY) picture  ## write what is made from the code: public contract,
 	$(BIN)/python -m muster_tools.openapi
 	$(BIN)/python -m muster.runtime.natsaccounts
 	$(BIN)/python -m muster_tools.pages
+	$(BIN)/python -m muster_tools.monitoring
 	$(BIN)/python -m muster_tools.installing
 
 attack: controlplane  ## a tenant made from the OpenAPI of every kind tries every edit, alone and in pairs, for an hour

@@ -11,6 +11,6 @@ def measured(metrics: Metrics) -> OnRead:
 
     def on_read(source: str, outcome: str, seconds: float) -> None:
         metrics.count("muster_ray_readings", labels(source=source, outcome=outcome))
-        metrics.ray_duration.record(seconds, {"source": source})
+        metrics.observe("muster_ray_reading_duration_seconds", labels(source=source), seconds)
 
     return on_read

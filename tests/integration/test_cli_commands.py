@@ -1,15 +1,19 @@
 """The commands that read a log, against one running ``muster up`` with its two jobs."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
 from kit.cli import Cli, Result, Running
+from kit.promql import Recorded
 from kit.waiting import until
 from muster.fakecluster.kuberay import RUNTIME
+from muster_tools.alerts import ALERTS, QUESTIONS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -238,3 +242,26 @@ async def test_the_public_stream_tells_each_admission_once(demo: Demo) -> None:
         assert (await until(told, what="outsiders to be told")).count(demo.first.partition("/")[2]) == 1
     finally:
         await connection.close()
+
+
+async def test_the_page_of_metrics_answers_what_is_asked_on_call(demo: Demo) -> None:
+    """All of Muster in one process, of which each stage leads: the page of a service is a part of it."""
+    [address] = set(re.findall(r"http://[\d.]+:\d+/metrics", demo.up.said()))
+    recorded = Recorded()
+
+    async def waits() -> bool:
+        async with aiohttp.ClientSession() as session, session.get(address) as answer:
+            page = await answer.text()
+        recorded.scrape(page, 0)
+        return bool(recorded.ask('muster_queue_jobs{state="waiting"} > 0')) and "muster_leader" in page
+
+    await until(waits, what="the waiting job in the metrics")
+    leaders = recorded.ask("max by (stage) (muster_leader)")
+    assert leaders[("stage", "presenter"),] == leaders[("stage", "publisher"),] == 1
+    assert set(leaders.values()) == {1}
+    assert sum(map(len, recorded.samples[-1].values.values())) < 550, "of 12 services at once; one has fewer than 300"
+    for question in QUESTIONS:
+        if "increase" not in question.query and "idle" not in question.query:
+            assert recorded.ask(question.query), question.query
+    found = {each.name for each in ALERTS if recorded.ask(each.query)}
+    assert found <= {"AdmittedButNoPods"}, found

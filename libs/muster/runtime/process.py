@@ -39,6 +39,7 @@ from muster.ports import (
 from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
+from muster.runtime.measuring import Measuring
 from muster.runtime.pairing import record_cluster
 from muster.runtime.presenting.presenter import Presenter
 from muster.runtime.runners.acting import ActuatorRunner
@@ -48,7 +49,6 @@ from muster.runtime.runners.keeping import LogKeeper
 from muster.runtime.runners.leader import Leader
 from muster.runtime.runners.publishing import Publisher
 from muster.runtime.runners.shared import SharedLog
-from muster.runtime.runners.sharemetrics import EVERY_S, share_gauges
 from muster.runtime.runners.watching import WatcherRunner
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
@@ -90,6 +90,9 @@ class Process(Struct, dict=True):
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     """What is closed when the process ends."""
 
+    def __post_init__(self) -> None:
+        self.metrics.read_from(Measuring(self))
+
     async def api_server(self) -> ApiTransport:
         """A connection to the API server the configuration names. Raises KubeConfigError."""
         source: Source = default_source()
@@ -98,7 +101,7 @@ class Process(Struct, dict=True):
 
         def measure(verb: str, resource: str, code: int, seconds: float) -> None:
             self.metrics.count("muster_kube_requests", labels(verb=verb, resource=resource, code=str(code)))
-            self.metrics.kube_duration.record(seconds, {"verb": verb, "resource": resource})
+            self.metrics.observe("muster_kube_request_duration_seconds", labels(verb=verb), seconds)
 
         transport = await connect_kube(source, check=True, on_request=measure, clock=self.clock)
         self.stack.push_async_callback(transport.close)
@@ -282,7 +285,6 @@ class Process(Struct, dict=True):
                     tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
                 tasks.create_task(self._keep_marks())
-                tasks.create_task(self._watch_shares())
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:
@@ -309,15 +311,6 @@ class Process(Struct, dict=True):
         for runner in self.runners:
             if isinstance(runner, Leader) and runner.stage.name == "quota_accountant" and self.config.ruleset:
                 tasks.create_task(Activator(runner, replicas, self.config.ruleset).run())
-
-    async def _watch_shares(self) -> None:
-        """Keep the metrics about KAI queues as the ledger of the quota accountant is, where it runs here."""
-        while True:
-            for runner in self.runners:
-                if isinstance(runner, Leader) and runner.stage.name == "quota_accountant":
-                    for name, key, value in share_gauges(runner.state.ledger):
-                        self.metrics.set(name, key, value)
-            await asyncio.sleep(EVERY_S)
 
     async def _keep_marks(self) -> None:
         """Write down beside the log how far it was read: who starts later knows when it falls short of that."""

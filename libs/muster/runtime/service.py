@@ -100,7 +100,7 @@ async def open_process(
     log = await _proven(js, config, log, service, clock, logger, keeping=keeping, own_time=own_time)
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
-    return Process(config, name, clock, logger, Metrics(service), connection, js, shared, mark_of(service), stack=stack)
+    return Process(config, name, clock, logger, Metrics(), connection, js, shared, mark_of(service), stack=stack)
 
 
 async def _proven(

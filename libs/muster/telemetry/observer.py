@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 
 from msgspec import to_builtins
 
 from muster.core.stage import Violation
+from muster.core.views.measures import Labels, Measure
 from muster.core.wording import problems
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
-from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadDequeued, WorkloadQueued
+from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadQueued
 from muster.events.envelope import Commit, Stored
+from muster.events.public import PublicEvent
 from muster.model.keys import Ref
+from muster.telemetry import counting
 from muster.telemetry.logs import Logger
-from muster.telemetry.metrics import Labels, Metrics, labels
+from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.traces import WorkloadTraces
 
 _TOLD = frozenset({AlarmRaised, ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued})
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
-_WAITS_KEPT = 100_000
 
 
 class StageTelemetry:
@@ -30,13 +33,13 @@ class StageTelemetry:
         self._metrics = metrics
         self._log = logger.bind(stage=stage, shard=shard)
         self._traces = traces
-        self._stage = stage
+        self._stage, self._shard = stage, shard
         self._labels = labels(stage=stage, shard=shard)
+        self._stage_label = labels(stage=stage)
         self._kinds = {kind: labels(stage=stage, shard=shard, kind=kind) for kind in ("input", "decision")}
         self._types: dict[type[Event], Labels] = {}
-        self._queued_at: dict[str, int] = {}
-        """uid of a waiting workload -> queued-at, to tell how long an admission took; only where admissions are made"""
         self.current_role = "starting"
+        self._metrics.count("muster_void_commits", self._stage_label, 0)
         self.behind = 0
         self.last_heard: tuple[str, float] | None = None
         """Of a stage that watches: the resource, and when the API server was heard of it last."""
@@ -45,30 +48,19 @@ class StageTelemetry:
 
     def folded(self, batch: Sequence[Stored], behind: int) -> None:
         self.behind = behind
-        self._metrics.count("muster_commits_folded", self._labels, len(batch))
         self._metrics.set("muster_stage_sequence", self._labels, batch[-1].seq)
-        self._metrics.set("muster_stage_lag_batches", self._labels, behind)
         for stored in batch:
             self._traces.folded(stored.seq, stored.commit)
-            if self._stage == "gang_admitter" and stored.commit.stage == "queue_sorter":
-                self._note_queued(stored.commit)
-
-    def _note_queued(self, commit: Commit) -> None:
-        for event in commit.events:
-            if isinstance(event, WorkloadQueued) and len(self._queued_at) < _WAITS_KEPT:
-                self._queued_at[event.ref.uid] = event.queued_at
-            elif isinstance(event, WorkloadDequeued):
-                self._queued_at.pop(event.ref.uid, None)
 
     def voided(self, stored: Stored) -> None:
         assert stored.void is not None
-        self._metrics.count("muster_void_commits", self._labels)
+        self._metrics.count("muster_void_commits", self._stage_label)
         self._log.error("commit_void", seq=stored.seq, subject=stored.subject, why=problems.line(stored.void))
 
     def appended(self, commit: Commit, seq: int, took_s: float) -> None:
         self._traces.appended(commit, seq, took_s)
         self._metrics.count("muster_commits", self._kinds[commit.kind])
-        self._metrics.append_duration.record(took_s, dict(self._labels))
+        self._metrics.observe("muster_append_duration_seconds", self._stage_label, took_s)
         for event in commit.events:
             kind = type(event)
             key = self._types.get(kind)
@@ -76,17 +68,13 @@ class StageTelemetry:
                 key = self._types[kind] = labels(stage=self._stage, type=str(kind.__struct_config__.tag))
             self._metrics.count("muster_events", key)
             if kind in _TOLD:
-                self._tell(event, commit.at)
+                self._tell(event)
         self._log.debug("commit_appended", seq=seq, kind=commit.kind, events=len(commit.events), in_seq=commit.in_seq)
 
-    def _tell(self, event: Event, at: int) -> None:
+    def _tell(self, event: Event) -> None:
         """One log line per decision about a workload, and what operators count."""
         match event:
             case GangAdmitted():
-                self._metrics.count("muster_admitted_workloads", labels(queue=event.queue))
-                queued_at = self._queued_at.pop(event.ref.uid, 0)
-                if queued_at:
-                    self._metrics.admission_wait.record(max(0, at - queued_at) / 1000, {"queue": event.queue})
                 self._log.info("gang_admitted", ref=event.ref.key, queue=event.queue, attempt=event.attempt)
             case QuotaDenied():
                 short = event.short
@@ -109,7 +97,8 @@ class StageTelemetry:
 
     def role(self, role: str, epoch: int) -> None:
         self.current_role = role
-        self._metrics.set("muster_leader", self._labels, 1 if role == "leading" else 0)
+        if role in ("leading", "standby"):
+            self._metrics.set("muster_leader", self._labels, 1 if role == "leading" else 0)
         self._log.info("role_changed", role=role, epoch=epoch)
 
     def violated(self, violations: Sequence[Violation]) -> None:
@@ -126,6 +115,8 @@ class StageTelemetry:
         self._log.info("snapshot_kept", seq=seq, bytes=size)
 
     def note(self, level: str, event: str, **values: object) -> None:
+        if level == "error":
+            self._metrics.count("muster_errors", (*self._stage_label, ("event", event)))
         getattr(self._log, level if level in _LEVELS else "info")(event, **values)
 
     def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
@@ -133,6 +124,15 @@ class StageTelemetry:
 
     def wrote(self, ref: Ref, cause: Cause, verb: str, times: tuple[int, int], trouble: str) -> None:
         self._traces.wrote(ref, cause, verb, times, trouble)
+
+    def published(self, event: PublicEvent) -> None:
+        counting.count(self._metrics, event)
+
+    def ages(self) -> Iterator[Measure]:
+        """Since when nothing was heard of the API server, of a stage that watches."""
+        if self.last_heard is not None:
+            age = asyncio.get_running_loop().time() - self.last_heard[1]
+            yield "muster_watch_age_seconds", labels(shard=self._shard), age
 
     # --- reflectors -------------------------------------------------------------------------------------------
 

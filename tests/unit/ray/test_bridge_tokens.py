@@ -61,7 +61,7 @@ def test_certificates_are_whole_or_none(tmp_path: Path) -> None:
 
 
 def test_readings_are_counted_by_source_and_outcome() -> None:
-    metrics = Metrics("test")
+    metrics = Metrics()
     on_read = measured(metrics)
     on_read("gcs", "ok", 0.001)
     on_read("gcs", "ok", 0.002)

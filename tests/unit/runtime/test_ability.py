@@ -64,7 +64,7 @@ async def test_a_publisher_whose_events_are_not_stored_is_not_ready() -> None:
 async def test_a_watch_that_hears_nothing_is_not_ready() -> None:
     parts = Parts()
     traces = WorkloadTraces(make_tracing("watcher"), "watcher", lambda _: 1)
-    telemetry = StageTelemetry("watcher", "pods", Metrics("t"), get(service="t"), traces)
+    telemetry = StageTelemetry("watcher", "pods", Metrics(), get(service="t"), traces)
     parts.telemetries.append(telemetry)
     telemetry.heard("pods", asyncio.get_running_loop().time())
     await asyncio.sleep(170)

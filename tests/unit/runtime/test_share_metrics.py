@@ -9,8 +9,8 @@ from kit.kai import queue, work
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.views.measures import measures, share_measures
 from muster.core.views.queueshare import queue_share, queues_named
-from muster.runtime.runners.sharemetrics import share_gauges
 
 GPU = "nvidia.com/gpu"
 
@@ -35,14 +35,20 @@ def view(found: Bench) -> ReadState:
 
 
 def test_each_queue_and_resource_has_its_gauges() -> None:
-    ledger = bench().states["quota_accountant"].ledger
-    found = {(name, dict(key)["queue"], dict(key)["resource"]): value for name, key, value in share_gauges(ledger)}
-    assert found["muster_queue_fair_share", "a", GPU] == 7
-    assert found["muster_queue_fair_share", "b", GPU] == 1
-    assert found["muster_queue_used", "b", GPU] == 6
-    assert found["muster_queue_asked", "a", GPU] == 10
-    assert found["muster_queue_keeps", "a", GPU] == 7
-    assert ("muster_queue_keeps", "a", "cpu") not in found, "unlimited"
+    made = bench()
+    ledger = made.states["quota_accountant"].ledger
+    found = {(name, dict(key)["queue"], dict(key)["resource"]): value for name, key, value in share_measures(ledger)}
+    known = view(made)
+    found |= {
+        (name, dict(key).get("queue"), dict(key).get("resource")): value
+        for name, key, value in measures(known, known.now)
+    }
+    assert found["muster_queue_fair_share", "kai/a", GPU] == 7
+    assert found["muster_queue_fair_share", "kai/b", GPU] == 1
+    assert found["muster_queue_used", "kai/b", GPU] == 6
+    assert found["muster_queue_asked", "kai/a", GPU] == 10
+    assert found["muster_queue_keeps", "kai/a", GPU] == 7
+    assert ("muster_queue_keeps", "kai/a", "cpu") not in found, "unlimited"
 
 
 def test_a_queue_tells_why_its_share_is_what_it_is() -> None:

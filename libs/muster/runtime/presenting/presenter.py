@@ -83,7 +83,7 @@ class Presenter(Follower[ReadState]):
         self._cleared: dict[str, None] = {}
         """keys of refused shapes whose first refusal has room again"""
         super().__init__(ReadModel(self._touched), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
-        self.lease = KeptLease(lease, "the presenter", taken=self.wake)
+        self.lease = KeptLease(lease, "the presenter", taken=self._leads, lost=self._stands_by)
         self._due: dict[str, float] = {}
         """key of an object to look at -> loop time from when on"""
         self._told: dict[str, str] = {}
@@ -99,7 +99,15 @@ class Presenter(Follower[ReadState]):
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
+        self._stands_by()
         tasks.create_task(self.lease.keep_trying())
+
+    def _leads(self) -> None:
+        self.hooks.role("leading", 0)
+        self.wake()
+
+    def _stands_by(self) -> None:
+        self.hooks.role("standby", 0)
 
     async def stop(self) -> None:
         """Give up the lease."""

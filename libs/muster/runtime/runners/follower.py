@@ -55,6 +55,8 @@ class Follower(Generic[S]):
         """The end of the log, as it stood when following began, has been folded."""
         self.last_own = 0
         """Sequence of the last commit of this (stage, shard)."""
+        self.unfolded_since = 0
+        """When the first commit was stored (ms) that was read and is not folded yet; 0 where there is none."""
         self._batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(BUFFERED_BATCHES)
         self._woken = asyncio.Event()
         self._every = every
@@ -118,6 +120,8 @@ class Follower(Generic[S]):
     async def _pump(self) -> None:
         async with aclosing(self.log.follow(self.state.seq, self.state.docket.last)) as stream:
             async for batch in stream:
+                if batch and not self.unfolded_since:
+                    self.unfolded_since = batch[0].stored_at
                 await self._batches.put(batch)
                 self._woken.set()
 
@@ -133,6 +137,7 @@ class Follower(Generic[S]):
         found = []
         while not self._batches.empty():
             found.append(self._batches.get_nowait())
+        self.unfolded_since = 0
         return found
 
     def _fold(self, batch: Sequence[Stored]) -> None:

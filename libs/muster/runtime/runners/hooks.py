@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from muster.core.stage import Violation
 from muster.events.base import Cause, Event
 from muster.events.envelope import Commit, Stored
+from muster.events.public import PublicEvent
 from muster.model.keys import Ref
 
 Role = Literal["starting", "following", "standby", "leading"]
@@ -49,6 +50,10 @@ class Hooks(Protocol):
         """Anything else worth a log line; ``event`` is a constant snake_case name."""
         ...
 
+    def published(self, event: PublicEvent) -> None:
+        """A public event is on its way."""
+        ...
+
     def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
         """Trace headers for a commit about to be appended."""
         ...
@@ -69,6 +74,7 @@ class NoHooks:
     def restless(self, counts: dict[str, int]) -> None: ...
     def snapshot(self, seq: int, size: int) -> None: ...
     def note(self, level: Level, event: str, **values: object) -> None: ...
+    def published(self, event: PublicEvent) -> None: ...
     def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
         return {}
 

@@ -20,12 +20,14 @@ class LostLeadershipError(Exception):
 class KeptLease:
     """``held``: whether it is ours. ``of``: what it is about, for errors and reasons."""
 
-    def __init__(self, lease: Lease, of: str, taken: Callable[[], None] = lambda: None) -> None:
-        """``taken`` is called each time it becomes ours."""
+    def __init__(
+        self, lease: Lease, of: str, taken: Callable[[], None] = lambda: None, lost: Callable[[], None] = lambda: None
+    ) -> None:
+        """``taken`` is called each time it becomes ours, ``lost`` each time it no longer is."""
         self.held = False
         self.of = of
         self._lease = lease
-        self._taken = taken
+        self._taken, self._lost = taken, lost
         self._kept_at = float("-inf")
         """When it was known last that somebody holds it."""
 
@@ -50,6 +52,7 @@ class KeptLease:
             await asyncio.sleep(LEASE_RENEWAL_S)
             if not await self._lease.renew():
                 self.held = False
+                self._lost()
                 raise LostLeadershipError(f"lease of {self.of} was lost")
 
     async def keep_trying(self) -> None:

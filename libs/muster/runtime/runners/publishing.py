@@ -48,7 +48,9 @@ class Publisher:
         """Since when (time of the loop) something waits to be stored."""
         self._snapshots = snapshots
         self._folder = Folder(ReadModel())
-        self._state = ReadModel().initial()
+        self.state = ReadModel().initial()
+        self.unfolded_since = 0
+        """When the first commit was stored (ms) that was read and is not published yet; 0 where there is none."""
 
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""
@@ -80,8 +82,9 @@ class Publisher:
                 if not batch:
                     self.caught_up = True
                 for stored in batch:
+                    self.unfolded_since = stored.stored_at
                     if stored.seq <= after:
-                        self._folder.fold(self._state, stored)
+                        self._folder.fold(self.state, stored)
                     else:
                         await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
                 if batch:
@@ -89,6 +92,7 @@ class Publisher:
                     self._sent_since = asyncio.get_running_loop().time()
                     await self._outlet.settle()
                     self._sent_since = None
+                self.unfolded_since = 0
 
     async def _recall(self, after: int) -> int:
         """Know the jobs as of a sequence, or as late before it as a snapshot allows: that is returned."""
@@ -98,17 +102,17 @@ class Publisher:
         state = await restore_before(self._snapshots, self._log.identity, "readmodel", "0", fresh, after)
         if state is None:
             return 0
-        self._state = state
+        self.state = state
         return state.seq
 
     async def _publish_commit(self, stored: Stored, skip: int) -> None:
         """Publish the events of one commit with an index over ``skip``, with what was known of its jobs before it."""
         identity = self._log.identity
-        generation, known = identity.generation_of(stored.seq), facets_in(self._state, stored)
-        stored = self._folder.fold(self._state, stored)
+        generation, known = identity.generation_of(stored.seq), facets_in(self.state, stored)
+        stored = self._folder.fold(self.state, stored)
         for index, event in enumerate(stored.commit.events):
             if index > skip:
-                found = public_event(identity.cell, generation, stored.seq, index, self._state.now, event, known)
+                found = public_event(identity.cell, generation, stored.seq, index, self.state.now, event, known)
                 if found is not None:
                     await self._send(found, stored.trace)
 
@@ -135,3 +139,4 @@ class Publisher:
         await self._outlet.publish(public_subject(event.cell, str(tag), namespace, name), headers, encode(event))
         self._sent_since = None
         self.published += 1
+        self._hooks.published(event)
