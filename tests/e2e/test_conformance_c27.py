@@ -147,7 +147,7 @@ async def test_c27_nodes_that_are_refused_are_told_and_asked_for_again_only_afte
 
         async def told() -> bool:
             messages = (await sight.told("GangFailedScheduling")).values()
-            return any("pool gpu: 1 node requested, none came, again after" in each for each in messages)
+            return any("pool gpu: 1 node requested, none came, requested again after" in each for each in messages)
 
         await cluster.until(told, 60.0, "the pods to be told")
         # Nodes that come all the same, whoever added them, are taken.

@@ -12,7 +12,8 @@ from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
 from muster.core.status.job import job_status
 from muster.core.views.narrator import NarratedEvent, Narrator
-from muster.core.wording import jobs
+from muster.core.wording import explain, jobs
+from muster.model.text import lower
 from muster.ports import LogGoneError, LogSealedError
 
 AGAIN_S = 0.5
@@ -80,7 +81,7 @@ class Teller:
             return "the log could not be read"
         state = self._narrator.state
         if not state.synced:
-            return f"the cluster is not fully known yet, still listing {', '.join(sorted(state.unsynced))}"
+            return lower(explain.waiting_for_sync(sorted(state.unsynced)).text)
         if state.closing:
             return "the log is nearly full"
         if state.queues.ledger.tree is None:

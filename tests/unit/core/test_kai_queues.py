@@ -166,7 +166,8 @@ def test_trees_and_queues_stand_side_by_side() -> None:
     assert both == (
         "two_quotas",
         "label kai.scheduler/queue names queue team-a, and namespace video belongs to quota root/algorithm/video of an "
-        "ElasticQuotaTree: it can be charged to one of them only; remove the label, or take the other one away",
+        "ElasticQuotaTree: it can be charged to one of them only; remove label kai.scheduler/queue, or "
+        "take the namespace out of that quota",
     )
     named = work("named", "team-a", labels={"quota.scheduling.alibabacloud.com/name": "text"})
     assert refusal(found, seen(named))[0] == "two_quotas"

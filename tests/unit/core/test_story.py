@@ -58,7 +58,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "finished, and its pods are not gone": (
         (*BASE, "job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0"),
         "FinishedStillCharged",
-        "until all of it is gone (1 pod)",
+        "until 1 pod is gone",
     ),
     "finished": (
         (*BASE, "job one", *RUN, "finishes one failed", "cluster-gone one", "pod-gone one 0", "pod-gone one 1"),
@@ -68,7 +68,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "deleted while it runs": (
         (*BASE, "job one", *RUN, "gone one"),
         "DeletedStillCharged",
-        "It was deleted, and is charged with cpu 12, memory 12G until all of it is gone (its RayCluster, 2 pods)",
+        "It was deleted, and is charged with cpu 12, memory 12G until its RayCluster and 2 pods are gone",
     ),
     "deleted while it waits": (
         (*BASE, "job two", "job one", "gone one"),

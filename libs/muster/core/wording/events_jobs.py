@@ -77,7 +77,8 @@ def observed(event: facts.WorkloadObserved, _around: Happening) -> str:
     suspended = "suspended" if workload.suspended else "not suspended"
     detail = f" ({workload.detail})" if workload.detail else ""
     refused = f"; cannot be queued: {problems.line(workload.refusal)}" if workload.refusal is not None else ""
-    return f"{suspended}, {workload.phase}{detail}; asks for {asks(workload)}{refused}"
+    phase = f", {workload.phase}" if workload.phase != suspended else ""
+    return f"{suspended}{phase}{detail}; asks for {asks(workload)}{refused}"
 
 
 def started(_event: facts.WorkloadStarted, around: Happening) -> str:
@@ -165,7 +166,7 @@ def admitted(event: d.GangAdmitted, around: Happening) -> str:
 
 def _seen(each: Happening) -> str:
     suspended = "suspended" if each.flag else f"not suspended ({suspend_field(each.kind)} is false)"
-    return f"{suspended}{f', {each.words}' if each.words else ''}; asks for {_asked(each)}"
+    return f"{suspended}{f', {each.words}' if each.words not in ('', suspended) else ''}; asks for {_asked(each)}"
 
 
 def _edited(each: Happening) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.core.codes.happenings import Happening
+from muster.core.objects.meta import rfc3339
 from muster.core.wording import explain, explain_nodes, problems, reasons
+from muster.core.wording.terms import terms
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
 from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
 from muster.model.problem import problem
 from muster.model.resources import format_vector
-from muster.model.text import counted, moment
+from muster.model.text import counted
 
 NO_PLACES_FREED = "the evictions that were tried would not free the nodes it needs"
 
@@ -76,10 +78,10 @@ def awaits_nodes(event: d.GangAwaitingNodes, _around: Happening) -> str:
 
 def clearing_proposed(event: ClearingProposed) -> str:
     """Which jobs are proposed as victims for a job without places on the nodes."""
-    jobs = counted(len(event.victims), "job")
-    if event.kind == "move":
-        return f"its quota has room, and the nodes have none: a subset of {jobs} is proposed to move to other nodes"
-    return f"its quota has room, and the nodes have none: a subset of {jobs} is proposed for eviction"
+    count = len(event.victims)
+    jobs = "1 job is" if count == 1 else f"up to {count} jobs are"
+    how = "to move to other nodes" if event.kind == "move" else "for eviction"
+    return f"its quota has room, and the nodes have none: {jobs} proposed {how}"
 
 
 def clearing_tried(event: ClearingTried) -> str:
@@ -104,9 +106,13 @@ def clearing_ordered(event: ClearingOrdered, around: Happening) -> str:
             f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
             for each in event.moves[:5]
         )
-        return f"{ways}{more} moved so that it has room on the nodes: they keep their quota and start again there"
-    why = f"of lower priority (it has {event.priority})" if event.kind == "priority" else "above the share of its queue"
-    return f"{shown}{more} suspended so that it has room on the nodes: {why}"
+        return f"moved to make room for it on the nodes: {ways}{more}; each keeps its quota and starts again there"
+    why = (
+        f"of lower priority than {event.priority}"
+        if event.kind == "priority"
+        else f"above the {terms(event.queue).owed} of its queue"
+    )
+    return f"suspended to make room for it on the nodes: {shown}{more}, {why}"
 
 
 def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
@@ -162,7 +168,7 @@ def nodes_requested(event: growing.NodesRequested) -> str:
 def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
     """Why a request for nodes is withdrawn, and when the next follows."""
     said = problems.after(event.problem)
-    again = f"; requested again after {moment(event.retry_at)}" if event.retry_at else ""
+    again = f"; requested again after {rfc3339(event.retry_at)}" if event.retry_at else ""
     return f"the request for nodes is withdrawn: {reasons.WITHDRAWN[event.reason]}{said}{again}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster.core.codes.values import Scaling
+from muster.core.objects.meta import rfc3339
 from muster.core.wording import reasons
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import amounts, terms
@@ -79,16 +80,14 @@ def denied(event: elastic.GrowthDenied) -> str:
 def refused_by(short: Shortfall) -> str:
     """``cpu in quota root/a: request 1, max 8, used 8``."""
     term = terms(short.path)
-    limit = (
-        f"{term.least} for jobs that are {term.firm}" if short.of_min else "runtime" if short.of_runtime else term.most
-    )
+    limit = f"{term.least} for {term.firm} jobs" if short.of_min else "runtime" if short.of_runtime else term.most
     return f"{short.resource} in {term.where}: {amounts(short, limit)}"
 
 
 def scaling(found: Scaling) -> str:
-    """``Granted are small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``."""
+    """``Granted: small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``."""
     most = f", of at most {counts(found.ceilings)}" if found.ceilings else ""
-    said = f"Granted are {counts(found.granted)}{most}"
+    said = f"Granted: {counts(found.granted)}{most}"
     if found.asked:
         why = f"; {denied(found.denied)}" if found.denied is not None else ""
         said = f"{said}; it asks for {counts(found.asked)} more{why}"
@@ -100,7 +99,7 @@ def alarm_reason(event: alarms.AlarmRaised) -> Reason:
     code, words = reasons.ALARMS[event.reason]
     text = words.format(cluster=event.cluster, groups=counts(event.groups))
     if event.reason == "not_growing":
-        text = f"{text}. They are released, and tried again after {moment(event.until)}"
+        text = f"{text}. They are released, and tried again after {rfc3339(event.until)}"
     elif event.reason in alarms.DEAF and not event.fixed:
         text = f"{text}. Meanwhile it is granted no more, and its unused replicas are released"
     return Reason(code, f"alarm {event.reason} {counts(event.groups)}", text)
@@ -111,7 +110,7 @@ def alarm(event: alarms.AlarmRaised) -> str:
 
 
 def gate(event: elastic.GateSet) -> str:
-    shown = f"maxReplicas of {event.ref} should be {counts(event.most)}, of the {counts(event.ceilings)} its owner set"
+    shown = f"maxReplicas of {event.ref} is to be {counts(event.most)} (its owner set {counts(event.ceilings)})"
     gone = [pod.name for pods in event.workers.values() for pod in pods]
     if gone:
         shown = f"{shown}; {listed(gone)} {'is' if len(gone) == 1 else 'are'} to be deleted"
@@ -129,15 +128,13 @@ def parts(partial: tuple[PartialVictim, ...]) -> str:
 
 
 def chosen(event: elastic.WorkersChosen) -> str:
-    """``worker auto-3 of RayCluster a/c goes, so that b/job gets its guarantee; it is idle``."""
+    """``worker auto-3 of RayCluster a/c is drained for b/job (idle)``."""
     idle = sum(each.idle for each in event.workers)
     busy = len(event.workers) - idle
     purpose = f" for {event.claimant}" if event.claimant is not None else ""
     names = listed([each.ref.name for each in event.workers])
-    how = f"{idle} idle, {busy} not" if busy else "idle"
-    return (
-        f"{names} of {event.ref} {'goes' if len(event.workers) == 1 else 'go'}{purpose} ({how}): they take no new work"
-    )
+    how = f"{idle} idle, {busy} busy" if busy else "idle"
+    return f"{names} of {event.ref} {'is' if len(event.workers) == 1 else 'are'} drained{purpose} ({how})"
 
 
 def kept(event: elastic.WorkersKept) -> str:

@@ -46,7 +46,7 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
                 if term.least != "quota"
                 else (f"{'Exceeds' if never else 'Insufficient'} {node} for non-preemptible jobs")
             )
-            text = f"{head}: {amounts(refusal, term.least, f'jobs that are {term.firm}')}. "
+            text = f"{head}: {amounts(refusal, term.least, f'{term.firm} jobs')}. "
             text += (
                 f"It can never be admitted like this: raise the {term.least}, lower the request or make it preemptible"
                 if never
@@ -70,8 +70,8 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
         case "QuotaHeld":
             key = f"held:{path}:{resource}:{limit}:{refusal.claimant}"
             text = (
-                f"Insufficient {node}: {amounts(refusal, term.most)}. It is tried again when that claim ends, or "
-                "when running jobs complete after that job has started"
+                f"Insufficient {node}: {amounts(refusal, term.most)}. It is tried again once "
+                f"{refusal.claimant or 'the job that it is held for'} has started or its claim has ended"
             )
         case _:
             key = f"insufficient:{path}:{resource}:{limit}" + (f":{refusal.claimant}" if refusal.claimant else "")
@@ -127,8 +127,7 @@ def preempted_for(claimant: str, queue: str, path: str, resource: str, prioritie
         "Preempted",
         f"preempted:{claimant}",
         f"Preempted by a job of higher priority in the same queue: {claimant} had priority {priorities[1]}, this job "
-        f"{priorities[0]}, and it needed {resource} of {terms(path).where} in queue {queue}. It is queued again in "
-        "its old place",
+        f"{priorities[0]}, and {resource} was short in {terms(path).where}. It is queued again in its old place",
     )
 
 
@@ -234,11 +233,13 @@ BEHIND_HEAD = Reason(
 
 
 def waiting_for_sync(kinds: list[str]) -> Reason:
-    """The words for a wait that ends when the cluster is fully known."""
+    """The words for a wait that ends when the cluster is fully known. ``kinds``: the resources still missing."""
+    more = f" and {counted(len(kinds) - 3, 'more resource')}" if len(kinds) > 3 else ""
+    names = ", ".join(kind.replace("_", ".") for kind in kinds[:3])
     return Reason(
         "NotSynced",
         "unsynced",
-        f"Nothing is admitted until the cluster is fully known; still listing {', '.join(kinds)}",
+        f"Nothing is admitted until the cluster is fully known; still listing {names}{more}",
     )
 
 
@@ -270,8 +271,7 @@ SUSPENDED_OUTSIDE = Reason(
 RUNNING_TIMEOUT = Reason(
     "RunningTimeout",
     "running_timeout",
-    "Suspended again: it was admitted and did not start in time. Its quota is released, and it is queued "
-    "again after a pause",
+    "Suspended again: it was admitted and did not start in time. It is queued again after a pause",
 )
 STALE_GANG = Reason(
     "StaleGang",
@@ -283,10 +283,7 @@ STALE_GANG = Reason(
 
 def unschedulable(said: str) -> Reason:
     """The words for a job whose gang kube-scheduler has not placed."""
-    text = (
-        f"Suspended again: kube-scheduler has not placed its gang ({said}). Its quota is released, and it is "
-        "queued again after a pause"
-    )
+    text = f"Suspended again: kube-scheduler has not placed its gang ({said}). It is queued again after a pause"
     return Reason("RunningTimeout", "unschedulable", text)
 
 

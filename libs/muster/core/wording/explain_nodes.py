@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.core.codes.values import NodesKept
+from muster.core.objects.meta import rfc3339
 from muster.core.wording import problems, reasons
 from muster.core.wording.explain import Reason
 from muster.events.gangs import GangHeldBack
@@ -10,7 +11,7 @@ from muster.model.gang import PodGroup, Verdict
 from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.pools import Growth, PoolNodes, PoolRefusal
 from muster.model.problem import FieldProblem
-from muster.model.text import counted, moment
+from muster.model.text import counted
 
 
 def no_room(short: Shortage, pods: str = "") -> str:
@@ -81,7 +82,7 @@ def pool_refused(each: PoolRefusal) -> str:
         promised=promised,
         needs=each.needs if each.why == "full" else counted(each.needs, "node"),
         obstacle=obstacle,
-        until=f", again after {moment(each.until)}" if each.until else "",
+        until=f", requested again after {rfc3339(each.until)}" if each.until else "",
     )
     return f"pool {each.pool}: {words}"
 

@@ -64,7 +64,8 @@ def lately_of_all(millionths: int) -> str:
 
 def told_shares(event: SharesChanged) -> str:
     """Which queues have a new fair share, and their past usage."""
-    parts = [f"{_name(path)} may have {format_vector(event.shares[path])}" for path in sorted(event.shares)[:_SHOWN]]
+    changed = sorted(event.shares)[:_SHOWN]
+    parts = [f"fair share of {_name(path)}: {format_vector(event.shares[path])}" for path in changed]
     parts += [f"and {len(event.shares) - _SHOWN} more queues have a new share"] if len(event.shares) > _SHOWN else []
     for path in sorted(event.usage)[:_SHOWN]:
         used = ", ".join(f"{used_lately(part)} of {name}" for name, part in sorted(event.usage[path].items()))

@@ -207,12 +207,14 @@ def _amount(status: JobStatus) -> str:
 
 
 def _until(status: JobStatus, remains: Remains) -> str:
-    """Until when a charge lasts: the child and the pods that still exist."""
+    """Until when a charge lasts: until the child and the pods that still exist are gone."""
     left = [
         *([f"its {child_of(status.kind) or 'driver'}"] if remains.children else []),
         *([counted(remains.pods, "pod")] if remains.pods else []),
     ]
-    return f"until all of it is gone ({', '.join(left) or 'no part of it was observed lately'})"
+    if not left:
+        return "until its quota is released; no pod of it is left"
+    return f"until {' and '.join(left)} {'are' if len(left) > 1 or remains.pods > 1 else 'is'} gone"
 
 
 def _ending(status: JobStatus, words: str, remains: Remains) -> str:
@@ -242,8 +244,9 @@ def _gone(status: JobStatus, over: Over) -> str:
 
 
 def _adopted(status: JobStatus, why: AdoptionReason) -> str:
-    runs = "It runs" if status.phase == "running" else f"It is started ({status.detail or status.phase})"
-    return f"{runs} without having been admitted by Muster: {reasons.ADOPTED[why]}. Charged: {_amount(status)}"
+    says = f" ({status.kind} says {status.detail})" if status.detail else ""
+    runs = "It runs" if status.phase == "running" else f"It starts{says}"
+    return f"{runs} without an admission by Muster: {reasons.ADOPTED[why]}. Charged: {_amount(status)}"
 
 
 def _starting(status: JobStatus, start: Start) -> str:

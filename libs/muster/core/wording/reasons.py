@@ -24,9 +24,9 @@ from muster.model.raydemand import RayTrouble
 FILE = "libs/muster/core/wording/reasons.py"
 
 ADOPTED: dict[AdoptionReason, str] = {
-    "already_running": "it ran before it was first seen: it is charged, and not touched",
-    "bypassed": "it was started without an admission: it is charged, and not touched",
-    "reserved": "it is a pod of no job, and its quota has room: it is placed",
+    "already_running": "it ran before it was first seen; it is charged, and not touched",
+    "bypassed": "another client started it; it is charged, and not touched",
+    "reserved": "it is a pod of no job; its quota has room, and it is placed",
 }
 
 DEQUEUED: dict[DequeueReason, str] = {
@@ -47,8 +47,7 @@ RELEASED: dict[ReleaseReason, str] = {
     "paused": "the admissions of its queue were paused before it was admitted; it is queued again in its old place",
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
     "evicted": "it was evicted and its pods are gone; it is queued again in its old place",
-    "preempted": "it was suspended for a job of higher priority in its queue, or for one that has had less GPU time, "
-    "and its pods are gone; it is queued again",
+    "preempted": "it was suspended for another job of its queue, and its pods are gone; it is queued again",
     "timed_out": "it did not start in time; it was suspended and is queued again after a pause",
     "stale": "it had too few pods of its gang and was suspended; it is queued again in its old place",
     "moved": "it was suspended so that another job has room on the nodes, and its pods are gone; its quota is "
@@ -173,7 +172,7 @@ OBSTACLES: dict[ObstacleCode, str] = {
 
 POOL_REFUSED: dict[PoolRefusalReason, str] = {
     "full": "max {most}, has {has}{promised}, the gang needs {needs} more",
-    "unsuitable": "its nodes would not take its pods{obstacle}",
+    "unsuitable": "its pods do not fit on nodes of this pool{obstacle}",
     "needs_pods": "nodes are added there for pods that exist, and a job has none before its admission; declare a class "
     "of ProvisioningRequest for it",
     "not_served": "its nodes are asked for by a ProvisioningRequest, which this cluster does not serve; install the "
@@ -266,7 +265,7 @@ ALARMS: dict[AlarmReason, tuple[str, str]] = {
     ),
     "stalled": (
         "RayAutoscalerStalled",
-        "The autoscaler of {cluster} makes no tick though there is something to do: see the log of container "
+        "The autoscaler of {cluster} does nothing although requests wait for it: see the log of container "
         "autoscaler in its head pod; deleting that container's process makes kubelet start it again",
     ),
     "no_nodes": (

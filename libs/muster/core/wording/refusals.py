@@ -49,7 +49,8 @@ def _two_quotas(refusal: Refusal, _kind: str, job: str) -> str:
     namespace = f"namespace {job.partition('/')[0]} belongs to"
     whose = f"{namespace if refusal.detail == 'by_namespace' else 'its label names'} quota {refusal.other}"
     both = f"label {KAI_QUEUE} names queue {refusal.name}, and {whose} of an ElasticQuotaTree"
-    return f"{both}: it can be charged to one of them only; remove the label, or take the other one away"
+    other = "take the namespace out of that quota" if refusal.detail == "by_namespace" else "that label"
+    return f"{both}: it can be charged to one of them only; remove label {KAI_QUEUE}, or {other}"
 
 
 def _label_missing(refusal: Refusal, kind: str, _job: str) -> str:

@@ -15,7 +15,7 @@ class Terms(NamedTuple):
     where: str
     least: str
     most: str
-    firm: str = "not preemptible"
+    firm: str = "non-preemptible"
     owed: str = "min"
     """Up to which a queue may reclaim quota from other queues,"""
     right: str = "guarantee"
@@ -26,7 +26,7 @@ def terms(path: str) -> Terms:
     """Those of the API that a path belongs to."""
     if path.partition("/")[0] != KAI_ROOT:
         return Terms(f"quota {path}", "min", "max")
-    kai = Terms(f"queue {path.rpartition('/')[2]}", "quota", "limit", "non-preemptible", "fair share", "fair share")
+    kai = Terms(f"queue {path.rpartition('/')[2]}", "quota", "limit", owed="fair share", right="fair share")
     return kai._replace(where="the cluster", most="capacity") if path == KAI_ROOT else kai
 
 

@@ -194,7 +194,7 @@ def test_both_say_from_where_to_where() -> None:
     play.job("big", "a", 2)
     told = play.told("y")
     assert "Moved from n1 to n0 to make room for default/big of queue kai/a" in told
-    assert "default/y from n1 to n0 moved so that it has room on the nodes" in play.told("big")
+    assert "moved to make room for it on the nodes: default/y from n1 to n0" in play.told("big")
     play.suspended("y")
     play.left("y")
     assert "its quota is reserved for it again" in play.told("y")

@@ -209,7 +209,7 @@ def test_shares_are_said_when_they_change_and_only_then() -> None:
     said = len(found.happened(SharesChanged))
     waits(found, "b2", "b", 1)
     assert len(found.happened(SharesChanged)) == said, "it asks for more, and gets no more"
-    assert tell(found.happened(SharesChanged)[-1]).text == "b may have nvidia.com/gpu 2"
+    assert tell(found.happened(SharesChanged)[-1]).text == "fair share of b: nvidia.com/gpu 2"
     found.pass_time(100 * HOUR)
     assert len(found.happened(SharesChanged)) == said
     for event in found.happened(SharesChanged):
