@@ -3,6 +3,7 @@
 import pytest
 
 from kit.scenario import Play, scene_of
+from kit.scenes import Scene, claimed
 from kit.words import odd
 from muster.core.views.story import JobStory, Story
 from muster.events.facts import ObjectUnreadable, WorkloadFinished, WorkloadStarted
@@ -248,3 +249,41 @@ def test_the_newest_of_a_name_is_meant() -> None:
     scene.bench.facts(ObjectUnreadable(ref=ref, rv=9_999_999, problem=odd("odd")))
     story = listen(scene).of("video/one")
     assert (story.ref.uid, story.earlier) == ("uid-second", 1)
+
+
+def test_a_job_that_ran_waits_from_its_release_on() -> None:
+    """It keeps its place from when it was queued first; the time in which it ran is no wait."""
+    scene = claimed()
+    scene.lines("time +600s")
+    scene.suspended("b/greedy")
+    again = listen(scene, "b/greedy").of("b/greedy", present=scene.bench.now + 7_000)
+    assert "It has waited in queue root/b for 7 s" in again.standing.text
+    assert "proposed" not in again.standing.text, "its claim is open, so that the proposal of it is over"
+
+
+def test_a_refusal_of_its_like_is_told_after_its_own_queueing() -> None:
+    """Its like was refused while it ran itself: since it is queued again, that refusal holds for it too."""
+    scene = claimed()
+    scene.lines("job b/alike cpu=5", "time +60s")
+    scene.suspended("b/greedy")
+    scene.lines("time +7s")
+    story = listen(scene, "b/greedy").of("b/greedy")
+    assert words(story)[-2:] == ["queued", "waits"]
+    times = [each.entry.at for each in story.happenings]
+    assert times == sorted(times)
+
+
+def test_a_manifest_applied_again_leaves_no_line() -> None:
+    scene = Scene()
+    scene.lines(*BASE, "job two", "job one")
+    before = words(listen(scene).of("video/one"))
+    for generation in range(2, 7):
+        scene.change("one", generation=generation)
+    assert words(listen(scene).of("video/one")) == before
+
+
+def test_a_charge_ends_with_named_pods_and_a_suspended_job_is_not_said_to_be_released() -> None:
+    text = standing("tree", "synced", "job one", "resumed one", "time +1000s")[1]
+    assert "Its quota is released" not in text
+    scene = scene_of(*BASE, "job one", *RUN, "finishes one")
+    assert "until its RayCluster and 2 pods are gone" in listen(scene).of("video/one").standing.text

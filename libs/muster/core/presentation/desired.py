@@ -20,7 +20,7 @@ from muster.core.reading.kubequeue import (
     queue_name,
 )
 from muster.core.readmodel.records import Record
-from muster.core.readmodel.state import ReadState, Trouble
+from muster.core.readmodel.state import ReadState, Trouble, waits_since
 from muster.core.status.job import job_status
 from muster.core.wording import events_ray, explain, jobs, pods, problems, refusals
 from muster.core.wording.explain import Reason
@@ -243,7 +243,7 @@ def admitted_event(state: ReadState, uid: str) -> EventNote | None:
     charge = state.queues.ledger.charges.get(uid)
     if workload is None or record is None or job is None or charge is None or not record.admitted_at:
         return None
-    waited, ago = max(0, record.admitted_at - job.queued_at), state.now - record.admitted_at
+    waited, ago = max(0, record.admitted_at - waits_since(state, job)), state.now - record.admitted_at
     if ago > ADMITTED_MS or (waited < WAITED_MS and not _was_refused(record)):
         return None
     reason = explain.admitted(job.queue, charge.request, waited)

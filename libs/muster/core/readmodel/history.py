@@ -16,7 +16,7 @@ from muster.core.codes.happenings import Happening, Release, Said, SetAsked, Tak
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.queues import Job
 from muster.core.readmodel.records import leaving_for
-from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.workloads.registry import KINDS
 from muster.events import alarms, claims, effects, elastic, facts, gangs, growing
 from muster.events import decisions as d
@@ -207,7 +207,7 @@ def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator
             "turn",
             event=structs.replace(event, placements=()),
             request=charge.request if charge is not None else None,
-            span=max(0, state.now - job.queued_at) if job is not None else -1,
+            span=max(0, state.now - waits_since(state, job)) if job is not None else -1,
             nodes=tuple(islice(nodes.items(), NODES)),
             more=max(0, len(nodes) - NODES),
             words=(event.placement or state.placement) if nodes else "",

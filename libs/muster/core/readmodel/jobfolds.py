@@ -163,6 +163,7 @@ class JobFolds:
         state.suspended_outside.pop(uid, None)
         record = state.records.get(uid)
         if record is not None:
+            record.released_at = state.now if record.admitted_at or record.adoption else record.released_at
             record.admitted_at, record.running_at, record.adoption = 0, 0, None
             record.request = event.request
             record.growth = GrowthRecord()

@@ -53,6 +53,8 @@ class Record(Struct):
     adoption: AdoptionReason | None = None
     """Why it is charged without an admission."""
     running_at: int = 0
+    released_at: int = 0
+    """When it released the quota of an admission: a job that is queued again waits from then on, in its old place."""
     finished_at: int = 0
     gone_at: int = 0
     outcome: Outcome = ""

@@ -15,7 +15,7 @@ from muster.core.learned.pace import Pace
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
 from muster.core.promising.promises import Promises
-from muster.core.queueing.queues import Queues
+from muster.core.queueing.queues import Job, Queues
 from muster.core.readmodel.gangs import GangsShown
 from muster.core.readmodel.nodesshown import NodesShown
 from muster.core.readmodel.podsshown import PodsShown
@@ -159,3 +159,9 @@ def record_of(state: ReadState, ref: Ref) -> Record:
         if ref.kind in KINDS:  # Pods of no job are charged too, and are nobody's to list.
             state.records[ref.uid] = record
     return record
+
+
+def waits_since(state: ReadState, job: Job) -> int:
+    """From when on a job waits: since it was queued first, or since it released the quota of an earlier run."""
+    record = state.records.get(job.ref.uid)
+    return max(job.queued_at, record.released_at if record is not None else 0)

@@ -42,7 +42,7 @@ from muster.core.quota.demand import counted
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.shortfalls import short_at
 from muster.core.readmodel.phases import phase_of
-from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
@@ -257,7 +257,7 @@ def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
     heads = sorted(place for waiting in shapes for place in waiting[:AHEAD_SHOWN]) if position > 1 else []
     ahead = tuple(place.key for place in heads[: min(AHEAD_SHOWN, position - 1)])
     line = InLine(position, sum(len(waiting) for waiting in shapes), ahead, state.leaving.get(job.ref.uid))
-    return {"queue": job.queue, "since": job.queued_at, "line": line}
+    return {"queue": job.queue, "since": waits_since(state, job), "line": line}
 
 
 def _on_nodes(state: ReadState, job: Job, line: InLine) -> InLine:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.core.codes.pods import HeldUp, TroubledPod, worse
 from muster.core.objects.meta import rfc3339
-from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.wording import pods, problems, refusals
 from muster.core.wording.explain import waiting_for_quota
 from muster.core.workloads.registry import KINDS
@@ -50,7 +50,7 @@ def facets_of(state: ReadState, uid: str, now: int) -> Facets:
     admitted, running = (record.admitted_at, record.running_at) if record is not None else (0, 0)
     found: dict[str, Any] = {}
     if job is not None:
-        waited = max(0, (admitted or now) - job.queued_at) if job.queued_at else None
+        waited = max(0, (admitted or now) - waits_since(state, job)) if job.queued_at else None
         found |= {"priority": job.priority, "queue": job.queue, "request": texts(job.demand.request)}
         found["waited_ms"] = waited
     elif charge is not None:

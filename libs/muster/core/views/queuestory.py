@@ -12,7 +12,7 @@ from muster.core.codes.happenings import Happening
 from muster.core.learned.pace import Estimate
 from muster.core.presentation.desired import pauses_over
 from muster.core.readmodel.history import usage
-from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.status.job import job_status
 from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
 from muster.core.wording import events_jobs as worded
@@ -167,8 +167,9 @@ class QueueStory:
             case d.WorkloadQueued():
                 tally.queued += 1
             case d.GangAdmitted():
-                job = self.told.state.queues.jobs.get(ref.uid)
-                self._admitted(ref.key, max(0, self.told.state.now - job.queued_at) if job is not None else 0)
+                state = self.told.state
+                job = state.queues.jobs.get(ref.uid)
+                self._admitted(ref.key, max(0, state.now - waits_since(state, job)) if job is not None else 0)
             case d.QuotaReleased():
                 tally.released += 1
             case d.QuotaDenied() if event.reason != "stale":

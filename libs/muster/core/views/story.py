@@ -138,10 +138,14 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
     tried = next((each for each in reversed(record.happenings) if each.what == "quota_denied"), None)
     if tried is not None and max(tried.seq, tried.last_seq) >= denial.cause.seq:
         return
+    at, seq, item = state.parked_at.get(job.shape, record.since), denial.cause.seq, denial.cause.item
+    queued = next((each for each in reversed(record.happenings) if each.what == "workload_queued"), None)
+    if queued is not None and (queued.seq, queued.item) > (seq, item):
+        at, seq, item = queued.at, queued.seq, queued.item
     yield Happening(
-        at=state.parked_at.get(job.shape, record.since),
-        seq=denial.cause.seq,
-        item=denial.cause.item,
+        at=at,
+        seq=seq,
+        item=item,
         what="parked",
         weight="turn",
         refusal=denial.short,
@@ -167,16 +171,16 @@ _TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed"
 
 def _tried(state: ReadState, record: Record) -> str:
     """What was tried last to make room for it, and what became of that, since it was queued; a proposal only while its
-    victims hold quota.
+    victims hold quota, and one without victims only until its claim is open.
     """
-    charges = state.queues.ledger.charges
+    charges, served = state.queues.ledger.charges, record.ref.uid in state.queues.ledger.claims.by_uid
     for each in reversed(record.happenings):
         event = each.event
         if each.what == "workload_queued":
             return ""
         if isinstance(event, PreemptionProposed):
             victims = [victim.ref.uid for victim in event.victims] + [victim.ref.uid for victim in event.partial]
-            if victims and not any(uid in charges for uid in victims):
+            if not any(uid in charges for uid in victims) and (victims or served):
                 continue
         if each.what in _TRIES:
             return room_made(line(each).text)

@@ -216,7 +216,7 @@ def _victims(victims: tuple[d.Victim, ...], more: int = 0) -> str:
 
 def _preemption(event: d.PreemptionProposed) -> str:
     if not event.victims and not event.partial:
-        return f"{_request(event.queue, event.request)} should be held for it: it has waited too long"
+        return f"{_request(event.queue, event.request)} is proposed to be held for it: it has waited too long"
     whole = f"{_victims(event.victims)} proposed as victims for it" if event.victims else ""
     parts = f"{events_ray.parts(event.partial)} proposed to be released to it" if event.partial else ""
     proposed = " and ".join(each for each in (whole, parts) if each)
