@@ -9,7 +9,8 @@ import pytest
 from kit.browser import Page, axe, browser
 from kit.cli import Cli
 
-PAGES = {"": "Quotas", "jobs": "Asks for", "nodes": "gpu-1", "whatif": "Outcome"}
+PAGES = {"": "Quotas", "jobs": "Asks for", "nodes": "gpu-1", "whatif": "Outcome", "health": "muster doctor"}
+LOCAL = "(at) => new Date(new Date(at) - new Date().getTimezoneOffset() * 60000 + 999).toISOString().slice(0, 19)"
 SERIOUS = "({violations}) => violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
 
 
@@ -79,6 +80,65 @@ async def test_what_people_ask_of_the_dashboard(shown: tuple[Page, str]) -> None
     # Another page by a key.
     await page.call("Input.dispatchKeyEvent", type="keyDown", key="2", text="2")
     await page.holds("location.pathname === '/jobs'")
+
+
+class Counted:
+    """Clicks on a page, as a person would need them."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.clicks = 0
+
+    async def click(self, selector: str, text: str = "") -> None:
+        self.clicks += 1
+        await self.page.click(selector, text)
+
+    async def task(self, url: str, *steps: tuple[str, str], sees: str) -> None:
+        """From an address, by clicks on a selector with a text each, to what answers."""
+        self.clicks = 0
+        await self.page.open(url)
+        for selector, text in steps:
+            await self.click(selector, text)
+        await self.page.sees(sees)
+        assert self.clicks <= 5
+
+
+@pytest.mark.slow
+async def test_each_task_takes_five_clicks_at_most(shown: tuple[Page, str]) -> None:
+    page, url = shown
+    tasks = Counted(page)
+    await tasks.task(url, ("a.job", "vision/too-large-0"), sees="request 48, max 24")
+    # Who took my GPU at that time: the time, then the job among what had happened until then.
+    events = (await asked(page, "jobs/interns/sweep-1"))["events"]
+    taken = next(each["at"] for each in events if each["word"] == "evicted")  # type: ignore[attr-defined]
+    await tasks.task(url, ("button.moment", ""), sees="Show")
+    await page.run(f"document.querySelector('input[name=when]').value = ({LOCAL})('{taken}')")
+    await tasks.click(".asked button", "Show")
+    await page.holds("document.querySelector('.time').classList.contains('past')")
+    await page.sees("Happened until then")
+    await tasks.click(".feed a.job", "interns/sweep-1")
+    await page.sees("above the min of its queue")
+    assert tasks.clicks <= 5
+    # What if a team had 8 more; the limit that still binds is in the sentence.
+    await tasks.task(f"{url}job/vision/too-large-0", ("a.button", "What if"), sees="Changes")
+    await page.holds("!!document.querySelector('select[name=queue] option')")
+    await page.run("document.querySelector('select[name=queue]').value = 'root/research/vision'")
+    await page.run("document.querySelector('input[name=value]').value = '32'")
+    await tasks.click("section button", "Add")
+    await page.sees("request 48, max 32")
+    assert tasks.clicks <= 5
+    await tasks.task(url, ("a", "wait"), sees="Starts")
+    await tasks.task(url, ("nav a", "Nodes"), sees="with only a part of the GPUs free")
+    await tasks.task(url, sees="borrowed")
+    await tasks.task(url, (".counts a", "failed"), sees="search/broken-0")
+    await tasks.task(url, (".condition", ""), sees="vision/too-large-0")
+    # For a colleague: the address of this page as of this moment.
+    await page.run("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    await tasks.task(f"{url}job/vision/too-large-0", sees="Copy link")
+    await page.run("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    await page.holds("!document.querySelector('button.share').disabled")
+    await tasks.click("button.share", "Copy link")
+    await page.holds("/vision.too-large-0.at=[0-9]+$/.test(window.copied || '')")
 
 
 @pytest.mark.slow

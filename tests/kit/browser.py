@@ -79,7 +79,10 @@ class Page:
         return found["result"].get("value")
 
     async def open(self, url: str) -> None:
+        """Go to an address; what follows meets the new document."""
+        await self.run("window.left = true")
         await self.call("Page.navigate", url=url)
+        await self.holds("!window.left && !!document.body")
 
     async def sees(self, text: str, *, limit_s: float = 20.0) -> None:
         """Wait until a text is on the page."""
@@ -145,7 +148,7 @@ def axe() -> str:
 async def browser() -> AsyncIterator[Page]:
     """A page of a new browser with an empty profile. Raises LookupError where there is none."""
     program = installed()
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:  # Its helpers may still write there.
         process = _started(program, profile)
         try:
             port = await until(lambda: _port(profile), START_S)

@@ -14,16 +14,17 @@ import msgspec
 from msgspec import Struct
 
 import muster
-from muster.core.codes.values import Promise
+from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
-from muster.core.status.promise import promises_of
 from muster.events.envelope import Stored
 from muster.ports import Clock
 from muster.serving import shapes, views
 from muster.serving.access import Viewed
 from muster.serving.asking import ManifestError, ask, read_job
 from muster.serving.causes import causes
+from muster.serving.forking import projected
 from muster.serving.happened import happened, marks
+from muster.serving.health import health
 from muster.serving.joblist import JobFilter
 from muster.serving.live import Live
 from muster.serving.moments import LogMark, OutsideError
@@ -32,8 +33,10 @@ from muster.serving.whatif import ChangeError, what_if
 
 SECOND = 1_000
 UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
-STARTS_MS = 3_000
-"""So long the promises of all waiting jobs are taken to be those of now."""
+FORESEEN_MS = 3_000
+"""So long the queues played forward are taken to be those of now, ..."""
+FORESEEN_EACH_MS = 2
+"""... and so much longer for each job that starts in them, so that a long line is not played forward all the time."""
 
 
 class BadRequestError(Exception):
@@ -83,7 +86,7 @@ class Questions:
         self._clock = clock
         self._acting = acting
         self._lens: tuple[int, Scope, Lens] | None = None
-        self._starts: tuple[int, Mapping[str, Promise]] = (0, {})
+        self._foreseen: tuple[int, Mapping[str, Projected]] | None = None
 
     def namespaces(self) -> set[str]:
         """Every namespace that there is anything to see of."""
@@ -136,14 +139,19 @@ class Questions:
             self._lens = (state.seq, scope, Lens(scope, state))
         return self._lens[2]
 
-    def starts(self, asked: Asked) -> Mapping[str, Promise]:
-        """The promises of all waiting jobs; those of now are made once in a while."""
+    def foreseen(self, asked: Asked, uid: str = "") -> Mapping[str, Projected]:
+        """When waiting jobs start. The queues of now are played forward once in a while, and for a ``uid`` that came
+        after it.
+        """
         if not asked.moment.live:
-            return promises_of(asked.state, [*asked.state.queues.jobs], asked.now)
-        made, found = self._starts
-        if asked.now - made >= STARTS_MS:
-            found = promises_of(asked.state, [*asked.state.queues.jobs], asked.now)
-            self._starts = (asked.now, found)
+            return projected(asked.state, asked.state.queues, asked.now)
+        made, found = self._foreseen or (0, {})
+        job = asked.state.queues.jobs.get(uid)
+        late = job is not None and uid not in found and job.queued_at >= made
+        rests = max(FORESEEN_MS, FORESEEN_EACH_MS * len(found))
+        if self._foreseen is None or late or not 0 <= asked.now - made < rests:
+            found = projected(asked.state, asked.state.queues, asked.now)
+            self._foreseen = (asked.now, found)
         return found
 
     async def commit(self, seq: int) -> Stored | None:
@@ -179,23 +187,41 @@ async def _position(_of: Questions, asked: Asked) -> Struct:
     return asked.moment
 
 
+async def _health(_of: Questions, asked: Asked) -> Struct:
+    return health(asked.state, asked.lens, asked.moment)
+
+
 async def _jobs(of: Questions, asked: Asked) -> Struct:
     query = asked.query
     states = tuple(each for each in query.get("state", "").split(",") if each)
     wanted = JobFilter(
-        states, query.get("queue", ""), query.get("namespace", ""), query.get("kind", ""), 0, query.get("name", "")
+        states,
+        query.get("queue", ""),
+        query.get("namespace", ""),
+        query.get("kind", ""),
+        name=query.get("name", ""),
+        outcome=query.get("outcome", ""),
     )
     skip, limit = number(query, "skip", 0, 1 << 31), number(query, "limit", 50, views.MOST_ROWS)
-    starts = of.starts(asked)
+    foreseen = of.foreseen(asked)
     return views.jobs(
-        asked.state, asked.lens, asked.moment, wanted, skip=skip, limit=limit, now=asked.now, starts=starts
+        asked.state, asked.lens, asked.moment, wanted, skip=skip, limit=limit, now=asked.now, foreseen=foreseen
     )
 
 
 async def _why(of: Questions, asked: Asked) -> Struct:
     key = f"{asked.path['namespace']}/{asked.path['name']}"
     kind = asked.query.get("kind", "")
-    return views.why(asked.state, asked.lens, asked.moment, key, kind, now=asked.now, acting=of.acting)
+    return views.why(
+        asked.state,
+        asked.lens,
+        asked.moment,
+        key,
+        kind,
+        now=asked.now,
+        acting=of.acting,
+        foreseen=lambda uid: of.foreseen(asked, uid),
+    )
 
 
 async def _causes(of: Questions, asked: Asked) -> Struct:
@@ -247,24 +273,28 @@ async def _series(of: Questions, asked: Asked) -> Struct:
     return of.live.series.of(queue, resource, asked.state, asked.moment)
 
 
-async def _whatif(_of: Questions, asked: Asked) -> Struct:
+async def _whatif(of: Questions, asked: Asked) -> Struct:
     try:
         wanted = msgspec.json.decode(asked.body, type=shapes.Changes)
-        return what_if(asked.state, asked.lens, asked.moment, wanted.changes, asked.now, wanted.job)
+        before = of.foreseen(asked)
+        return what_if(asked.state, asked.lens, asked.moment, wanted.changes, asked.now, wanted.job, before)
     except (msgspec.DecodeError, ChangeError) as err:
         raise BadRequestError(str(err)) from err
 
 
-async def _ask(_of: Questions, asked: Asked) -> Struct:
+async def _ask(of: Questions, asked: Asked) -> Struct:
     try:
         workload = read_job(msgspec.json.decode(asked.body, type=shapes.Submission).manifest)
     except (msgspec.DecodeError, ManifestError) as err:
         raise BadRequestError(str(err)) from err
-    return ask(asked.state, asked.lens, asked.moment, workload, asked.now)
+    return ask(asked.state, asked.lens, asked.moment, workload, asked.now, of.foreseen(asked))
 
 
 ROUTES: tuple[Question, ...] = (
     Question("/api/v1/viewer", "Who you are here, and which namespaces you may see.", shapes.Viewer, _viewer),
+    Question(
+        "/api/v1/health", "Whether the cell works, and what needs attention, by its log.", shapes.HealthView, _health
+    ),
     Question("/api/v1/position", "The newest position of the log, or that of a moment.", shapes.MomentView, _position),
     Question(
         "/api/v1/jobs",
@@ -276,6 +306,7 @@ ROUTES: tuple[Question, ...] = (
             "queue": "Only of this quota and those below it.",
             "namespace": "Only of this namespace.",
             "kind": "Only of this kind.",
+            "outcome": "Only those that ended so: succeeded, failed or invalid.",
             "name": "Only with this in NAMESPACE/NAME.",
             **PAGE,
         },

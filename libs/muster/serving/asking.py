@@ -59,8 +59,15 @@ def read_job(manifest: Mapping[str, Any]) -> Workload:
     return found
 
 
-def ask(state: ReadState, lens: Lens, moment: shapes.MomentView, workload: Workload, now: int) -> shapes.AskView:
-    """What it would meet."""
+def ask(
+    state: ReadState,
+    lens: Lens,
+    moment: shapes.MomentView,
+    workload: Workload,
+    now: int,
+    before: Mapping[str, Projected] | None = None,
+) -> shapes.AskView:
+    """What it would meet. ``before``: the queues as they are, played forward."""
     queues, ref = state.queues, workload.ref
     leaf = leaf_of(queues.ledger, workload)
     if leaf is None or not lens.sees(ref.namespace):
@@ -69,7 +76,8 @@ def ask(state: ReadState, lens: Lens, moment: shapes.MomentView, workload: Workl
         return shapes.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
     job = new_job(ref, leaf, queues.demand_of(workload), queues.priority_of(workload), max(now, state.now))
     refused = refusal(state, job, workload)
-    before, after = projected(state, queues, now), projected(state, with_job(queues, job), now)
+    before = projected(state, queues, now) if before is None else before
+    after = projected(state, with_job(queues, job), now)
     promise = _promise(state, after.get(UID), now) if refused else Promise(why="not_waiting")
     costs = [lens.words(each) for each in _costs(queues, job, after, before)] if refused or after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []

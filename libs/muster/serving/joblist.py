@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,8 @@ class JobFilter(Struct, frozen=True):
     ended_after: int = 0
     name: str = ""
     """A part of ``namespace/name``."""
+    outcome: str = ""
+    """How it ended."""
 
     def takes(self, row: JobRow) -> bool:
         """Whether a row is asked for. A queue is meant by its path, the end of it, or a path above it."""
@@ -84,6 +87,8 @@ class JobFilter(Struct, frozen=True):
         if self.namespace and row.namespace != self.namespace:
             return False
         if self.kind and row.kind.lower() != self.kind.lower():
+            return False
+        if self.outcome and row.outcome != self.outcome:
             return False
         if self.name and self.name not in row.key:
             return False
@@ -107,28 +112,44 @@ def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]
     return sorted(rows, key=lambda row: (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid))
 
 
-def in_order(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) -> list[str]:
-    """Uids of the jobs a filter takes, in the order in which they are listed; costs little for each job.
+class Listing(Struct, frozen=True):
+    """Which jobs a filter takes, in the order in which they are listed, and how many there are whatever it takes."""
+
+    uids: list[str]
+    states: Counter[Phase]
+    failed: int
+
+
+def listing(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) -> Listing:
+    """One walk over all jobs, which costs little for each.
 
     ``sees``: whether jobs of a namespace may be listed. A queue is meant by its full path here.
     """
     found: list[tuple[tuple[Any, ...], str]] = []
+    states: Counter[Phase] = Counter()
+    failed = 0
     for uid, record in state.records.items():
         ref = record.ref
-        if not sees(ref.namespace) or (wanted.namespace and ref.namespace != wanted.namespace):
+        if not sees(ref.namespace):
+            continue
+        phase = phase_of(state, uid)
+        outcome = record.outcome if phase in ENDED else ""
+        states[phase] += 1
+        failed += outcome == "failed"
+        if (wanted.states and phase not in wanted.states) or (wanted.outcome and wanted.outcome != outcome):
+            continue
+        if wanted.namespace and ref.namespace != wanted.namespace:
             continue
         if (wanted.kind and ref.kind.lower() != wanted.kind.lower()) or (wanted.name and wanted.name not in ref.key):
             continue
-        phase, job = phase_of(state, uid), state.queues.jobs.get(uid)
+        job = state.queues.jobs.get(uid)
         queue = job.queue if job is not None else record.queue
-        if wanted.states and phase not in wanted.states:
-            continue
         if wanted.queue and wanted.queue != queue and not queue.startswith(f"{wanted.queue}/"):
             continue
         waits = (tuple(job.place),) if job is not None and phase == "waiting" else (record.since, ref.key, uid)
         since = -record.since if phase in ENDED else 0
         found.append(((ORDER.index(phase), since, queue, job is None, *waits), uid))
-    return [uid for _, uid in sorted(found)]
+    return Listing([uid for _, uid in sorted(found)], states, failed)
 
 
 def row_of(state: ReadState, uid: str, now: int, promise: Promise) -> JobRow:

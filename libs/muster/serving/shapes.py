@@ -100,6 +100,8 @@ class JobView(Struct, frozen=True):
     text: str
     outcome: str = ""
     """How it ended: succeeded, failed or invalid."""
+    tone: str = ""
+    """How that looks: ``good``; ``waits``, and nothing has to be done; ``act``, something has to; ``plain``."""
     cause: str = ""
     """What keeps its pods from running, or made it fail: a code of a closed set."""
     cause_since: str = ""
@@ -114,6 +116,8 @@ class JobsView(Struct, frozen=True):
     total: int
     states: dict[str, int]
     jobs: list[JobView]
+    failed: int = 0
+    """How many of the finished and gone ones have failed."""
 
 
 class EventView(Struct, frozen=True):
@@ -382,6 +386,24 @@ class AskView(Struct, frozen=True):
     """Who would be reclaimed or delayed for it, a sentence each."""
     advice: list[Advice]
     summary: str
+
+
+class FindingView(Struct, frozen=True):
+    """Something that is wrong. ``level``: ``stopped``, nothing is admitted; ``attention``, an object needs a change."""
+
+    level: str
+    subject: str
+    """The object it is about; empty for the whole."""
+    text: str
+
+
+class HealthView(Struct, frozen=True):
+    """Whether the cell works."""
+
+    moment: MomentView
+    admits: bool
+    summary: str
+    findings: list[FindingView]
 
 
 class Problem(Struct, frozen=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from muster.core.codes.codes import CODES
 from muster.core.codes.values import Promise
-from muster.core.readmodel.phases import phase_of
+from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promises_of
 from muster.core.views.gangstory import gang_tale, gangs_named
@@ -17,14 +17,13 @@ from muster.model.resources import add_into, format_quantity, texts
 from muster.model.text import instant
 from muster.serving import shapes
 from muster.serving.board import BoardNode, board_of
-from muster.serving.joblist import JobFilter, JobRow, in_order, row_of
+from muster.serving.joblist import JobFilter, JobRow, listing, row_of
 from muster.serving.promises import promise_record
 from muster.serving.scope import Lens
 
 GPU = "nvidia.com/gpu"
 WHOLE = 1000
 MOST_ROWS = 500
-NO_PROMISE = Promise(why="not_waiting")
 
 
 class MissingError(Exception):
@@ -39,14 +38,15 @@ def moment_of(state: ReadState, now: int, *, live: bool) -> shapes.MomentView:
 
 
 def jobs(state: ReadState, lens: Lens, moment: shapes.MomentView, wanted: JobFilter, *, skip: int, limit: int,
-         now: int, starts: Mapping[str, Promise] | None = None) -> shapes.JobsView:  # fmt: skip
-    """A page of jobs. ``starts``: promises that were made already."""
-    found = in_order(state, wanted, lens.sees)
+         now: int, foreseen: Mapping[str, Projected] | None = None) -> shapes.JobsView:  # fmt: skip
+    """A page of jobs. ``foreseen``: the queues played forward already."""
+    listed = listing(state, wanted, lens.sees)
+    found = listed.uids
     page = found[skip : skip + min(limit, MOST_ROWS)]
-    promises = starts if starts is not None else promises_of(state, page, now)
-    rows = [row_of(state, uid, now, promises.get(uid, NO_PROMISE)) for uid in page]
-    states = Counter(phase_of(state, uid) for uid, record in state.records.items() if lens.sees(record.ref.namespace))
-    return shapes.JobsView(moment, len(found), dict(sorted(states.items())), [job_shape(row, lens) for row in rows])
+    promises = promises_of(state, page, now, foreseen=foreseen)
+    rows = [row_of(state, uid, now, promises[uid]) for uid in page]
+    states: dict[str, int] = dict(sorted(listed.states.items()))
+    return shapes.JobsView(moment, len(found), states, [job_shape(row, lens) for row in rows], listed.failed)
 
 
 def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
@@ -65,6 +65,7 @@ def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
         since=instant(row.since),
         text=lens.words(row.text),
         outcome=row.outcome,
+        tone="act" if row.outcome in ("failed", "invalid") or row.cause else CODES[row.code].tone,
         cause=row.cause,
         cause_since=instant(row.cause_since) if row.cause_since else "",
         promise=start_shape(row.promise),
@@ -78,15 +79,16 @@ def start_shape(promise: Promise) -> shapes.StartView | None:
 
 
 def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind: str, *, now: int,
-        acting: bool = True) -> shapes.WhyView:  # fmt: skip
-    """One job. Raises MissingError."""
+        acting: bool = True, foreseen: Callable[[str], Mapping[str, Projected] | None] = lambda _: None,
+        ) -> shapes.WhyView:  # fmt: skip
+    """One job. ``foreseen``: the queues played forward already, for a uid. Raises MissingError."""
     namespace = key.partition("/")[0]
     story = Story(key, kind, state)
     if not lens.sees(namespace) or key not in story.matches().keys:
         raise MissingError(f"there is no job {key}, or none that you may see")
     told = story.of(key, acting=acting, present=now)
     uid = told.ref.uid
-    promise = promises_of(state, (uid,), now)[uid]
+    promise = promises_of(state, (uid,), now, foreseen=foreseen(uid))[uid]
     return shapes.WhyView(
         moment=moment,
         job=job_shape(row_of(state, uid, now, promise), lens),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
+from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
@@ -27,9 +28,17 @@ class ChangeError(Exception):
 
 
 def what_if(
-    state: ReadState, lens: Lens, moment: shapes.MomentView, changes: Sequence[shapes.Change], now: int, job: str = ""
+    state: ReadState,
+    lens: Lens,
+    moment: shapes.MomentView,
+    changes: Sequence[shapes.Change],
+    now: int,
+    job: str = "",
+    before: Mapping[str, Projected] | None = None,
 ) -> shapes.WhatIf:
-    """``job``: one that is asked about, which is listed first. Raises ChangeError."""
+    """``job``: one that is asked about, which is listed first. ``before``: the queues as they are, played forward.
+    Raises ChangeError.
+    """
     if not changes or len(changes) > MOST_CHANGES:
         raise ChangeError(f"give 1 to {MOST_CHANGES} changes")
     queues, nodes = state.queues, []
@@ -38,7 +47,8 @@ def what_if(
             nodes += [_amount(change)] * change.nodes
         else:
             queues = _changed(queues, change, lens)
-    before, after = projected(state, state.queues, now), projected(state, queues, now)
+    before = projected(state, state.queues, now) if before is None else before
+    after = projected(state, queues, now)
     found: list[shapes.Effect] = []
     earlier = later = 0
     for uid, waiting in queues.jobs.items():

@@ -16,14 +16,19 @@ export async function ask(path, { at = "", signal, body } = {}) {
   const url = at ? `${path}${path.includes("?") ? "&" : "?"}at=${encodeURIComponent(at)}` : path;
   const options = { signal, headers: headers({ Accept: "application/json" }) };
   if (body !== undefined) Object.assign(options, { method: "POST", body: JSON.stringify(body) });
-  let answer;
+  let answer, found;
   try {
     answer = await fetch(url, options);
+    found = await answer.text();  // May be aborted half-way, too.
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
     throw new Refused(0, "The gateway cannot be reached. It is asked again every few seconds.");
   }
-  const found = await answer.json().catch(() => ({ error: `The gateway answered HTTP ${answer.status}.` }));
+  try {
+    found = JSON.parse(found);
+  } catch {
+    throw new Refused(answer.status, `The gateway answered HTTP ${answer.status}, and no JSON.`);
+  }
   if (!answer.ok) throw new Refused(answer.status, found.error);
   return found;
 }

@@ -1,8 +1,8 @@
 // The shell: where we are, which moment is shown, and the stream of news.
-import { html, render, useState, useEffect, useMemo, useRef, useCallback, usePlace, Link, Now, Problem, change, go, clock, jobPath } from "./kit.js";
+import { html, render, useState, useEffect, useMemo, useRef, useCallback, usePlace, useData, Link, Now, Problem, change, go, clock, jobPath } from "./kit.js";
 import { ask, follow, token } from "./api.js";
 import { Overview } from "./overview.js";
-import { Jobs, Job, Nodes, WhatIf } from "./pages.js";
+import { Jobs, Job, Nodes, WhatIf, Health } from "./pages.js";
 
 const TABS = [["/", "Overview"], ["/jobs", "Jobs"], ["/nodes", "Nodes"], ["/whatif", "What if"]];
 const TICK_MS = 1000;
@@ -14,13 +14,36 @@ function SignIn({ problem, done }) {
     <p class="dim">A token of this cluster, for example of <code>kubectl create token NAME</code>. It stays in this tab.</p></main>`;
 }
 
+const local = (when) => new Date(when - when.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+
+// An address that shows this page as of this moment, to whoever opens it.
+function Share({ at, latest }) {
+  const [said, say] = useState("");
+  const copy = () => {
+    const url = new URL(location.href);
+    if (!at && latest) url.searchParams.set("at", latest.sequence);
+    const done = (text) => { say(text); setTimeout(() => say(""), 2500); };
+    navigator.clipboard ? navigator.clipboard.writeText(url.href).then(() => done("Copied")).catch(() => prompt("The address of this moment", url.href)) : prompt("The address of this moment", url.href);
+  };
+  return html`<button class="share" onClick=${copy} disabled=${!at && !latest} title="Copy an address that shows this page as of this moment">${said || "Copy link"}</button>`;
+}
+
+function Condition() {
+  const { data } = useData("/api/v1/health");
+  if (!data) return null;
+  const tone = data.admits ? data.findings.length ? "warn" : "good" : "bad", count = data.findings.length;
+  return html`<${Link} to="/health" class="condition state ${tone}" title=${data.summary}><i aria-hidden="true">${{ good: "●", warn: "▲", bad: "✕" }[tone]}</i> ${data.admits ? count ? `${count} to look at` : "healthy" : "stopped"}<//>`;
+}
+
 // The slider: each step is a turn of the log; its end is now.
 function Time({ at, news, latest }) {
   const [found, setFound] = useState({ marks: [], last: null });
   useEffect(() => { ask("/api/v1/moments?limit=600").then(setFound).catch(() => {}); }, [at ? "past" : Math.floor(news.count / 3)]);
-  const { marks } = found, [drawn, setDrawn] = useState(null), later = useRef(0);
+  const { marks } = found, [drawn, setDrawn] = useState(null), [asks, ask_at] = useState(false), later = useRef(0);
+  const show_at = (event) => { event.preventDefault(); const when = new Date(String(new FormData(event.target).get("when"))); ask_at(false); change({ at: when.toISOString(), event: "" }); };
   let index = marks.length;
-  if (at) { index = marks.findIndex((each) => each.sequence >= Number(at)); if (index < 0) index = Math.max(0, marks.length - 1); }
+  // A moment is a sequence, or a time: the last turn at it or before it.
+  if (at) { const later = marks.findIndex((each) => /^\d+$/.test(at) ? each.sequence > Number(at) : new Date(each.at) > new Date(at)); index = Math.max(0, (later < 0 ? marks.length : later) - 1); }
   const show = drawn === null ? index : drawn, mark = marks[show];
   const move = (to) => {
     const wanted = Math.max(0, Math.min(marks.length, to));
@@ -28,12 +51,15 @@ function Time({ at, news, latest }) {
     clearTimeout(later.current);
     later.current = setTimeout(() => { setDrawn(null); change({ at: wanted >= marks.length ? "" : marks[wanted].sequence, event: "" }); }, 80);
   };
+  const newest = latest ? new Date(latest.at) : new Date();  // The clock of a demo may run faster.
   const said = show >= marks.length ? "now" : mark ? `${clock(mark.at)}, ${mark.subject} ${mark.word}` : "";
   return html`<div class="time ${at ? "past" : ""}" role="group" aria-label="Time">
     <button onClick=${() => move(show - 1)} disabled=${!show} aria-label="Back by one decision">◀</button>
     <input type="range" min="0" max=${marks.length} value=${show} aria-label="Moment" aria-valuetext=${said} onInput=${(event) => move(Number(event.target.value))} />
     <button onClick=${() => move(show + 1)} disabled=${show >= marks.length} aria-label="Forward by one decision">▶</button>
-    <span class="moment">${at ? html`<b>${mark ? clock(mark.at) : at}</b> <span class="dim">sequence ${drawn === null ? at : mark ? mark.sequence : ""}</span>` : html`<span class="live">live</span> <span class="dim">${latest ? clock(latest.at) : ""}</span>`}</span>
+    ${asks ? html`<form class="asked" onSubmit=${show_at}><input type="datetime-local" name="when" step="1" required autofocus aria-label="Date and time"
+        defaultValue=${local(at && mark ? new Date(mark.at) : newest)} /><button class="button">Show</button></form>` : html`<button class="moment" onClick=${() => ask_at(true)} title="Go to a date and time">
+      ${at ? html`<b>${drawn === null && !/^\d+$/.test(at) ? clock(at) : mark ? clock(mark.at) : at}</b> <span class="dim">${/^\d+$/.test(at) || drawn !== null ? `sequence ${drawn === null ? at : mark ? mark.sequence : ""}` : ""}</span>` : html`<span class="live">live</span> <span class="dim">${latest ? clock(latest.at) : ""}</span>`}</button>`}
     <button class="button" onClick=${() => change({ at: "", event: "" })} disabled=${!at}>Now</button></div>`;
 }
 
@@ -69,13 +95,14 @@ function App() {
   if (denied) return html`<${SignIn} problem=${denied} done=${() => { setDenied(""); setKey((n) => n + 1); setTick((n) => n + 1); }} />`;
   const parts = path.split("/").map(decodeURIComponent);
   const page = parts[1] === "job" ? html`<${Job} name=${parts.slice(2).join("/")} key=${path} />` : parts[1] === "jobs" ? html`<${Jobs} />`
-    : parts[1] === "nodes" ? html`<${Nodes} />` : parts[1] === "whatif" ? html`<${WhatIf} />` : html`<${Overview} news=${news} />`;
+    : parts[1] === "nodes" ? html`<${Nodes} />` : parts[1] === "whatif" ? html`<${WhatIf} />` : parts[1] === "health" ? html`<${Health} />` : html`<${Overview} news=${news} />`;
   const find = (event) => { event.preventDefault(); const wanted = String(new FormData(event.target).get("find")).trim(); if (wanted) go(wanted.includes("/") ? jobPath(wanted) : `/jobs?name=${encodeURIComponent(wanted)}`); };
   return html`<${Now.Provider} value=${now}>
     <header><a class="skip" href="#main">Skip to the page</a><${Link} to="/" class="brand"><img src="/icon.svg" alt="" width="22" height="22" /> Muster<//>
       <nav aria-label="Pages">${TABS.map(([to, name]) => html`<${Link} to=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${name}<//>`)}</nav>
       <form role="search" onSubmit=${find}><input id="find" name="find" type="search" placeholder="Find a job  ( / )" aria-label="Find a job" /></form>
       ${viewer ? html`<span class="dim who" title=${viewer.namespaces ? `You see ${viewer.namespaces.join(", ") || "no namespace"}` : "You see all namespaces"}>${viewer.name || "local"} · ${viewer.cell}</span>` : null}
+      <${Condition} /><${Share} at=${at} latest=${latest} />
       <${Time} at=${at} news=${news} latest=${latest} /></header>
     ${news.connected || at || !news.count ? null : html`<${Problem} text="The connection to the gateway was lost; it is tried again." />`}
     <main id="main" class=${at ? "past" : ""}>${page}</main><//>`;

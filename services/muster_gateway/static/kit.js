@@ -102,17 +102,20 @@ export function amount(value, resource) {
   return `${Math.round(value * 10) / 10}${BINARY[unit]}`;
 }
 
+// A quantity as Kubernetes writes it, as people read it: 456528Mi is 445.8Gi.
+export const roughly = (text) => { const [, number, unit] = /^(\d+)(Ki|Mi|Gi)?$/.exec(text) || []; return unit ? amount(number * 1024 ** (1 + ["Ki", "Mi", "Gi"].indexOf(unit)), "memory") : text; };
+
 export const short = (resource) => resource === GPU ? "GPU" : resource.includes("/") ? resource.split("/")[1] : resource;
 export const requestText = (request) => {
   const names = Object.keys(request).sort((a, b) => (b === GPU) - (a === GPU));
   return names.filter((name) => name !== "memory" || names.length < 2).slice(0, 2).map((name) => `${request[name]} ${short(name)}`).join(", ");
 };
 
-const TONE = { running: "good", admitted: "good", reserved: "good", waiting: "wait", leaving: "warn", refused: "bad", finished: "done", gone: "done" };
+const TONE = { good: "good", waits: "wait", act: "bad", plain: "done" };
 const MARK = { good: "●", wait: "◔", warn: "▲", bad: "✕", done: "○" };
-export function State({ state, status, text }) {
-  const tone = /Fail|Unreadable|CannotSuspend|Exceeds|Refused/.test(status || "") ? "bad" : TONE[state] || "done";
-  return html`<span class="state ${tone}" title=${text || status}><i aria-hidden="true">${MARK[tone]}</i> ${status || state}</span>`;
+export function State({ job }) {
+  const tone = job.state === "leaving" ? "warn" : TONE[job.tone] || "done", said = job.outcome && job.outcome !== "succeeded" ? job.outcome : job.status;
+  return html`<span class="state ${tone}" title=${job.status}><i aria-hidden="true">${MARK[tone]}</i> ${said}</span>`;
 }
 
 const WORD = { admitted: "good", running: "good", finished: "done", evicted: "warn", reclaimed: "warn", preempted: "warn", waits: "wait", queued: "wait", refused: "bad", failed: "bad" };

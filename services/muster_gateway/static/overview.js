@@ -86,7 +86,7 @@ function Chart({ series }) {
         { stroke: color("--own"), width: 2, fill: color("--fill"), paths: step, points: { show: false } }],
     }, data, box.current);
     let plot = make();
-    const size = new ResizeObserver(() => plot.setSize({ width: Math.max(200, box.current.clientWidth), height: 190 }));
+    const size = new ResizeObserver(() => box.current && plot.setSize({ width: Math.max(200, box.current.clientWidth), height: 190 }));
     size.observe(box.current);
     return () => { size.disconnect(); plot.destroy(); };
   }, [series]);
@@ -104,10 +104,12 @@ export function Share({ queue, resource }) {
 }
 
 const STATES = [["running", "run"], ["waiting", "wait"], ["admitted", "start"], ["leaving", "leave"], ["refused", "refused"], ["finished", "finished"]];
+export const FAILED = "/jobs?outcome=failed";
 
-export function Counts({ states }) {
+export function Counts({ states, failed }) {
   return html`<ul class="counts">${STATES.map(([state, word]) => html`<li key=${state}><${Link} to=${`/jobs?state=${state}`}>
-    <b>${(states[state] || 0).toLocaleString()}</b> ${word}<//></li>`)}</ul>`;
+    <b>${(states[state] || 0).toLocaleString()}</b> ${word}<//></li>`)}
+    <li key="failed"><${Link} to=${FAILED}><b>${failed.toLocaleString()}</b> failed<//></li></ul>`;
 }
 
 export function Overview({ news }) {
@@ -119,7 +121,7 @@ export function Overview({ news }) {
   const leaf = tree.data && (tree.data.queues.find((each) => each.leaf && each.waiting) || tree.data.queues.find((each) => each.leaf));
   const chosen = query.get("queue") || (leaf ? leaf.path : "");
   return html`<h1 class="hidden">Overview</h1>
-    ${waiting.data ? html`<${Counts} states=${waiting.data.states} />` : null}
+    ${waiting.data ? html`<${Counts} states=${waiting.data.states} failed=${waiting.data.failed} />` : null}
     ${tree.data ? tree.data.notes.map((note) => html`<${Problem} text=${note} />`) : null}
     <div class="columns"><div>
       <section aria-label="Quota tree"><h2>Quotas

@@ -1,27 +1,28 @@
 // The other pages: jobs, one job, nodes, and what would be if.
 import { html, useData, useState, useContext, Link, JobLink, jobPath, Now, GPU, State, Word, Told, Promised, Problem, Loading, amount, short, clock,
-  span, requestText, many, change, go, usePlace } from "./kit.js";
+  span, requestText, roughly, many, change, go, usePlace } from "./kit.js";
 import { Waiting, cells, paint, resourcesOf } from "./overview.js";
 
 const PAGE = 50;
-const STATES = ["", "waiting", "running", "admitted", "leaving", "refused", "finished", "gone"];
+const STATES = ["", "waiting", "running", "admitted", "leaving", "refused", "finished", "failed", "gone"];
 
 export function Jobs() {
   const { query } = usePlace(), skip = Number(query.get("skip") || 0);
   const params = new URLSearchParams({ limit: PAGE, skip });
-  for (const name of ["state", "queue", "namespace", "name"]) if (query.get(name)) params.set(name, query.get(name));
+  for (const name of ["state", "outcome", "queue", "namespace", "name"]) if (query.get(name)) params.set(name, query.get(name));
   const found = useData(`/api/v1/jobs?${params}`), { data } = found;
-  const states = data ? data.states : {};
+  const states = data ? data.states : {}, chosen = query.get("outcome") ? "failed" : query.get("state") || "";
+  const count = (state) => state === "failed" ? (data ? data.failed : 0) : state ? states[state] || 0 : Object.values(states).reduce((a, b) => a + b, 0);
   return html`<h1>Jobs ${query.get("queue") ? html`<span class="dim">of ${query.get("queue")}</span>` : null}</h1>
-    <div class="filters"><span class="tabs" role="group" aria-label="State">${STATES.map((state) => html`<button aria-pressed=${(query.get("state") || "") === state}
-        onClick=${() => change({ state, skip: "" })}>${state || "all"} <span class="dim">${(state ? states[state] || 0 : Object.values(states).reduce((a, b) => a + b, 0)).toLocaleString()}</span></button>`)}</span>
+    <div class="filters"><span class="tabs" role="group" aria-label="State">${STATES.map((state) => html`<button aria-pressed=${chosen === state}
+        onClick=${() => change({ state: state === "failed" ? "" : state, outcome: state === "failed" ? state : "", skip: "" })}>${state || "all"} <span class="dim">${count(state).toLocaleString()}</span></button>`)}</span>
       <label>Name <input type="search" value=${query.get("name") || ""} placeholder="namespace/name" onInput=${(e) => change({ name: e.target.value, skip: "" })} /></label>
       ${query.get("queue") ? html`<button onClick=${() => change({ queue: "", skip: "" })}>All quotas</button>` : null}</div>
     <section aria-label="Jobs"><${Loading} ...${found} />
     ${data ? html`<div class="scroll"><table class="list"><thead><tr><th scope="col">Job</th><th scope="col">State</th><th scope="col">Quota</th>
         <th scope="col">Asks for</th><th scope="col">Place</th><th scope="col">Since</th><th scope="col">Starts</th><th scope="col" class="wide">Reason</th></tr></thead>
       <tbody>${data.jobs.map((job) => html`<tr key=${job.uid}><th scope="row"><${JobLink} job=${`${job.namespace}/${job.name}`} /> <span class="dim">${job.kind}</span></th>
-        <td><${State} state=${job.state} status=${job.status} /></td><td>${job.queue.replace(/^root\//, "")}</td><td>${requestText(job.request)}</td>
+        <td><${State} job=${job} /></td><td>${job.queue.replace(/^root\//, "")}</td><td>${requestText(job.request)}</td>
         <td>${job.position ? `${job.position} of ${job.length}` : ""}</td><td>${clock(job.since)}</td><td><${Promised} job=${job} now=${data.moment.at} /></td>
         <td class="wide reason">${job.text}</td></tr>`)}</tbody></table></div>
       <p class="pager">${data.total ? `${skip + 1}–${Math.min(skip + PAGE, data.total)} of ${data.total.toLocaleString()}` : "No such job."}
@@ -44,7 +45,7 @@ export function Job({ name }) {
   if (!data) return html`<h1>${name}</h1><${Loading} ...${found} />`;
   const { job, wanting } = data, holders = wanting ? wanting.holders.map((each) => each.job) : [], open = query.get("event");
   return html`<h1>${name} <span class="dim">${job.kind}</span></h1>
-    <div class="columns"><div><section aria-label="Why"><h2><${State} state=${job.state} status=${job.status} /></h2>
+    <div class="columns turned"><div><section aria-label="Why"><h2><${State} job=${job} /></h2>
       <p class="lead"><${Told} text=${data.text} jobs=${holders} /></p>
       ${data.pauses.map((each) => html`<${Problem} text=${each} />`)}
       <dl><dt>Quota</dt><dd><${Link} to=${`/?queue=${encodeURIComponent(job.queue)}`}>${job.queue || "none"}<//></dd><dt>Asks for</dt><dd>${requestText(job.request)}</dd>
@@ -73,7 +74,7 @@ export function Nodes() {
         <span class="dim">${node.gpus ? `${free} of ${node.gpus} GPUs free` : "no GPU"}</span></h2>
         ${node.gpus ? html`<div class="cells" role="img" aria-label=${`${node.gpus_used_milli / 1000} of ${node.gpus} GPUs used`}>${cells(node).map((cell) => html`<i class=${`${cell ? (cell.job ? "cell job" : "cell other") : "cell"} ${cell && cell.job === marked ? "marked" : ""}`}
           style=${paint(cell)} title=${cell ? cell.job || "not shown" : "free"}></i>`)}</div>` : null}
-        <p class="dim">free: ${["cpu", "memory"].map((name) => `${node.free[name] || 0} of ${node.allocatable[name] || 0} ${name}`).join(", ")}</p>
+        <p class="dim">free: ${["cpu", "memory"].map((name) => `${roughly(node.free[name] || "0")} of ${roughly(node.allocatable[name] || "0")} ${name}`).join(", ")}</p>
         <ul class="jobs">${jobs.map((job) => html`<li key=${job} onMouseEnter=${() => mark(job)} onMouseLeave=${() => mark("")}><i class="cell job" style=${paint({ job })}></i> <${JobLink} job=${job} />${" "}
           <span class="dim">${many(node.pods.filter((pod) => pod.job === job).length, "pod")}</span></li>`)}${node.others ? html`<li class="dim">${node.others} pods of others</li>` : null}</ul></section>`; })}</div>
       <${Gangs} />` : null}`;
@@ -86,8 +87,16 @@ function Gangs() {
     <tbody>${data.gangs.map((gang) => html`<tr key=${gang.name}><th scope="row">${gang.name}</th><td title=${gang.text}>${gang.code}</td><td>${gang.minimum || ""}</td><td class="wide">${gang.pods.map((pod) => `${pod.name}: ${pod.where}`).join("; ")}</td></tr>`)}</tbody></table></section>`;
 }
 
+export function Health() {
+  const found = useData("/api/v1/health"), { data } = found;
+  return html`<h1>Health</h1><section aria-label="Health"><${Loading} ...${found} />${data ? html`<h2><span class="state ${data.admits ? data.findings.length ? "warn" : "good" : "bad"}">${data.summary}</span></h2>
+    ${data.findings.length ? html`<ul class="findings">${data.findings.map((each) => html`<li><span class="state ${each.level === "stopped" ? "bad" : "warn"}"><i aria-hidden="true">${each.level === "stopped" ? "✕" : "▲"}</i></span>
+      <div>${/^[^/]+\/[^/]+$/.test(each.subject) ? html`<${JobLink} job=${each.subject} /> ` : each.subject ? html`<b>${each.subject}</b> ` : null}${each.text}</div></li>`)}</ul>` : html`<p>The cluster is listed, jobs are admitted, and no object needs attention.</p>`}
+    <p class="dim">As the log shows it. <code>muster doctor</code> also asks the cluster and the bus.</p>` : null}</section>`;
+}
+
 const parse = (text) => { try { const found = JSON.parse(text || "[]"); return Array.isArray(found) ? found : []; } catch { return []; } };
-const when = (wait, owed) => wait === null ? "not known" : owed ? "by reclaim" : wait ? `in ${span(wait)}` : "now";
+const when = (wait, owed) => wait === null ? "not foreseen" : owed ? "by reclaim" : wait ? `in ${span(wait)}` : "now";
 const words = (c) => c.job ? `${c.job} asks for ${c.value} ${short(c.resource)}` : c.nodes ? `${c.nodes} more node${c.nodes > 1 ? "s" : ""} with ${c.value} ${short(c.resource)} each` : `${c.field} of ${c.queue}: ${c.value || "none"} ${short(c.resource)}`;
 
 export function WhatIf() {
@@ -111,10 +120,10 @@ export function WhatIf() {
       ${changes.length ? html`<ul class="changes">${changes.map((each, n) => html`<li>${words(each)} <button aria-label=${`Remove: ${words(each)}`} onClick=${() => set(changes.filter((_, other) => other !== n))}>✕</button></li>`)}</ul>` : html`<p class="dim">None yet: add one.</p>`}
       <span class="tabs" role="group" aria-label="What to change">${[["quota", "a quota"], ["nodes", "more nodes"], ["job", "a job's request"]].map(([name, text]) => html`<button aria-pressed=${kind === name} onClick=${() => setKind(name)}>${text}</button>`)}</span>
       <form onSubmit=${add} key=${kind}>
-        ${kind === "quota" ? html`<label>Quota <select name="queue">${(tree.data ? tree.data.queues : []).map((each) => html`<option value=${each.path}>${each.path}</option>`)}</select></label>
+        ${kind === "quota" ? html`<label>Quota <select name="queue" required>${(tree.data ? tree.data.queues : []).map((each) => html`<option value=${each.path}>${each.path}</option>`)}</select></label>
           <label>What <select name="field"><option>max</option><option>min</option><option>weight</option></select></label>` : null}
         ${kind === "nodes" ? html`<label>How many <input name="nodes" type="number" min="1" max="1000" value="1" /></label>` : null}
-        ${kind === "job" ? html`<label>Job <select name="job">${(waiting.data ? waiting.data.jobs : []).map((each) => { const key = `${each.namespace}/${each.name}`; return html`<option selected=${key === job}>${key}</option>`; })}</select></label>` : null}
+        ${kind === "job" ? html`<label>Job <select name="job" required>${(waiting.data ? waiting.data.jobs : []).map((each) => { const key = `${each.namespace}/${each.name}`; return html`<option selected=${key === job}>${key}</option>`; })}</select></label>` : null}
         <label>Resource <select name="resource">${resources.map((each) => html`<option value=${each}>${short(each)}</option>`)}</select></label>
         <label>${kind === "nodes" ? "Each has" : "Becomes"} <input name="value" required placeholder="8" size="8" /></label>
         <button class="button">Add</button></form></section></div>

@@ -66,6 +66,10 @@ class _Queue(Struct):
     blocking: bool = False
     blocked: int = 0
     """How many of its lines are parked, where nobody passes the head."""
+    priority: int = 0
+    order: str = ""
+    used: dict[str, int] = field(default_factory=dict)
+    """line -> what the queue uses in its turn, until something of the queue starts or ends"""
 
 
 class Projection:
@@ -154,7 +158,9 @@ class Projection:
         queue = self._queues.get(shape.queue)
         if queue is None:
             blocking = self._state.is_blocking(shape.queue)
-            queue = self._queues[shape.queue] = _Queue(shape.queue, blocking=blocking)
+            priority, order = self._state.queue_priorities.get(shape.queue, 0), self._state.order(shape.queue)
+            queue = _Queue(shape.queue, blocking=blocking, priority=priority, order=order)
+            self._queues[shape.queue] = queue
         heappush(queue.heads, (line.head, key))
 
     # --- forward ----------------------------------------------------------------------------------------------
@@ -186,8 +192,11 @@ class Projection:
     def _order(self, queue: _Queue) -> tuple[int, int, int]:
         """Which queue comes first: as in the sorter, but that queues of fair shares are ordered like all others."""
         place, key = queue.heads[0]
-        used = used_first(self._ledger, self._state.order(queue.path), queue.path, self._lines[key].demand, self._extra)
-        return (-self._state.queue_priorities.get(queue.path, 0), used, place.rank)
+        used = queue.used.get(key)
+        if used is None:
+            used = used_first(self._ledger, queue.order, queue.path, self._lines[key].demand, self._extra)
+            queue.used[key] = used
+        return (-queue.priority, used, place.rank)
 
     def _start_all(self, turns: list[_Turn], now: int) -> None:
         while turns and len(self.found) < MAX_STARTS:
@@ -254,6 +263,7 @@ class Projection:
         for slot, asked in line.needs:
             self._room[slot] -= asked
         self._extra.add(line.queue, line.demand)
+        queue.used.clear()
         takes = self._takes(place, key, line)
         if takes is not None:
             heappush(self._ends, (now + takes, place.uid, line.queue, line.demand))
@@ -292,6 +302,9 @@ class Projection:
         _, _, queue, demand = heappop(self._ends)
         self.steps += 1
         self._extra.add(queue, demand, -1)
+        own = self._queues.get(queue)
+        if own is not None:
+            own.used.clear()
         amounts = counted(demand)
         for path in chain_of(queue):
             for name in sorted(amounts):
@@ -305,6 +318,5 @@ class Projection:
                     woken.append(heappop(parked)[1])
                     del self._resting[woken[-1]]
                 self._wake(turns, woken)
-        own = self._queues.get(queue)
         if own is not None and own.heads and not own.blocked:
             heappush(turns, (self._order(own), queue))  # It uses less now, so it may come earlier.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.model.demand import Demand
 from muster.model.keys import root_of
@@ -42,9 +42,7 @@ def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratche
     """
     if order == "share":
         return share(ledger, queue, *scratches)
-    asked = Scratch()
-    asked.add(queue, demand)
-    return min(share(ledger, queue, *scratches, asked), MILLION + 1)
+    return min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), MILLION + 1)
 
 
 def _of_all(ledger: Ledger, queue: str, name: str, amount: int) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from muster.core.codes.codes import CODES
 from muster.core.codes.values import NoPromise, Promise
 from muster.core.promising.calibration import Scale
-from muster.core.promising.projection import Projection
+from muster.core.promising.projection import Projected, Projection
 from muster.core.readmodel.promisefolds import running
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
@@ -20,19 +20,26 @@ def promise_of(state: ReadState, uid: str, now: int) -> Promise:
     return found[uid]
 
 
-def promises_of(state: ReadState, uids: Iterable[str], now: int) -> dict[str, Promise]:
-    """The same for several at once, which costs hardly more than for one; ``now``: ms since the epoch."""
+def promises_of(
+    state: ReadState, uids: Iterable[str], now: int, *, foreseen: Mapping[str, Projected] | None = None
+) -> dict[str, Promise]:
+    """The same for several at once, which costs hardly more than for one; ``now``: ms since the epoch.
+
+    ``foreseen``: the queues played forward already.
+    """
     now = max(now, state.now)
     found = {uid: _without(state, uid) for uid in uids}
     wanted = [uid for uid, promise in found.items() if not promise.why]
     if not wanted:
         return found
     promises = state.promises
-    projection = Projection(state.queues, running(state), promises.durations, now)
-    projection.run(until=wanted[0] if len(wanted) == 1 else "")
+    if foreseen is None:
+        projection = Projection(state.queues, running(state), promises.durations, now)
+        projection.run(until=wanted[0] if len(wanted) == 1 else "")
+        foreseen = projection.found
     scale = promises.scale(now)
     for uid in wanted:
-        projected = projection.found.get(uid)
+        projected = foreseen.get(uid)
         found[uid] = Promise(why="endless") if projected is None else _promised(state, scale, projected.wait, now)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from muster.core.codes.codes import CODES
 from muster.core.codes.values import NoPromise, Promise
 from muster.core.learned import durations
 from muster.core.learned.pace import ENOUGH, Estimate
@@ -50,6 +51,8 @@ def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
         case "not_waiting":
             return "it does not wait in a queue"
         case "standing":
+            if standing in CODES and CODES[standing].lasts == "final":
+                return "it cannot start until it, or its quota, is changed"
             return f"how long {standing} lasts does not follow from its queue"
         case "few_runs":
             return f"fewer than {durations.ENOUGH} runs have ended, so run times cannot be projected"

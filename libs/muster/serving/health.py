@@ -1,0 +1,101 @@
+"""Whether a cell works, as far as its log shows: what keeps it from admitting, and what needs a person. Pure.
+
+`muster doctor` asks the cluster and the bus as well; this answers at any moment of the past too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.core.codes.codes import CODES
+from muster.core.readmodel.phases import phase_of
+from muster.core.readmodel.state import ReadState
+from muster.core.status.job import job_status
+from muster.core.wording import events_ray, explain, problems
+from muster.core.wording import jobs as job_words
+from muster.core.wording import pods as pod_words
+from muster.model.text import counted
+from muster.serving import shapes
+from muster.serving.board import board_of
+from muster.serving.joblist import ENDED
+from muster.serving.scope import Lens
+
+MOST = 20
+"""Findings of one sort that are listed."""
+
+
+def health(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.HealthView:
+    """What is wrong, the worst first, within what the viewer may see."""
+    found = [*_stopped(state), *_refused(state), *_held_up(state, lens), *_paused(state)]
+    shown = [shapes.FindingView(each.level, each.subject, lens.words(each.text)) for each in found]
+    worst = {each.level for each in shown}
+    summary = (
+        "Nothing is admitted" if "stopped" in worst else "Works; some objects need attention" if shown else "Works"
+    )
+    return shapes.HealthView(moment, "stopped" not in worst, summary, shown)
+
+
+Found = Iterator[shapes.FindingView]
+
+
+def _stopped(state: ReadState) -> Found:
+    """What keeps every job from being admitted."""
+    if state.unsynced:
+        text = f"{', '.join(sorted(state.unsynced))} are not listed yet: nothing is admitted until they are"
+        yield shapes.FindingView("stopped", "", text)
+    if state.closing:
+        yield shapes.FindingView("stopped", "", "the log is nearly full: nothing is admitted until a generation begins")
+    if not state.queues.ledger.nodes:
+        yield shapes.FindingView("stopped", "", "no quota tree is in force: create one")
+
+
+def _refused(state: ReadState) -> Found:
+    """Quota trees and node pools that are refused. Of a job its status says so."""
+    for each in state.troubles.values():
+        if each.code in ("tree_rejected", "pools_refused"):
+            said = explain.trouble(each.code, [problems.line(one) for one in each.found], each.more)
+            yield shapes.FindingView("attention", each.ref.key, said.text)
+
+
+def _held_up(state: ReadState, lens: Lens) -> Found:
+    """Jobs that do not go on by themselves: they can never start, their pods do not run, their Ray cluster is stuck."""
+    found = []
+    for uid, alike in _looked_at(state, lens).items():
+        record, status = state.records[uid], job_status(state, uid)
+        text = ""
+        if status.pods is not None:
+            text = pod_words.reason(status.pods).text
+        elif record.growth.alarm is not None:
+            text = events_ray.alarm(record.growth.alarm)
+        elif CODES[status.code].tone == "act":
+            text = job_words.reason(status).text + (f" ({counted(alike - 1, 'more job')} alike)" if alike > 1 else "")
+        if text:
+            found.append((record.ref.key, text))
+    for key, text in sorted(found)[:MOST]:
+        yield shapes.FindingView("attention", key, text)
+    if len(found) > MOST:
+        yield shapes.FindingView("attention", "", f"{counted(len(found) - MOST, 'more job')} need attention")
+
+
+def _looked_at(state: ReadState, lens: Lens) -> dict[str, int]:
+    """Uid -> how many are like it: each job that does not wait, and of each shape that waits the first."""
+    waiting = {place.uid: None for shape in state.queues.book.shapes.values() for place in shape.waiting}
+    found = {
+        uid: 1
+        for uid, record in state.records.items()
+        if uid not in waiting and lens.sees(record.ref.namespace) and phase_of(state, uid) not in ENDED
+    }
+    for shape in state.queues.book.shapes.values():
+        mine = [
+            place.uid
+            for place in shape.waiting
+            if place.uid in state.records and lens.sees(state.records[place.uid].ref.namespace)
+        ]
+        if mine:
+            found[mine[0]] = len(mine)
+    return found
+
+
+def _paused(state: ReadState) -> Found:
+    for text in board_of(state).pauses:
+        yield shapes.FindingView("attention", "", text)
