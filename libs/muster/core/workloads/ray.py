@@ -208,9 +208,12 @@ def hosts_of(group: WorkerGroup, path: str) -> int:
 
 
 def replicas_of(group: WorkerGroup, path: str) -> int:
-    """KubeRay's desired replicas: clamp(replicas, or min when absent, between min and max); 0 when suspended."""
+    """KubeRay's desired replicas: clamp(replicas, or min when absent, between min and max); 0 when suspended.
+
+    Where the min is above the max, the max wins (KubeRay 1.4); later versions refuse such a cluster.
+    """
     if group.suspend:
         return 0
     low = count(group.min_replicas, 0, f"{path}.minReplicas")
     high = count(group.max_replicas, 2**31 - 1, f"{path}.maxReplicas")
-    return min(max(count(group.replicas, low, f"{path}.replicas"), low), max(low, high))
+    return min(max(count(group.replicas, low, f"{path}.replicas"), low), high)

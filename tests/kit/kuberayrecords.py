@@ -1,0 +1,264 @@
+"""Records of what a real KubeRay operator published, beside Muster: at each line its charge is that of the pods.
+
+A record is a file of JSON lines, gzipped: first what was run, then every change in the store's own order: ``type``
+(ADDED, MODIFIED, DELETED) and ``object``. Muster's readers and deciders see each change; no order is carried out.
+What is charged is compared with sums that are made here, from nothing but the objects.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from kit.bench import Bench
+from kit.facts import node, tree
+from muster.core.objects.meta import UnreadableError
+from muster.core.reading.registry import WATCHED
+from muster.core.stage import REQUIRED_KINDS
+from muster.events.facts import ChildGone, ChildObserved, KindsConfigured
+from muster.model.keys import Ref
+from muster.model.resources import parse_quantity
+
+Object = dict[str, Any]
+Amounts = dict[str, int]
+
+SHARDS = {"RayCluster": "rayclusters", "RayJob": "rayjobs", "RayService": "rayservices", "Job": "jobs", "Pod": "pods"}
+OWNERS = ("RayJob", "RayService")
+ROOM = {"cpu": 10_000, "memory": "100Ti"}
+MARGIN: Amounts = {"cpu": 1_500, "memory": 2 * 2**30}
+"""What KubeRay adds beside what the spec says: a submitter, an autoscaler, waiting for the head, cleaning up."""
+
+
+class Change(Struct, frozen=True):
+    t_ms: int
+    kind: str
+    gone: bool
+    object: Object
+
+
+def changes(path: Path) -> Iterator[Change]:
+    """What was published, in order."""
+    with gzip.open(path, "rt") as lines:
+        next(lines)
+        for line in lines:
+            found = json.loads(line)
+            thing = found["object"]
+            if thing["kind"] == "Event":
+                continue
+            yield Change(found["t_ms"], thing["kind"], found["type"] == "DELETED", thing)
+
+
+class Truth(Struct):
+    """What there is, by the objects alone."""
+
+    objects: dict[str, Object] = field(default_factory=dict)
+    """By uid; what is gone is kept while pods of it are there."""
+    gone: set[str] = field(default_factory=set)
+
+    def take(self, change: Change) -> None:
+        uid = change.object["metadata"]["uid"]
+        self.objects[uid] = change.object
+        if change.gone:
+            self.gone.add(uid)
+
+    def live(self, kind: str) -> list[Object]:
+        return [each for uid, each in self.objects.items() if each["kind"] == kind and uid not in self.gone]
+
+    def submits(self, pod: Object) -> bool:
+        """Whether it only submits a job: what runs the job is elsewhere, and it may outlive that."""
+        return any(each["name"] == "ray-job-submitter" for each in pod["spec"]["containers"]) and not pod["metadata"][
+            "labels"
+        ].get("ray.io/node-type")
+
+    def owner(self, thing: Object) -> str:
+        """Uid of the outermost owner that is a Ray kind; empty: there is none."""
+        uid, found = thing["metadata"]["uid"], ""
+        while True:
+            known = self.objects.get(uid)
+            if known is not None and known["kind"] in (*OWNERS, "RayCluster"):
+                found = uid
+            owners = known["metadata"].get("ownerReferences", ()) if known is not None else ()
+            parent = next((each for each in owners if each.get("controller")), None)
+            if parent is None:
+                return found
+            uid = parent["uid"]
+
+    def running(self) -> dict[str, Amounts]:
+        """{owner: what its pods that have not ended ask for}"""
+        found: dict[str, Amounts] = {}
+        for pod in self.live("Pod"):
+            if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+                continue
+            owner = self.owner(pod)
+            if owner and not self.submits(pod):
+                _add(found.setdefault(owner, {}), _asks(pod["spec"]))
+        return found
+
+    def said(self) -> dict[str, Amounts]:
+        """{owner: what the specs of its RayClusters ask for, and its own where it has none}"""
+        found: dict[str, Amounts] = {}
+        for cluster in self.live("RayCluster"):
+            _add(found.setdefault(self.owner(cluster), {}), _cluster(cluster["spec"]))
+        for kind, name in (("RayJob", "rayClusterSpec"), ("RayService", "rayClusterConfig")):
+            for owner in self.live(kind):
+                spec = owner["spec"].get(name)
+                if spec:
+                    own, known = _cluster(spec), found.setdefault(owner["metadata"]["uid"], {})
+                    known |= {each: max(amount, known.get(each, 0)) for each, amount in own.items()}
+        return found
+
+
+def _cluster(spec: Object) -> Amounts:
+    total = _asks(spec["headGroupSpec"]["template"]["spec"])
+    for group in spec.get("workerGroupSpecs") or ():
+        least, most = group.get("minReplicas") or 0, group.get("maxReplicas", 2**31)
+        count = min(max(group.get("replicas") or 0, least), most) * (group.get("numOfHosts") or 1)
+        _add(total, _asks(group["template"]["spec"]), 0 if group.get("suspend") else count)
+    return total
+
+
+def _asks(spec: Object) -> Amounts:
+    """Of a pod: all containers, or the largest of those before them."""
+    total: Amounts = {}
+    for container in spec["containers"]:
+        _add(total, _of(container))
+    for first in spec.get("initContainers") or ():
+        for name, amount in _of(first).items():
+            total[name] = max(total.get(name, 0), amount)
+    return total
+
+
+def _of(container: Object) -> Amounts:
+    sizes = container.get("resources") or {}
+    texts = {**(sizes.get("limits") or {}), **(sizes.get("requests") or {})}
+    return {name: parse_quantity(str(text), name) for name, text in texts.items()}
+
+
+def _add(total: Amounts, more: Amounts, times: int = 1) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount * times
+
+
+def wrong(path: Path) -> list[str]:
+    """Where Muster beside a record says something else than the pods do; empty: it is right at every line."""
+    bench, truth, found = Bench(check=False), Truth(), list[str]()
+    most: dict[str, Amounts] = {}
+    late: dict[str, int] = {}
+    record = [*changes(path)]
+    namespaces = sorted({each.object["metadata"]["namespace"] for each in record})
+    leaf = node("a", ROOM, ROOM, tuple(namespaces))
+    kinds = ("RayJob", "RayCluster", "RayService", "Job")
+    bench.facts(KindsConfigured(kinds=kinds, required=REQUIRED_KINDS))
+    bench.facts(tree(node("root", ROOM, ROOM, children=(leaf,)), profile="full"))
+    bench.synced()
+    bench.settle()
+    start = bench.now
+    for number, change in enumerate(record, start=2):
+        truth.take(change)
+        bench.pass_time(max(start + change.t_ms - bench.now, 0))
+        shard = SHARDS.get(change.kind)
+        if shard is not None:
+            found += [f"line {number}: {each}" for each in _seen(bench, shard, change)]
+        bench.settle()
+        found += [f"line {number}: {each}" for each in _compared(bench, truth, most, late)]
+        found += [f"line {number}: {each}" for each in _served(bench, truth)]
+    bench.pass_time(120_000)
+    running = truth.running()
+    left = [each for each in bench.states["quota_accountant"].ledger.charges if each not in running]
+    found += [f"end: {each} is charged, and nothing of it is there" for each in left if each in truth.gone]
+    return found
+
+
+def _seen(bench: Bench, shard: str, change: Change) -> Iterator[str]:
+    row, meta = WATCHED[shard], change.object["metadata"]
+    if change.gone:
+        ref = Ref(change.kind, meta["namespace"], meta["name"], meta["uid"])
+        child = row.both and isinstance(row.read(json.dumps(change.object).encode()), ChildObserved)
+        bench.facts((ChildGone if child else row.gone)(ref=ref, rv=int(meta["resourceVersion"])))
+        return
+    try:
+        fact = row.read(json.dumps(change.object).encode())
+    except UnreadableError as err:
+        yield f"{change.kind} {meta['name']} cannot be read: {err}"
+        return
+    if fact is not None:
+        bench.facts(fact)
+
+
+def _compared(bench: Bench, truth: Truth, most: dict[str, Amounts], late: dict[str, int]) -> Iterator[str]:
+    """Nothing that runs is free, and nothing is charged twice."""
+    charges = bench.states["quota_accountant"].ledger.charges
+    running, said = truth.running(), truth.said()
+    for owner, asks in running.items():
+        charged = charges[owner].request if owner in charges else {}
+        for name, amount in asks.items():
+            if charged.get(name, 0) < amount:
+                yield f"{owner} runs with {name} {amount}, and {charged.get(name, 0)} is charged"
+    for owner, charge in charges.items():
+        now = {name: max(running.get(owner, {}).get(name, 0), said.get(owner, {}).get(name, 0)) for name in MARGIN}
+        known = most.setdefault(owner, {})
+        known |= {name: max(amount, known.get(name, 0)) for name, amount in now.items()}
+        for name, amount in known.items():
+            if charge.request.get(name, 0) > amount + MARGIN[name]:
+                yield f"{owner} is charged {name} {charge.request[name]}, and never asked for more than {amount}"
+
+
+def _served(bench: Bench, truth: Truth) -> Iterator[str]:
+    """The head of each cluster that scales itself is looked for at the service that there is."""
+    services = {each["metadata"]["name"]: each for each in truth.live("Service")}
+    for uid, cluster in bench.states["autoscaler_bridge"].clusters.items():
+        known = truth.objects[uid]
+        if cluster.fixed or not (known.get("status") or {}).get("head"):
+            continue
+        served = cluster.elastic.served
+        name = (served.name if served is not None else "") or f"{cluster.ref.name}-head-svc"
+        ports = {each["name"]: each["port"] for each in services[name]["spec"]["ports"]} if name in services else {}
+        gcs = served.gcs if served is not None else 6379
+        if ports and ports["gcs-server"] != gcs:
+            yield f"the head of {cluster.ref} is served at {name}:{ports['gcs-server']}, not at {gcs}"
+        if not ports and uid not in truth.gone and truth.live("Service"):
+            yield f"the head of {cluster.ref} is looked for at {name}, and there are {sorted(services)}"
+
+
+# --- samples --------------------------------------------------------------------------------------------------------
+
+KEPT = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+        "labels", "annotations", "ownerReferences")  # fmt: skip
+DULL = ("command", "args", "env", "volumeMounts", "volumes", "image", "livenessProbe", "readinessProbe", "lifecycle")
+"""Of containers and pods: says nothing about what they ask for."""
+
+
+def reduced(change: Object) -> Object:
+    """A line of a record with what Muster reads of it."""
+    thing = change["object"]
+    found = {key: _without(thing[key]) for key in ("apiVersion", "kind", "spec", "status") if key in thing}
+    found["metadata"] = {key: thing["metadata"][key] for key in KEPT if key in thing["metadata"]}
+    return {"t_ms": change["t_ms"], "type": change["type"], "object": found}
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(each) for key, each in value.items() if key not in DULL}
+    return [_without(each) for each in value] if isinstance(value, list) else value
+
+
+def main(into: str, *paths: str) -> None:
+    """Write reduced copies of records: ``python -m kit.kuberayrecords INTO FILE...``."""
+    for path in map(Path, paths):
+        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        first = {key: lines[0][key] for key in ("operator", "kubernetes", "scenario", "steps")}
+        kept = [reduced(line) for line in lines[1:] if line["object"]["kind"] != "Event"]
+        text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in (first, *kept))
+        target = Path(into) / lines[0]["operator"] / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

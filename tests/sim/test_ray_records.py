@@ -1,0 +1,46 @@
+"""What real KubeRay operators published, line by line: what runs is charged, once, and free when it is gone.
+
+A sample is in `tests/kit/records/kuberay`, from operators 1.4.2, 1.6.2 and 1.7.0; MUSTER_TEST_RECORDS names a folder
+with more. A pod that only submits a job is not judged: where it outlives the job it is not charged.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kit.compose import REPOSITORY
+from kit.kuberayrecords import wrong
+
+FOLDER = Path(os.environ.get("MUSTER_TEST_RECORDS", REPOSITORY / "tests" / "kit" / "records" / "kuberay"))
+RECORDS = sorted(FOLDER.glob("*/*.jsonl.gz"))
+
+
+def test_the_sample_is_there() -> None:
+    assert {each.parent.name for each in RECORDS} >= {"1.4.2", "1.6.2", "1.7.0"}
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
+def test_muster_is_right_at_every_line(path: Path) -> None:
+    assert wrong(path) == []
+
+
+def test_the_judge_sees_a_pod_that_nobody_counts(tmp_path: Path) -> None:
+    """A worker that is made larger than all that is said of it, and one that outlives what is released."""
+    source = next(each for each in RECORDS if each.name.startswith("raycluster-plain"))
+    lines = [json.loads(line) for line in gzip.decompress(source.read_bytes()).splitlines()]
+    for line in lines[1:]:
+        owners = line["object"]["metadata"].get("ownerReferences", [])
+        if line["object"]["kind"] == "Pod":
+            for owner in owners:
+                owner["controller"] = False  # To Muster it is nobody's.
+            line["object"]["metadata"]["ownerReferences"] = [*owners, {**owners[0], "controller": True}]
+            line["object"]["metadata"]["labels"]["ray.io/cluster"] = "another"
+            line["object"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "7"}}
+    path = tmp_path / "changed.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(json.dumps(each) for each in lines).encode()))
+    assert any("runs with cpu" in each for each in wrong(path))
