@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kit import facts, scenes
+from kit.overuse import overuse
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, stale_gang, timed_out
 from kit.words import odd
 from muster.core.codes.codes import REFUSED
@@ -178,6 +179,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "Reclaimed": lambda: (claimed(), "b/greedy"),
     "Preempted": lambda: (outranked(), "b/greedy"),
     "StaleGang": lambda: (stale_gang(), "default/short"),
+    "Overuse": overuse,
     "RunningTimeout": lambda: (timed_out(), "a/one"),
     "RunningTimeout, and resting": suspended_again,
     "Finished": after("job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0"),

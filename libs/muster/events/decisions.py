@@ -299,11 +299,13 @@ class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):
-    """An admitted workload does not come to run, or has lost too many pods: it is suspended again, and queued."""
+    """A workload does not come to run, has lost too many pods, or runs beyond what was admitted while its quota is
+    above its max: it is suspended again, and queued.
+    """
 
     ref: Ref
     attempt: int
-    reason: Literal["running_timeout", "stale_gang", "unschedulable"]
+    reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"]
     problem: FieldProblem | None = None
     """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
 

@@ -175,7 +175,7 @@ class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     queue: str = ""
     request: dict[str, str] = field(default_factory=dict)
     reason: str = ""
-    """``reclaimed``, ``preempted``, ``moved``, ``running_timeout`` or ``stale_gang``."""
+    """``reclaimed``, ``preempted``, ``moved``, ``running_timeout``, ``stale_gang`` or ``overuse``."""
     claimant: str = ""
     """namespace/name of the job it gives way to."""
     ran_ms: int | None = None

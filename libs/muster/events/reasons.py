@@ -29,6 +29,7 @@ ReleaseReason = Literal[
     "stale",
     "moved",
     "no_nodes",
+    "overuse",
 ]
 """Why a charge ended.
 
@@ -45,6 +46,7 @@ timed_out          admitted, and not running within the time limit: queued again
 stale              had too few pods of its gang for too long, and was suspended: queued again in its old place
 moved              suspended so that another has room on the nodes: its quota is reserved for it again at once
 no_nodes           its gang has no place on the nodes; the deferral says why
+overuse            ran without an admission, or beyond its grant, while its quota was above its max: queued again
 """
 
 DeferralReason = Literal[

@@ -82,6 +82,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How long what is freed is held for a claimant."""
     running_timeout_ms: int = 0
     """How long an admitted workload may take to run before it is suspended again; 0 for ever."""
+    overuse_ms: int = 0
+    """How long what was not admitted may run on while its quota is above its max; 0 for ever."""
     backoff_ms: int = 60_000
     """How long it then stays out of its queue."""
     runtime: Literal["", "weight"] = ""

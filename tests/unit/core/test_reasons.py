@@ -14,6 +14,7 @@ from msgspec import inspect as mi
 
 from kit import gangscenes, rayscenes, scenes
 from kit.bench import Bench
+from kit.overuse import overuse
 from kit.scenes import OBSTACLES, TWO, Scene
 from muster.core.views.gangstory import gang_tale
 from muster.core.views.narrator import NarratedEvent, Narrator
@@ -98,17 +99,17 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "workload_refused": scenes.refused,
     "quota_denied": scenes.denied,
     "workload_adopted": scenes.adopted,
-    "quota_released": scenes.released,
+    "quota_released": lambda reason: overuse(left=True) if reason == "overuse" else scenes.released(reason),
     "preemption_proposed": scenes.withheld,
     "reclaim_deferred": scenes.deferred,
     "claim_ended": scenes.claim_ended,
     "plan_stale": scenes.stale,
     "victim_stays": scenes.victim_stays,
-    "suspension_ordered": lambda reason: (
-        (scenes.stale_gang(), "default/short")
-        if reason == "stale_gang"
-        else (scenes.unschedulable() if reason == "unschedulable" else scenes.timed_out(), "a/one")
-    ),
+    "suspension_ordered": lambda reason: {
+        "stale_gang": lambda: (scenes.stale_gang(), "default/short"),
+        "unschedulable": lambda: (scenes.unschedulable(), "a/one"),
+        "overuse": overuse,
+    }.get(reason, lambda: (scenes.timed_out(), "a/one"))(),
     "places_released": scenes.places,
     "not_resume": scenes.not_done("resume"),
     "not_suspend": scenes.not_done("suspend"),

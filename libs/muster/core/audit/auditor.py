@@ -19,7 +19,7 @@ from muster.core.audit.gangs import GangAudit
 from muster.core.audit.growth import GrowthAudit
 from muster.core.audit.leaves import LeafAudit
 from muster.core.audit.moves import MoveAudit
-from muster.core.audit.orders import AuditedCharge, Orders, counted
+from muster.core.audit.orders import AuditedCharge, Orders, counted, overused
 from muster.core.audit.podcharges import PodChargeAudit
 from muster.core.audit.seen import ChargeSeen, WaitingSeen, asks_of, charge_of
 from muster.core.audit.trees import leaf_in_force
@@ -39,6 +39,7 @@ from muster.events.decisions import (
     QuotaReserved,
     QuotaTreeAccepted,
     QuotaTreeRemoved,
+    SuspensionOrdered,
     WorkloadAdopted,
     WorkloadDequeued,
     WorkloadQueued,
@@ -131,6 +132,8 @@ class Auditor:
                     self._changed(event)
                 case GangAdmitted():
                     self._admitted(event)
+                case SuspensionOrdered(reason="overuse"):
+                    self._check(*overused(event, self._charges.get(event.ref.uid), self._nodes, self._used))
                 case EvictionOrdered():
                     self._evicts(event)
                 case ClearingOrdered():

@@ -6,10 +6,18 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
+from muster.core.audit.seen import ChargeSeen
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.clearing import ClearingOrdered
-from muster.events.decisions import EvictionOrdered, PartialVictim, QuotaReleased, QuotaReserved, WorkloadAdopted
+from muster.events.decisions import (
+    EvictionOrdered,
+    PartialVictim,
+    QuotaReleased,
+    QuotaReserved,
+    SuspensionOrdered,
+    WorkloadAdopted,
+)
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthWithdrawn, WorkersKept
 from muster.model.quota import JOBS, MACHINES, QuotaNode
@@ -39,6 +47,19 @@ def chain(queue: str) -> list[str]:
     """The queue and everything above it."""
     parts = queue.split("/")
     return ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
+
+
+def overused(
+    event: SuspensionOrdered,
+    charge: ChargeSeen | None,
+    nodes: Mapping[str, QuotaNode],
+    used: Mapping[str, Vector],
+) -> Found:
+    """I19: what is suspended for overuse was not admitted with all that it uses, and its quota is above its max."""
+    paths = [path for path in chain(charge.queue) if path in nodes] if charge is not None else []
+    above = any(used.get(path, {}).get(name, 0) > most for path in paths for name, most in nodes[path].limit.items())
+    more = charge is not None and (charge.adopted or charge.request != charge.granted)
+    return "I19", above and more, f"{event.ref} is suspended for overuse, and its quota is within its max"
 
 
 class AuditedClaim(Struct):

@@ -53,7 +53,7 @@ class NodesKept(Struct, frozen=True):
 class Leaving(Struct, frozen=True):
     """Why an admitted job was suspended by a decision of ours, and which one."""
 
-    code: Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang"]
+    code: Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang", "Overuse"]
     generation: int
     cause: Cause
     claimant: str = ""

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from muster.core.objects.labels import quota_name
 from muster.core.quota import backfill, claimfolds, claiming, clearing, moving
-from muster.core.quota.accounting import entryfolds, folds, growth, podasks, sharing, suspending
+from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of, laid_out
 from muster.core.quota.ledger import afresh, standalone
@@ -307,10 +307,12 @@ class QuotaAccountant:
 
     @staticmethod
     def _timeouts(state: AccountantState) -> Iterator[Decision]:
+        ordered = set[str]()
         for uid, at in state.deadlines.items():
             entry = state.entries[uid]
             why = suspending.due(state, entry) if at <= state.now else None
             if why is not None:
+                ordered.add(uid)
                 yield SuspensionOrdered(
                     cause=entry.cause if why == "running_timeout" else state.causes.get(uid, entry.cause),
                     ref=entry.ref,
@@ -318,11 +320,17 @@ class QuotaAccountant:
                     reason=why,
                     problem=suspending.said_of(state, entry) if why == "unschedulable" else None,
                 )
+        yield from overuse.due(state, ordered)
 
     def next_deadline(self, state: AccountantState) -> int | None:
         claims = (claiming.expires_at(state, claim) for claim in state.ledger.claims.by_uid.values())
         times = (
-            *(*state.deadlines.values(), *(at for at in claims if at is not None), *state.overdue.values()),
+            *(
+                *state.deadlines.values(),
+                *(at for at in claims if at is not None),
+                *state.overdue.values(),
+                *state.overuse.values(),
+            ),
             *sharing.next_at(state),
         )
         return min((at for at in times if at > state.now), default=None)

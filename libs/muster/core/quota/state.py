@@ -50,7 +50,7 @@ _FAILED: dict[FailureReason, ReleaseReason] = {
 }
 total(_FAILED, FailureReason, "libs/muster/core/quota/state.py (_FAILED)")
 
-Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved"]
+Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "overuse"]
 
 
 class Entry(Struct):
@@ -100,6 +100,10 @@ class Entry(Struct):
     """How many of its pods kube-scheduler is to place together; 0 where no PodGroup of this attempt was seen."""
     unbound_since: int = 0
     """Log time since when fewer than that have a node, or none once it has run; 0 while as many have."""
+    bypassed: bool = False
+    """It was started without an admission."""
+    over_since: int = 0
+    """Log time since when it uses what it was not admitted with; 0 while it does not."""
     refusals: int = 0
     """How often an order to suspend it, for nobody else, was refused."""
     spared_until: int = 0
@@ -235,6 +239,8 @@ class AccountantState(StageState):
     """Claimants whose claim has no reason any more."""
     due_stay: dict[str, None] = field(default_factory=dict)
     """Victims of a claim that run on: they have not been suspended."""
+    overuse: dict[str, int] = field(default_factory=dict)
+    """workload uid -> log time from which it is suspended while its quota is above its max"""
     overdue: dict[str, int] = field(default_factory=dict)
     """uid of a victim that was suspended and has not left -> log time (ms) from which no claim waits for it"""
     deadlines: dict[str, int] = field(default_factory=dict)
@@ -346,18 +352,6 @@ def must_adopt(state: AccountantState, workload: Workload) -> bool:
     if state.presence.occupies(workload.ref.uid):
         return True
     return workload.phase in ("starting", "running")
-
-
-def suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
-    """Whether an admitted workload was suspended, and not by a decision of ours."""
-    return (
-        workload is not None
-        and workload.suspended
-        and workload.phase != "finished"
-        and 0 < entry.resumed_rv < workload.rv
-        and not entry.suspension_recorded
-        and not entry.leaving
-    )
 
 
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec.structs import replace
@@ -26,6 +27,13 @@ from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRe
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Position
+
+_CODES: Mapping[str, Literal["RunningTimeout", "StaleGang", "Overuse"]] = {
+    "running_timeout": "RunningTimeout",
+    "unschedulable": "RunningTimeout",
+    "stale_gang": "StaleGang",
+    "overuse": "Overuse",
+}
 
 
 class JobFolds:
@@ -242,8 +250,9 @@ class JobFolds:
 
     def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)
-        code: Literal["RunningTimeout", "StaleGang"] = "StaleGang" if event.reason == "stale_gang" else "RunningTimeout"
-        self._leaves(state, event.ref.uid, Leaving(code, state.generation, cause, problem=event.problem))
+        self._leaves(
+            state, event.ref.uid, Leaving(_CODES[event.reason], state.generation, cause, problem=event.problem)
+        )
 
     def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:
         if uid in state.queues.workloads:

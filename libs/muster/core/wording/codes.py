@@ -93,6 +93,10 @@ MEANINGS: dict[JobCode, Meaning] = {
         "Its gang had fewer pods than it needs for too long, in a KAI queue: suspended, and queued again.",
         "See the Events of its pods; `kai.scheduler/staleness-grace-period` gives it more time.",
     ),
+    "Overuse": Meaning(
+        "It ran without an admission, or beyond its grant, while its quota was above its max: suspended, and queued.",
+        "Let it wait for its admission; ask for more in its spec while it is suspended.",
+    ),
     "Reclaimed": Meaning(
         "It is suspended so that another queue gets its guarantee (KAI: its fair share).",
         "Nothing; it is queued again.",

@@ -172,8 +172,8 @@ def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
     if why.code == "RunningTimeout":
         return unschedulable(problems.line(why.problem)) if why.problem is not None else RUNNING_TIMEOUT
-    if why.code == "StaleGang":
-        return STALE_GANG
+    if why.code in ("StaleGang", "Overuse"):
+        return STALE_GANG if why.code == "StaleGang" else OVERUSE
     if why.before:
         return moved_for(why)
     if why.of_nodes:
@@ -281,17 +281,25 @@ STALE_GANG = Reason(
 )
 
 
+OVERUSE = Reason(
+    "Overuse",
+    "overuse",
+    "Suspended: it ran beyond what was admitted for longer than muster.dev/overuse-timeout, and its quota is above its "
+    "max. It is queued again",
+)
+
+
 def unschedulable(said: str) -> Reason:
     """The words for a job whose gang kube-scheduler has not placed."""
     text = f"Suspended again: kube-scheduler has not placed its gang ({said}). It is queued again after a pause"
     return Reason("RunningTimeout", "unschedulable", text)
 
 
-def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable"], said: str = "") -> str:
+def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"], said: str = "") -> str:
     """Why an admitted job is suspended again for a reason of its own."""
     if reason == "unschedulable":
         return unschedulable(said).text
-    return STALE_GANG.text if reason == "stale_gang" else TIMED_OUT
+    return {"stale_gang": STALE_GANG.text, "overuse": OVERUSE.text}.get(reason, TIMED_OUT)
 
 
 def admitted(queue: str, request: Vector, waited: int) -> Reason:

@@ -53,6 +53,8 @@ RELEASED: dict[ReleaseReason, str] = {
     "moved": "it was suspended so that another job has room on the nodes, and its pods are gone; its quota is "
     "reserved for it again, and it starts on its new nodes",
     "no_nodes": "its gang has no places on the nodes; it is queued again when they have room for it",
+    "overuse": "it ran beyond what was admitted while its quota was above its max; it was suspended and its pods are "
+    "gone; it is queued again",
 }
 
 DEFERRED: dict[DeferralReason, str] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from muster.core.quota.accounting import growth
 from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.accounting.suspending import refused
@@ -11,6 +13,7 @@ from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (
     AccountantState,
     Entry,
+    Leaving,
     Proposal,
     kept_ms,
 )
@@ -33,6 +36,14 @@ from muster.events.decisions import (
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.model.keys import Position
+
+_LEAVES: Mapping[str, Leaving] = {
+    "running_timeout": "timed_out",
+    "unschedulable": "timed_out",
+    "stale_gang": "stale",
+    "overuse": "overuse",
+}
+"""Reason of an order -> why it leaves."""
 
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
@@ -60,6 +71,7 @@ def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None
 def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
     workload = state.workloads.get(event.ref.uid)
     entry = open_entry(state, at, event)
+    entry.bypassed = event.reason == "bypassed"
     if workload is not None and workload.suspended:
         entry.resumed_rv, entry.suspension_recorded = max(1, workload.rv - 1), True
     elif workload is not None:
@@ -165,7 +177,7 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
         entry.failed = event.reason
     elif entry.leaving:
         state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-        if entry.leaving in ("timed_out", "stale"):
+        if entry.leaving in ("timed_out", "stale", "overuse"):
             refused(entry, at.at)
         entry.leaving = ""
     state.causes[event.ref.uid] = Cause(at.seq, at.item)
@@ -197,5 +209,5 @@ def suspension_recorded(state: AccountantState, _at: Position, event: Suspension
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        entry.leaving, entry.suspended_rv = "stale" if event.reason == "stale_gang" else "timed_out", 0
+        entry.leaving, entry.suspended_rv = _LEAVES[event.reason], 0
         recheck(state, event.ref.uid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.core.quota.accounting import overuse
 from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
 from muster.core.quota.accounting.usage import charge_due
 from muster.core.quota.claiming import overdue_at, why_over
@@ -14,10 +15,10 @@ from muster.core.quota.state import (
     must_move,
     note_idle,
     release_reason,
-    suspended_by_others,
 )
 from muster.events.base import Cause
 from muster.model.keys import Position
+from muster.model.workload import Workload
 
 
 def entry_of(state: AccountantState, uid: str, attempt: int) -> Entry | None:
@@ -39,16 +40,19 @@ def recheck(state: AccountantState, uid: str) -> None:
         note_idle(state, entry)
         note_short(state, entry)
         note_unbound(state, entry)
+        overuse.note(state, entry)
         times = (idle_deadline(state, entry), ends_at(state, entry))
         deadline = min((at for at in times if at is not None), default=None)
     _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
     _set(state.due_move, uid, entry is not None and uid not in state.due_release and must_move(state, entry))
     changes = entry is not None and uid not in state.due_release and charge_due(state, entry) is not None
     _set(state.due_change, uid, changes)
-    _set(state.due_suspension, uid, entry is not None and suspended_by_others(workload, entry))
+    _set(state.due_suspension, uid, entry is not None and _suspended_by_others(workload, entry))
     pod = state.standalone.get(uid) if entry is None else None
     uncharged = pod is not None and pod.bound and standalone.leaf_of(state.ledger, pod) is not None
     _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
+    if entry is None:
+        state.overuse.pop(uid, None)
     claim, leaves = state.ledger.claims.by_uid.get(uid), entry is not None and state.ledger.claims.goes(uid)
     _set(state.due_end, uid, claim is not None and why_over(state, claim) is not None)
     _set(state.due_stay, uid, leaves and entry is not None and not entry.leaving)
@@ -68,3 +72,15 @@ def _set(due: dict[str, None], uid: str, wanted: bool) -> None:
         due[uid] = None
     else:
         due.pop(uid, None)
+
+
+def _suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
+    """Whether an admitted workload was suspended, and not by a decision of ours."""
+    return (
+        workload is not None
+        and workload.suspended
+        and workload.phase != "finished"
+        and 0 < entry.resumed_rv < workload.rv
+        and not entry.suspension_recorded
+        and not entry.leaving
+    )
