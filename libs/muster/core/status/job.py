@@ -40,7 +40,6 @@ from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger.ledger import leaf_of
-from muster.core.quota.ledger.shortfalls import short_at
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
@@ -238,7 +237,7 @@ def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
     if shape.denial is None:
         return _status(state, uid, "Queued", Untried(), **found)
     if refusal is None:
-        cleared = short_at(state.queues.ledger, shape.denial.short, job.queue, job.demand, state.now)
+        cleared = state.queues.ledger.short_now(shape.denial.short, job.queue, job.demand, state.now)
         return _status(state, uid, "Queued", Untried(cleared), **found)
     claims, short = state.queues.ledger.claims, Short(refusal, shape.denial.cause)
     own = claims.served_by(uid, job.queue, job.demand)
@@ -273,7 +272,7 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
     What refused it first may have room again while an ancestor has none: then that one is what it waits for.
     """
     if not clear(shape, state.queues.ledger):
-        return short_at(state.queues.ledger, denial.short, job.queue, job.demand, state.now)
+        return state.queues.ledger.short_now(denial.short, job.queue, job.demand, state.now)
     return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now)
 
 

@@ -3,15 +3,20 @@
 from random import Random
 from typing import get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
+from kit.standings import SCENES
 from muster.core.codes.codes import CODES
 from muster.core.codes.values import Phase, Short
+from muster.core.presentation.desired import job_event
 from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
+from muster.core.views.story import Story
 from muster.core.wording.codes import MEANINGS
 
 
@@ -30,6 +35,24 @@ def test_refusals_of_a_limit_give_an_event_and_name_the_jobs_that_hold_it() -> N
         if row.values is Short:
             assert row.event == "while", code
             assert (row.holders != "none") == (row.lasts != "final"), code
+
+
+@pytest.mark.parametrize(
+    "code", ["InsufficientRuntimeQuota", "QuotaKept", "BehindHead", "QuotaHeld", "WaitingForClaim"]
+)
+def test_a_wait_gives_an_event_and_why_names_the_jobs_that_hold_what_it_waits_for(code: str) -> None:
+    scene, job = SCENES[code]()
+    folder, state, story = Folder(ReadModel()), ReadState(), Story(job)
+    for stored in scene.bench.log:
+        folder.fold(state, stored)
+        story.feed(stored)
+    uid = scene.jobs[job].ref.uid
+    note, short = job_event(state, uid), job_status(state, uid).short
+    assert note is not None
+    assert note.reason == code
+    wanting = story.of(job).standing.wanting
+    named = wanting is not None and bool(wanting.holders)
+    assert named == (short is not None and short.refusal.used > 0)
 
 
 @settings(max_examples=30, deadline=None)

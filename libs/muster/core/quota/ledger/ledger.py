@@ -79,8 +79,26 @@ class Ledger(Books):
                 if limit is None or not asked:
                     continue
                 used = sum([part.get(name, 0) for part in parts])
-                if used + beside.get(name, 0) + kept.get(name, 0) + asked > limit:
-                    yield short_of(self, node, name, asked, used, held=beside.get(name, 0), kept=kept.get(name, 0))
+                claimed, spared = beside.get(name, 0), kept.get(name, 0)
+                if used + claimed + spared + asked > limit:
+                    yield short_of(self.claims, node, name, asked, used, limit, held=claimed, kept=spared)
+
+    def short_now(self, short: Shortfall, queue: str, demand: Demand, now: int) -> Shortfall:
+        """A refusal with the numbers of ``now``: it lasts as long as it holds, while all of them may move."""
+        node, name = self.nodes.get(short.path), short.resource
+        if node is None:
+            return short
+        others = self.held_from(queue, demand, now=now)
+        if short.of_min:
+            used = self.firm.get(node.path, _NOTHING).get(name, 0)
+            return short_of_min(self.claims, node, name, short.asked, used, others)
+        found = next(((parts, kept) for each, parts, kept in self.taken(queue) if each.path == short.path), None)
+        limit = self.limit(node, name)
+        if found is None or limit is None:
+            return short
+        parts, kept = found
+        used, held = sum(part.get(name, 0) for part in parts), others.extra.get(node.path, _NOTHING).get(name, 0)
+        return short_of(self.claims, node, name, short.asked, used, limit, held=held, kept=kept.get(name, 0))
 
     def held_from(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None) -> Scratch:
         """What claims hold against a demand."""
@@ -108,7 +126,7 @@ class Ledger(Books):
             for name in managed:
                 used = self.firm.get(path, _NOTHING).get(name, 0)
                 used += sum(scratch.firm.get(path, _NOTHING).get(name, 0) for scratch in scratches)
-                short = short_of_min(self, node, name, demand.request[name], used, held)
+                short = short_of_min(self.claims, node, name, demand.request[name], used, held)
                 if short.missing > 0:
                     yield short
 
