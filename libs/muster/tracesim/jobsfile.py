@@ -1,4 +1,6 @@
-"""JOBS.csv: what arrives when, how long it runs and what it asks for. Also pod lists of the openb trace as they are."""
+"""JOBS.csv: what arrives when, how long it runs and what it asks for. Pod lists of the openb trace are read as they
+are, and so are job lists of Slurm and in SWF (``joblists``).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from pathlib import Path
 
 from muster.model.resources import Vector
 from muster.tracesim.clusterfile import MIB, read_cluster
+from muster.tracesim.joblists import foreign_jobs
 from muster.tracesim.model import CPU, GPU, MEMORY, WHOLE, Trace, TraceCluster, TraceError, TraceJob, TraceQueue
 from muster.tracesim.tables import CsvTable, TableRow
 
@@ -87,14 +90,16 @@ Drafts = list[tuple[TableRow, str, _Draft]]
 
 
 def _jobs(path: Path) -> Drafts:
-    table = CsvTable(path, NEEDED, {"vc": "queue"})
+    table = foreign_jobs(path) or CsvTable(path, NEEDED, {"vc": "queue"})
+    ours = isinstance(table, CsvTable)
     found: Drafts = []
     lines: dict[str, int] = {}
     for row in table.rows():
-        draft = _Draft(row, row.milli("submit_s"), row.milli("duration_s"), _request(row, "gpus"))
+        ends = ours or row.text("duration_s", "") != ""
+        draft = _Draft(row, row.milli("submit_s"), row.milli("duration_s") if ends else None, _request(row, "gpus"))
         _check_id(row, "job_id", draft.id, lines)
         for name in ("submit_s", "duration_s"):
-            if row.number(name) > MAX_S:
+            if row.number(name, None if ends else "0") > MAX_S:
                 raise row.error(name, f"is more than {MAX_S} seconds")
         found.append((row, row.text("queue", DEFAULT_QUEUE), draft))
     if not found:

@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from muster.tracesim.model import TraceError
 
 
-class CsvTable:
-    """A CSV file with a header. Columns nobody asks for are tolerated."""
+class Table:
+    """Rows of a file under titles."""
 
-    def __init__(self, path: Path, needed: tuple[str, ...], aliases: dict[str, str] | None = None) -> None:
-        """``aliases``: {name in the file: name it is known by}. Raises TraceError when a needed column is missing."""
+    def __init__(self, path: Path, titles: Sequence[str], lines: Iterable[tuple[int, list[str]]] = ()) -> None:
+        """``lines``: (line in the file, its cells)."""
         self.path = path
+        self.titles = list(titles)
+        self.columns: dict[str, int] = {title: index for index, title in enumerate(titles)}
+        self._lines = lines
+
+    def rows(self) -> Iterator[TableRow]:
+        for line, cells in self._lines:
+            yield TableRow(self, line, cells)
+
+
+class CsvTable(Table):
+    """A CSV file with a header. Further columns are tolerated."""
+
+    def __init__(
+        self, path: Path, needed: tuple[str, ...], aliases: dict[str, str] | None = None, *, delimiter: str = ","
+    ) -> None:
+        """``aliases``: {name in the file: name it is known by}. Raises TraceError when a needed column is missing."""
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as err:
             raise TraceError(f"{path} is no text in UTF-8: {err.reason} at byte {err.start}") from err
-        self._reader = csv.reader(text.splitlines())
+        self._reader = csv.reader(text.splitlines(), delimiter=delimiter)
         header = [cell.strip() for cell in next(self._reader, [])]
         if not any(header):
             raise TraceError(f"{path} line 1, column 1: the header is missing; it names {', '.join(needed)}")
-        self.columns: dict[str, int] = {}
-        self.titles = header
+        super().__init__(path, header)
+        self.columns = {}
         for index, title in enumerate(header):
             name = (aliases or {}).get(title, title)
             if name in self.columns and name in needed:
@@ -48,7 +64,7 @@ class CsvTable:
 class TableRow:
     """One line of a table."""
 
-    def __init__(self, table: CsvTable, line: int, cells: list[str]) -> None:
+    def __init__(self, table: Table, line: int, cells: list[str]) -> None:
         self.table = table
         self.line = line
         self.cells = cells

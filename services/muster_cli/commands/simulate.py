@@ -31,7 +31,10 @@ EVERY = "all"
 def simulate(
     *,
     cluster: Annotated[Path, Parameter(help="Nodes and queues: a JSON file, or a node list of the openb trace.")],
-    jobs: Annotated[Path, Parameter(help="What arrives when: a CSV file, or a pod list of the openb trace.")],
+    jobs: Annotated[
+        Path,
+        Parameter(help="What arrives when: a CSV file, what `sacct -P` prints, SWF, or a pod list of the openb trace."),
+    ],
     out: Annotated[Path, Parameter(help="Directory for the results; made when it is not there.")],
     policy: Annotated[str, Parameter(help=f"One of {', '.join(ALL)}; or all, for one table.")] = MUSTER,
     seed: Annotated[int, Parameter(help="Draws what is stopped when nodes are lost. Equal seeds, equal results.")] = 0,
