@@ -190,7 +190,7 @@ async def test_the_other_streams_are_created_once_and_missed_by_name(js: JetStre
         assert info is not None
         assert info.config["max_age"] == config["max_age"]
         assert info.config["discard"] == config["discard"]
-    await js.delete(f"OBJ_{subjects.snapshot_bucket(cell)}")
+    await js.delete(f"OBJ_{subjects.snapshot_bucket(cell, 'preemptor')}")
     with pytest.raises(BusError, match="OBJ_MUSTER_SNAP"):
         await open_stores(js, cell)
 

@@ -30,7 +30,8 @@ class Kept:
         identity = LogIdentity(cell=cell, log_id=log_id, generation=generation)
         self.snapshots = JetStreamSnapshots(js, identity, warn=self.warnings.append)
         self.log_id = log_id
-        self.objects = f"OBJ_{subjects.snapshot_bucket(cell)}"
+        self.bucket = subjects.snapshot_bucket(cell, "preemptor")
+        self.objects = f"OBJ_{self.bucket}"
 
     async def save(self, seq: int, body: bytes = BODY) -> bool:
         return await self.snapshots.save(
@@ -52,7 +53,7 @@ async def kept(js: JetStream, cell: str) -> Kept:
 async def chunks(kept: Kept) -> list[int]:
     """Sequences of all chunks in the bucket."""
     found, seq = [], 1
-    while message := await kept.js.next(kept.objects, f"$O.{subjects.snapshot_bucket(kept.cell)}.C.>", seq):
+    while message := await kept.js.next(kept.objects, f"$O.{kept.bucket}.C.>", seq):
         found.append(message.seq)
         seq = message.seq + 1
     return found
@@ -72,7 +73,7 @@ async def test_a_snapshot_whose_chunks_are_gone_gives_way_to_the_one_before(kept
 
 async def test_a_snapshot_that_is_not_what_was_saved_is_not_used(kept: Kept) -> None:
     assert await kept.save(10, b"state")
-    message = await kept.js.next(kept.objects, f"$O.{subjects.snapshot_bucket(kept.cell)}.C.>", 1)
+    message = await kept.js.next(kept.objects, f"$O.{kept.bucket}.C.>", 1)
     assert message is not None
     # The chunk is replaced by another of the same length.
     await kept.js.ask(f"STREAM.PURGE.{kept.objects}", {"filter": message.subject})

@@ -184,7 +184,7 @@ STREAMS: dict[str, tuple[Spoil, str, str]] = {
     "the log is gone": (_gone(lambda cell: subjects.log_stream(cell, 1)), "is gone", "muster log recover"),
     "the pointer is gone": (_gone(lambda cell: f"KV_{subjects.state_bucket(cell)}"), "has no log", "muster log init"),
     "leases are gone": (_gone(lambda cell: f"KV_{subjects.lease_bucket(cell)}"), "no stream KV_", "muster log init"),
-    "snapshots are gone": (_gone(lambda cell: f"OBJ_{subjects.snapshot_bucket(cell)}"), "no stream OBJ_", "log init"),
+    "snapshots are gone": (_gone(lambda cell: f"OBJ_{subjects.base_bucket(cell)}"), "no stream OBJ_", "log init"),
     "the log is full": (_smaller, "used (9", "muster log roll"),
     "the log is configured otherwise": (_opened_up, "discard", "muster log init"),
 }  # fmt: skip

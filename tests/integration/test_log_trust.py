@@ -15,6 +15,7 @@ from muster.bus.cell import open_log, open_stores
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
+from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
 from muster.events.base import Cause
@@ -22,10 +23,13 @@ from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Commit, encode_commit
 from muster.events.system import TimeReached
 from muster.model.keys import Ref
+from muster.ports import LogFullError
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
 from muster.runtime.logkeeping.rolling import roll
+from muster.runtime.runners.hooks import NoHooks
+from muster.runtime.runners.keeping import LogKeeper
 from muster.runtime.runners.leader import AnyLeader, Leader
 
 ADMITTED = GangAdmitted(cause=Cause(1, 0), ref=Ref("RayJob", "ns", "n", "u"), attempt=1, queue="q")
@@ -78,10 +82,15 @@ async def says(leader: AnyLeader) -> None:
     await until(lambda: leader.state.seq > before)
 
 
-async def sent(js: JetStream, stage: str, shard: str, body: bytes) -> None:
+async def took(js: JetStream, stage: str, shard: str, body: bytes) -> bool:
+    """Whether the server stores it."""
     ack = await js.publish(subjects.log_subject("main", 1, stage, shard), body, {})
     assert ack is not None
-    assert ack.error is None
+    return ack.error is None
+
+
+async def sent(js: JetStream, stage: str, shard: str, body: bytes) -> None:
+    assert await took(js, stage, shard, body)
 
 
 async def test_what_one_key_says_in_the_name_of_another_stage_is_void_and_fences_nobody(server: ProductionNats) -> None:
@@ -117,6 +126,37 @@ async def test_junk_stops_nobody_and_fences_nobody_on_whichever_subject(server: 
         async with signed_in(server.config("keeper")) as keeper:
             rolled = await roll(JetStreamGenerations(keeper, "main"), clock=SystemClock())
             assert rolled.end == end
+
+
+async def test_a_flood_from_one_key_is_rolled_over_and_the_others_go_on(server: ProductionNats) -> None:
+    async with (
+        signed_in(server.config("autoscaler_bridge")) as bridge,
+        signed_in(server.config("keeper")) as own,
+        signed_in(server.config("gang_admitter")) as js,
+    ):
+        log = await open_log(js, "main")
+        seq = await log.append(commit(1, stage="gang_admitter"), expected=0)
+        for size in (1_000_000, 10_000, 1):
+            while await took(bridge, "autoscaler_bridge", "0", bytes(size)):
+                pass
+        usage = await log.usage()
+        assert usage.bytes > usage.max_bytes * 0.99
+        with pytest.raises(LogFullError, match="make room"):
+            await log.append(commit(2, stage="gang_admitter"), expected=seq)
+        keeper = LogKeeper(
+            own,
+            JetStreamGenerations(own, "main"),
+            log.identity.log_id,
+            lease=MemoryLeases().lease("keeper", "0", "k"),
+            snapshots=JetStreamSnapshots(own, log.identity, warn=lambda _: None),
+            clock=SystemClock(),
+            hooks=NoHooks(),
+            percent=80,
+        )
+        await keeper._look()
+        after = await open_log(js, "main")
+        assert after.identity.generation == 2
+        assert await after.append(commit(2, stage="gang_admitter"), expected=0) == after.identity.first + 1
 
 
 async def test_a_time_far_ahead_moves_no_clock(server: ProductionNats) -> None:

@@ -33,6 +33,7 @@ from muster.bus.streams import (
     public_config,
     quarantine_config,
 )
+from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.events.envelope import encode_commit, genesis_commit, genesis_of
 from muster.events.registry import encode
@@ -160,6 +161,20 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     await state.set(POINTER, encode(pointer), revision=entry.revision if entry is not None else 0)
 
 
+FOLDERS = (
+    *dict.fromkeys(seat.partition(".")[0] for seat in RIGHTS if seat != "genesis.0"),
+    "presenter",
+    "publisher",
+    "readmodel",
+)
+"""What folds the log and keeps snapshots of its state."""
+
+
+def object_buckets(cell: str) -> list[str]:
+    """Every bucket of objects of a cell."""
+    return [subjects.base_bucket(cell), *(subjects.snapshot_bucket(cell, stage) for stage in FOLDERS)]
+
+
 async def open_stores(
     js: JetStream, cell: str, *, create: bool = False, limits: Limits | None = None, lease_s: float = LEASE_S
 ) -> None:
@@ -172,7 +187,7 @@ async def open_stores(
     for config, ignore in (
         # A lease that never ran out would outlive its holder.
         (bucket_config(subjects.lease_bucket(cell), size, ttl_s=lease_s), SIZES),
-        (objects_config(subjects.snapshot_bucket(cell), size), SIZES | ROLLED_UP),
+        *((objects_config(bucket, size), SIZES | ROLLED_UP) for bucket in object_buckets(cell)),
         (quarantine_config(cell, size), SIZES_AND_AGE),
         (public_config(size), SIZES_AND_AGE),
     ):

@@ -39,7 +39,7 @@ class JetStreamGenerations:
         self._js = js
         self._cell = cell
         self._state = KvBucket(js, subjects.state_bucket(cell))
-        self._objects = ObjectBucket(js, subjects.snapshot_bucket(cell))
+        self._objects = ObjectBucket(js, subjects.base_bucket(cell))
 
     async def current(self) -> tuple[JetStreamLog, bool]:
         """See ports.Generations."""

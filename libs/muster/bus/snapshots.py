@@ -1,4 +1,4 @@
-"""Snapshots: bodies in an object store, and one pointer per (stage, shard) moved by compare-and-set.
+"""Snapshots: bodies in an object store per stage, and one pointer per (stage, shard) moved by compare-and-set.
 
 A snapshot only saves time: a warning names what is wrong with one, and it is not used.
 """
@@ -57,7 +57,8 @@ class JetStreamSnapshots:
     def __init__(self, js: JetStream, identity: LogIdentity, *, warn: Warn) -> None:
         self._identity = identity
         self._state = KvBucket(js, subjects.state_bucket(identity.cell))
-        self._objects = ObjectBucket(js, subjects.snapshot_bucket(identity.cell))
+        self._bases = ObjectBucket(js, subjects.base_bucket(identity.cell))
+        self._js = js
         self._warn = warn
 
     async def load(self, stage: str, shard: str) -> Snapshot | None:
@@ -83,7 +84,7 @@ class JetStreamSnapshots:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is of another log ({kept.log_id}): not used")
                 continue
             try:
-                body = await self._objects.get(kept.object)
+                body = await self._objects(stage).get(kept.object)
             except (ObjectBroken, BusError) as err:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is not used: {err}")
                 continue
@@ -98,7 +99,7 @@ class JetStreamSnapshots:
     async def _first(self, stage: str, shard: str) -> Snapshot | None:
         """The state this generation began with."""
         try:
-            return await load_base(self._objects, self._identity, stage, shard)
+            return await load_base(self._bases, self._identity, stage, shard)
         except (ObjectBroken, BusError) as err:
             self._warn(f"the state of {stage}/{shard} that log {self._identity.log_id} began with is not used: {err}")
             return None
@@ -129,23 +130,26 @@ class JetStreamSnapshots:
         pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
         if not _newer(kept, pointer):
             return False
-        await self._objects.put(kept.object, snapshot.body)
+        await self._objects(snapshot.stage).put(kept.object, snapshot.body)
         while _newer(kept, pointer):
             fits = Pointer(kept=(kept, *pointer.kept)[:KEPT])
             if await self._state.set(_key(snapshot.stage, snapshot.shard), encode(fits), revision=revision) is not None:
                 for old in pointer.kept[KEPT - 1 :]:
-                    await self._forget(old)
+                    await self._forget(snapshot.stage, old)
                 return True
             pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
         if all(each.object != kept.object for each in pointer.kept):
-            await self._forget(kept)
+            await self._forget(snapshot.stage, kept)
         return False
 
-    async def _forget(self, kept: Kept) -> None:
+    async def _forget(self, stage: str, kept: Kept) -> None:
         try:
-            await self._objects.delete(kept.object)
+            await self._objects(stage).delete(kept.object)
         except BusError as err:
             self._warn(f"snapshot object {kept.object} stays behind: {err}")
+
+    def _objects(self, stage: str) -> ObjectBucket:
+        return ObjectBucket(self._js, subjects.snapshot_bucket(self._identity.cell, stage))
 
     async def _pointer(self, stage: str, shard: str) -> tuple[Pointer, int]:
         entry: KvEntry | None = await self._state.get(_key(stage, shard))

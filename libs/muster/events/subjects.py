@@ -95,9 +95,14 @@ def state_bucket(cell: str) -> str:
     return f"MUSTER_STATE_{cell}"
 
 
-def snapshot_bucket(cell: str) -> str:
-    """Object store bucket of the snapshots of a cell."""
+def base_bucket(cell: str) -> str:
+    """Object store bucket of the states that the generations of a cell begin with."""
     return f"MUSTER_SNAP_{cell}"
+
+
+def snapshot_bucket(cell: str, stage: str) -> str:
+    """Object store bucket of the snapshots of a stage: none can remove those of another."""
+    return f"MUSTER_SNAP_{cell}_{stage}"
 
 
 def escape_token(text: str) -> str:

@@ -4,8 +4,8 @@
 other readers, to standard output. Permissions stand here once; the servers enforce them.
 
 A service may append where its own stage appends, hold its own lease, keep its own snapshots, and read the log.
-Only ``admin`` and the keeper make or remove a stream. What a service could still do to another is to spoil its
-snapshots, which costs that one a longer start, and to end its readers of the log, which begin again.
+Only ``admin`` and the keeper make or remove a stream. What a service could still do to another is to end its readers of
+the log, which begin again.
 
 Generations of the log come and go, and a subject of NATS has no wildcard for a part of a name: what may be asked of the
 log may be asked of every stream of the account that is not denied by name, and those are all the others of the cell.
@@ -27,6 +27,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from muster.bus.cell import FOLDERS, object_buckets
 from muster.bus.connection import API_PREFIX
 from muster.bus.marks import MARKS
 from muster.core.cell.deciders import DECIDERS
@@ -155,7 +156,7 @@ def _others(cell: str) -> tuple[str, ...]:
     return (
         f"KV_{subjects.state_bucket(cell)}",
         f"KV_{subjects.lease_bucket(cell)}",
-        f"OBJ_{subjects.snapshot_bucket(cell)}",
+        *(f"OBJ_{bucket}" for bucket in object_buckets(cell)),
         subjects.quarantine_stream(cell),
         subjects.PUBLIC_STREAM,
     )
@@ -175,7 +176,8 @@ def _reading(cell: str) -> Iterator[str]:
     for stream in (state, lease):
         yield f"{API}.STREAM.INFO.{stream}"
         yield f"{API}.STREAM.MSG.GET.{stream}"
-    for stream in (f"OBJ_{subjects.snapshot_bucket(cell)}", subjects.quarantine_stream(cell), subjects.PUBLIC_STREAM):
+    buckets = [f"OBJ_{bucket}" for bucket in object_buckets(cell)]
+    for stream in (*buckets, subjects.quarantine_stream(cell), subjects.PUBLIC_STREAM):
         yield f"{API}.STREAM.INFO.{stream}"
 
 
@@ -196,11 +198,16 @@ def _service(name: str, cell: str) -> User:
         own.append(subjects.quarantine_subject(cell, name))
     if name == "publisher":
         own += [subjects.public_cell_subjects(cell), f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"]
-    bucket = subjects.snapshot_bucket(cell)
     own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
     own.append(f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}")
-    own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*"]
-    own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
+    kept = [subjects.snapshot_bucket(cell, stage) for stage in KEEPERS[name] if stage in FOLDERS]
+    if name == "keeper":
+        kept = [subjects.base_bucket(cell)]
+    for bucket in kept:
+        own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
+    # A service begins from its own snapshots and the base; the keeper compares with all of them.
+    read = object_buckets(cell) if name == "keeper" else [*kept, subjects.base_bucket(cell)]
+    own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in read]
     if name == "keeper":
         own += [*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
         own.append(f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}")  # What was not published is not deleted.
@@ -209,9 +216,10 @@ def _service(name: str, cell: str) -> User:
 
 
 def _follower(name: str, cell: str) -> User:
-    snapshots = f"{API}.STREAM.MSG.GET.OBJ_{subjects.snapshot_bucket(cell)}"
+    buckets = (subjects.base_bucket(cell), subjects.snapshot_bucket(cell, "readmodel"))
+    snapshots = [f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in buckets]
     mark = f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}"
-    return _user(name, cell, (snapshots, mark, *_reading(cell)), OF_THE_LOG)
+    return _user(name, cell, (*snapshots, mark, *_reading(cell)), OF_THE_LOG)
 
 
 def _onlooker(cell: str) -> User:
