@@ -34,6 +34,8 @@ STOP_MS = 30_000
 """How long a job takes to stop."""
 RESTART_MS = 60_000
 """What an eviction costs beside the work it throws away, as the docs say."""
+AGAIN_MS = 300_000
+"""And for each time that the job was evicted before."""
 WHOLE = 1000
 
 
@@ -82,6 +84,7 @@ class Packed:
         self.jobs: dict[str, Workload] = {}
         self.shapes: dict[str, tuple[str, Shape]] = {}
         self.running: dict[str, Running] = {}
+        self.evicted: Counter[str] = Counter()
         self._stopping: dict[str, int] = {}
         self._read = 0
 
@@ -102,8 +105,8 @@ class Packed:
 
     def arrives(self, name: str, of: str, shape: Shape, on: str = "") -> None:
         """A job is created, and all that follows from that at once happens. ``on``: the only node it may be on."""
-        need = {"nvidia.com/gpu": shape.milli}
-        request = {GPU: shape.gpus * WHOLE} if shape.gpus else {"cpu": 1}
+        need = {"cpu": shape.count, GPU: shape.milli}
+        request = {"cpu": 1, GPU: shape.gpus * WHOLE} if shape.gpus else {"cpu": 1}
         where = {"kubernetes.io/hostname": on} if on else {}
         sets = (PodSet("main", shape.count, request, PodRules(share=shape.share, node_labels=where)),)
         said: dict[str, Any] = {"need": {"ack": need, "full": need}, "pod_sets": sets, "created": self.bench.now}
@@ -167,6 +170,7 @@ class Packed:
         self.jobs[name] = replace(job, rv=rv, phase="suspending", suspended=True)
         self.bench.facts(facts.seen(self.jobs[name]))
         self._stopping[name] = self.bench.now + STOP_MS
+        self.evicted[name] += 1
 
     def passes(self, ms: int) -> None:
         """Time passes; who has been told to stop is gone when it has stopped."""
@@ -204,10 +208,10 @@ class Packed:
             story.feed(stored)
         return story.of(ref.key).standing.text
 
-    def ordered(self) -> list[str]:
-        """Who was ordered to leave so far."""
+    def ordered(self, claimant: str) -> list[str]:
+        """Who was ordered to leave for a job."""
         orders: list[Any] = [*self.bench.happened(EvictionOrdered, ClearingOrdered)]
-        return [victim.ref.name for order in orders for victim in order.victims]
+        return [victim.ref.name for order in orders if order.ref.name == claimant for victim in order.victims]
 
 
 # --- the judge --------------------------------------------------------------------------------------------------
@@ -219,7 +223,7 @@ class Judge:
     def __init__(self, cluster: Packed, of: str, shape: Shape) -> None:
         self.sizes, self.guarantees, self.parents = cluster.sizes, cluster.guarantees, cluster.parents
         self.kai, self.of, self.shape, self.now = cluster.kai, of, shape, cluster.bench.now
-        self.runs = dict(cluster.running)
+        self.runs, self.evicted = dict(cluster.running), Counter(cluster.evicted)
         self.used: Counter[str] = Counter()
         for each in self.runs.values():
             self.used[each.queue] += each.shape.milli
@@ -272,7 +276,12 @@ class Judge:
         return room >= self.shape.count
 
     def price(self, gone: Iterable[str]) -> int:
-        return sum(self.runs[name].shape.milli * (self.now - self.runs[name].since + RESTART_MS) for name in gone)
+        """What is thrown away, and what comes on top of that."""
+        total = 0
+        for name in gone:
+            lost = self.now - self.runs[name].since + RESTART_MS + AGAIN_MS * self.evicted[name]
+            total += self.runs[name].shape.milli * lost
+        return total
 
     def every(self, most: int = 14) -> Iterator[tuple[str, ...]]:
         """All legal sets that make room, where so few come into question that all can be looked at."""
@@ -372,3 +381,25 @@ def claim(rng: Random, cluster: Packed) -> Shape:
     single = [Shape(1, 1), Shape(1, 2), Shape(1, size), Shape(1, size), Shape(1, max(size - 1, 1)), Shape(1, share=500)]
     gangs = [Shape(2, 1), Shape(2, size // 2), Shape(3, 2), Shape(2, size), Shape(4, share=300)]
     return rng.choice([*single, *gangs])
+
+
+def borrowed_nodes(scene: Any, *, few: bool) -> Any:
+    """A whole node is owed, and too large; or of each node others give three of four cores, by many small jobs."""
+    least = (8, 0, 0) if few else (4, 2, 2)
+    scene.tree_of(*zip("abc", least, strict=True), age_limit="0")
+    scene.lines("placement pack", "node n0 cpu=4", "node n1 cpu=4", "synced")
+    for index, name in enumerate("bb" if few else "bbbbbbccbbcccccc"):
+        scene.lines(f"gang {name}/x{index} head={'4' if few else '500m'} workers=0x0")
+        scene.runs(f"{name}/x{index}")
+    scene.lines(f"gang a/wide head={least[0]} workers=0x0")
+    return scene
+
+
+def nodes_stay(scene: Any) -> Any:
+    """a/wide asks for a whole node, within its quota; b/x could leave it, and a pod that is not ours stays there."""
+    scene.tree_of(("a", 8), ("b", 0), age_limit="0")
+    scene.lines("placement pack hold=10000000", "node n0 cpu=4", "synced")
+    scene.lines("foreign f0 node=n0 cpu=2", "gang b/x head=1 workers=0x0")
+    scene.runs("b/x")
+    scene.lines("gang a/wide head=4 workers=0x0")
+    return scene

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from kit import facts, kai, nodes
 from kit.clearings import halves
+from kit.packed import borrowed_nodes, nodes_stay
 from kit.scenario import Play
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import KAI_QUEUE, QUOTA_NAME
@@ -336,8 +337,11 @@ def deferred(reason: str) -> tuple[Scene, str]:
         return outranked(min_run="10m"), "b/urgent"
     if reason == "lower_paused":
         return outranked(paused="evictions"), "b/urgent"
-    if reason == "lower_stays":
-        return lower_is_not_enough()
+    if reason == "nodes_stay":
+        return nodes_stay(Scene()), "a/wide"
+    if reason in ("lower_stays", "no_place", "search_ended"):
+        low = reason == "lower_stays"
+        return lower_is_not_enough() if low else (borrowed_nodes(Scene(), few=reason == "no_place"), "a/wide")
     scene = Scene()
     scene.tree_of(*TWO)
     scene.lines("synced", "job b/greedy cpu=8")

@@ -22,10 +22,11 @@ from muster.core.objects.labels import RUN_TIME
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.core.preemption import claimants
+from muster.core.preemption.owed import nodes_for
 from muster.core.queueing.lending import Reserve
-from muster.core.quota import kaireclaim, reclaim
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.reclaim import basis
+from muster.core.reclaim.profiles import owed
 from muster.events.base import Event
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered
@@ -373,9 +374,8 @@ class Turmoil(Chaos):
         for shape, job in claimants.owed(state):
             if not state.reclaims(job.queue) or not state.may_be_next(job):
                 continue
-            rules = kaireclaim if ledger.by_shares(job.queue) else reclaim
             given = basis(ledger, job.ref.uid)
-            found = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))
+            found = owed(given, shape.queue, shape.demand, state.market(shape.queue), nodes_for(state, job)).uids
             assert not found, f"{job.ref} is owed {job.demand.request} at {job.queue}, and {found} could give it"
 
 

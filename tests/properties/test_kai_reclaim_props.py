@@ -10,13 +10,16 @@ from msgspec import structs
 
 from kit import facts
 from kit.kai import queue
-from muster.core.quota import clearing, kaireclaim, partial
+from muster.core.quota import partial
+from muster.core.quota.clearing import shares_with
 from muster.core.quota.demand import Charge, QueuedRequest
+from muster.core.quota.giving import objection, rules
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.partial import Spare
-from muster.core.quota.reclaim import Market, Run, basis
+from muster.core.quota.reclaim import Basis, Market, Run, basis, search
 from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.kai import compile_queues
+from muster.core.reclaim.profiles import owed, workers
 from muster.events.base import Cause
 from muster.events.decisions import PartialVictim
 from muster.events.facts import KaiQueueObserved
@@ -53,10 +56,27 @@ def wait(found: Ledger, uid: str, name: str, gpus: int) -> Demand:
     return demand
 
 
+def victims(given: Basis, path: str, demand: Demand, market: Market) -> list[str]:
+    return owed(given, path, demand, market).uids
+
+
+def objected(found: Ledger, path: str, demand: Demand, uids: list[str]) -> str:
+    given = basis(found)
+    return objection(rules(given, path, demand), search(given, path, demand), uids)
+
+
+def cleared(found: Ledger, uid: str, path: str, demand: Demand, uids: list[str]) -> str:
+    """What is said where they leave for room on nodes."""
+    given, shares = basis(found, uid), shares_with(found, uid, path, demand)
+    begun = search(given, path, demand, places=True)
+    said = objection(rules(given, path, demand, shares=shares), begun, uids, places=True)
+    return "" if said == "not_enough" else said
+
+
 def taken(found: Ledger, name: str, demand: Demand, runs: dict[str, list[Run]]) -> list[str]:
-    uids = kaireclaim.victims(basis(found), path_of(found, name), demand, Market(runs))
+    uids = victims(basis(found), path_of(found, name), demand, Market(runs))
     if uids:
-        assert kaireclaim.objection(basis(found), path_of(found, name), demand, uids) == ""
+        assert objected(found, path_of(found, name), demand, uids) == ""
     return uids
 
 
@@ -145,7 +165,7 @@ def case(seed: int) -> Case:
 
 def enough_balanced(found: Ledger, path: str, demand: Demand, uids: list[str]) -> bool:
     """Whether enough of them would do alone by the ratio of their sides: where not, one more gives than is needed."""
-    objections = (kaireclaim.objection(basis(found), path, demand, [e for e in uids if e != uid]) for uid in uids)
+    objections = (objected(found, path, demand, [e for e in uids if e != uid]) for uid in uids)
     return not any(each in ("unbalanced", "gives_too_much") for each in objections)
 
 
@@ -161,7 +181,7 @@ def test_what_is_taken_is_needed_legal_and_never_taken_back(seed: int) -> None:
     assert all(charge.preemptible and charge.queue != path for charge in charges.values())
     for uid in uids:
         rest = [each for each in uids if each != uid]
-        assert kaireclaim.objection(basis(found), path, demand, rest) != "", "nobody of them is too many"
+        assert objected(found, path, demand, rest) != "", "nobody of them is too many"
     released = sum(charge.request[GPU] for charge in charges.values())
     smallest = min(charge.request[GPU] for charge in charges.values())
     assert released - demand.request[GPU] < smallest or not enough_balanced(found, path, demand, uids)
@@ -172,7 +192,7 @@ def test_what_is_taken_is_needed_legal_and_never_taken_back(seed: int) -> None:
     found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
     back = {path: [Run(50, 0, 0, "ns/claimant", "claimant")]}
     for uid, charge in charges.items():
-        assert kaireclaim.victims(basis(found), charge.queue, charge.demand, Market(back)) == [], uid
+        assert victims(basis(found), charge.queue, charge.demand, Market(back)) == [], uid
 
 
 @settings(max_examples=200)
@@ -181,10 +201,9 @@ def test_what_leaves_for_room_on_nodes_takes_nothing_back(seed: int) -> None:
     """Whichever of those who may go the nodes need: if they are let go, the claimant never leaves for one of them."""
     found, runs, claimant, demand = case(seed)
     path = path_of(found, claimant)
-    may = clearing.candidates(found, "claimant", path, demand, Market(runs))
+    may = sorted(run.uid for work in runs.values() for run in work)
     chosen = Random(seed).sample(may, Random(seed).randint(0, len(may)))
-    chosen.sort(key=may.index)
-    if not chosen or clearing.objection(found, "claimant", path, demand, chosen):
+    if not chosen or cleared(found, "claimant", path, demand, chosen):
         return
     charges = {uid: found.charges[uid] for uid in chosen}
     for uid, charge in charges.items():
@@ -192,7 +211,7 @@ def test_what_leaves_for_room_on_nodes_takes_nothing_back(seed: int) -> None:
         found.queued(uid, QueuedRequest(2, charge.queue, charge.request))
     found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
     for uid, charge in charges.items():
-        assert clearing.objection(found, uid, charge.queue, charge.demand, ["claimant"]) != "", uid
+        assert cleared(found, uid, charge.queue, charge.demand, ["claimant"]) != "", uid
 
 
 def test_the_cases_are_worth_something() -> None:
@@ -227,7 +246,7 @@ def giving(found: Ledger, runs: dict[str, list[Run]], rng: Random) -> dict[str, 
 def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int) -> None:
     found, runs, claimant, demand = case(seed)
     path, givers = path_of(found, claimant), giving(found, runs, Random(seed))
-    counts = partial.victims(basis(found), path, demand, Market(runs), givers, None)
+    counts = workers(basis(found), path, demand, Market(runs), givers, None)
     if not counts:
         return
 
@@ -257,14 +276,14 @@ def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int)
     its = {"claimant": [Spare("small", demand.request[GPU] // 1000, demand.request[GPU] // 1000, {GPU: 1000}, 1)]}
     for leaf in gave.values():
         more = Demand({GPU: 1000}, 1)
-        assert kaireclaim.victims(basis(found), leaf, more, Market(mine)) == [], "who gave takes nothing back"
-        assert partial.victims(basis(found), leaf, more, Market(mine), its, None) == {}, "nor a worker"
+        assert victims(basis(found), leaf, more, Market(mine)) == [], "who gave takes nothing back"
+        assert workers(basis(found), leaf, more, Market(mine), its, None) == {}, "nor a worker"
 
 
 def test_the_cases_with_workers_are_worth_something() -> None:
     found = [(case(seed), Random(seed)) for seed in range(300)]
     taking = sum(
-        bool(partial.victims(basis(at), path_of(at, name), demand, Market(runs), giving(at, runs, rng), None))
+        bool(workers(basis(at), path_of(at, name), demand, Market(runs), giving(at, runs, rng), None))
         for (at, runs, name, demand), rng in found
     )
     assert taking >= 30, "in a tenth of them workers are enough"

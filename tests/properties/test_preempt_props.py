@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from kit.chaos import Chaos
 from muster.core.quota.demand import Charge
-from muster.core.quota.inqueue import objection, victims
+from muster.core.quota.giving import objection, rules
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Market, Run, basis
+from muster.core.quota.reclaim import Market, Objection, Run, basis, search
+from muster.core.reclaim.profiles import outranked
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.keys import Ref
@@ -50,10 +51,17 @@ class Load:
         self.runs[charge.queue] = [run for run in self.runs[charge.queue] if run.uid != uid]
 
     def victims(self, queue: str, demand: Demand, priority: int, *, reclaims: bool = True) -> list[str]:
-        return victims(basis(self.ledger), queue, demand, priority, Market(self.runs), reclaims=reclaims)
+        return outranked(basis(self.ledger), queue, demand, priority, Market(self.runs), reclaims=reclaims).uids
 
     def objection(self, queue: str, demand: Demand, priority: int, chosen: list[str]) -> str:
-        return objection(basis(self.ledger), queue, demand, chosen, lambda uid: self.priorities[uid] < priority)
+        own = [uid for uid in chosen if self.ledger.charges[uid].queue == queue]
+
+        def may(uid: str) -> Objection:
+            return "" if uid not in own or self.priorities[uid] < priority else "not_lower"
+
+        given = basis(self.ledger)
+        judge = rules(given, queue, demand, inside=bool(own))
+        return objection(judge, search(given, queue, demand), chosen, may)
 
 
 @st.composite

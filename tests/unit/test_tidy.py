@@ -15,9 +15,7 @@ from muster.core.wording.reasons import TABLES
 ROOT = Path(__file__).parents[2]
 LARGEST = 400
 """Lines of a module; most stay under 300."""
-LARGER = {
-    "libs/muster/core/gang/admitter.py": 460,
-}
+LARGER: dict[str, int] = {}
 """Modules that are still larger, and their limits: the list only shrinks. Tests may have 500 lines."""
 _MACHINE = re.compile(r"(?<![A-Za-z0-9_.-])/(?:work|farm|root)/")
 _SLEEPS = re.compile(r"time\.sleep\(")

@@ -7,7 +7,7 @@ from typing import Literal
 from muster.events.base import Decision
 from muster.events.decisions import DemandDecision
 from muster.model.keys import Ref
-from muster.model.places import Shortage
+from muster.model.places import Placement, Shortage
 
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired"]
 """Why a claim ends without an admission."""
@@ -82,6 +82,8 @@ class PlanTried(Decision, frozen=True, kw_only=True):
     fits: bool
     shortage: Shortage | None = None
     """What it lacks now."""
+    places: tuple[Placement, ...] = ()
+    """The places that are kept for it when they have been ordered to leave."""
 
 
 class ClaimEnded(Decision, frozen=True, kw_only=True):

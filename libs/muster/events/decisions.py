@@ -283,6 +283,8 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
     until: int = 0
     """Log time (ms) at which somebody has run long enough; 0 when none will."""
     supply: int = 0
+    nodes: int = -1
+    """Changes of the nodes that were seen, where they are the reason."""
 
 
 class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):

@@ -49,9 +49,8 @@ no_nodes           its gang has no place on the nodes; the deferral says why
 overuse            ran without an admission, or beyond its grant, while its quota was above its max: queued again
 """
 
-DeferralReason = Literal[
-    "nothing_evictable", "too_young", "evictions_paused", "grace", "lower_stays", "lower_too_young", "lower_paused"
-]
+OfOthers = Literal["nothing_evictable", "no_place", "search_ended", "too_young", "evictions_paused", "grace"]
+DeferralReason = Literal[OfOthers, "nodes_stay", "lower_stays", "lower_too_young", "lower_paused"]
 """Why nothing is taken back: of what others run above their min, or of what runs with lower priority in its queue."""
 
 AdoptionReason = Literal["already_running", "bypassed", "reserved"]

@@ -326,7 +326,8 @@ def placed(*nodes: int) -> Scene:
     """Eight cores on nodes of that size, all of them borrowed by jobs of b with a pod of four; a is owed them."""
     scene = Scene()
     scene.tree_of(("a", 8), ("b", 0), age_limit="0")
-    scene.lines("placement pack", *(f"node n{index} cpu={cpu}" for index, cpu in enumerate(nodes)), "synced")
+    given = [f"node n{index} cpu={cpu}" for index, cpu in enumerate(nodes)]
+    scene.lines("placement pack hold=1000000", *given, "synced")
     for index in range(2):
         scene.lines(f"gang b/x{index} head=4 workers=0x0")
         scene.runs(f"b/x{index}")
@@ -337,9 +338,9 @@ def test_nobody_leaves_for_a_gang_that_no_node_can_hold() -> None:
     scene = placed(4, 4)
     scene.lines("gang a/wide head=8 workers=0x0")
     assert orders(scene) == []
-    assert [each.fits for each in scene.bench.happened(PlanTried)] == [False]
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["no_place"]
     scene.lines("time +86400s")
-    assert len(scene.bench.happened(PlanTried)) == 1, "and it is not tried again while nothing changes"
+    assert len(scene.bench.happened(ReclaimDeferred)) == 1, "and it is not tried again while nothing changes"
     scene.lines("node large cpu=8")
     assert orders(scene) == [("wide", ["x0", "x1"])], "quota still refuses it, and now a node would do"
     scene.bench.sound()
@@ -372,7 +373,7 @@ def test_on_fragmented_nodes_nobody_leaves_in_vain_hour_after_hour() -> None:
     """a/wide needs a whole node; of the two that would leave each is on a node of its own, beside a pod that stays."""
     scene = Scene()
     scene.tree_of(("a", 8), ("b", 0), age_limit="0")
-    scene.lines("placement spread", "node n0 cpu=8", "node n1 cpu=8", "synced")
+    scene.lines("placement spread hold=1000000", "node n0 cpu=8", "node n1 cpu=8", "synced")
     for index in range(2):
         scene.lines(f"gang b/x{index} head=4 workers=0x0", "time +1s")
         scene.runs(f"b/x{index}")
@@ -382,7 +383,7 @@ def test_on_fragmented_nodes_nobody_leaves_in_vain_hour_after_hour() -> None:
     for _ in range(24):
         scene.lines("time +3600s")
     assert orders(scene) == []
-    assert len(scene.bench.happened(PlanTried)) == 1
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["no_place"]
     scene.bench.sound()
 
 

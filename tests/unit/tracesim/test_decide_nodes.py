@@ -16,10 +16,10 @@ CASES = [
         "nor firm work", "n1:2 n2:2", "a D4", "x a 1@n1 p=build\ny a 1@n2 p=build\nz a 2 p=inference", "x n1; y n2; z -"
     ),
     Case(
-        "from the node with the fewest pods, and nobody who is not needed",
+        "from the node where the least work is lost, and nobody who is not needed",
         "n1:4 n2:4",
         "a D8",
-        "u a 2@n1 at=1\nv a 1@n2 at=2\nw a 1@n2 at=3\nz a 4 p=build",
+        "u a 2@n1 at=3\nv a 1@n2 at=1\nw a 1@n2 at=2\nz a 4 p=build",
         "u n2; v n2; w n2; z n1",
     ),
     Case(
@@ -95,11 +95,14 @@ def test_a_state_ends_as_the_table_says(case: Case) -> None:
 
 
 def test_nobody_leaves_for_a_side_that_would_be_further_above_its_share_than_who_gave() -> None:
-    """Both departments share two of six: with its claimant ``d`` has three, and ``e`` gives one of its three for it."""
+    """Both departments share two of six: with its claimant ``d`` has three, and ``e`` gives one of its three for it.
 
-    def runs(name: str, queue: str, at: str) -> dict[str, object]:
+    Where the one above its quota in ``d`` leaves as well, ``d`` has two with its claimant, and it is fair.
+    """
+
+    def runs(name: str, queue: str, at: str, *, firm: bool = False) -> dict[str, object]:
         pod = {"gpus": 1, "phase": "Running", "node": at, "node_selector": {"kubernetes.io/hostname": at}}
-        return {"name": name, "queue": queue, "pods": [pod]}
+        return {"name": name, "queue": queue, "pods": [pod], "preemptible": not firm}
 
     queues = [
         {"name": "d", "quota": 2, "weight": 0},
@@ -108,9 +111,11 @@ def test_nobody_leaves_for_a_side_that_would_be_further_above_its_share_than_who
         {"name": "above", "parent": "d"},
         {"name": "b", "parent": "e", "quota": 2},
     ]
-    others = [runs("w", "above", "n1"), runs("x", "b", "n1"), runs("y", "b", "n2"), runs("z", "b", "n3")]
+    others = [runs("w", "above", "n1", firm=True), runs("x", "b", "n1"), runs("y", "b", "n2"), runs("z", "b", "n3")]
     there = [node(name, 2) for name in ("n1", "n2", "n3")]
     found = ask(nodes=there, queues=queues, jobs=[*others, job("big", 2, queue="a")])
     assert (evicted(found), waiting(found)) == ([], {"big": "GangUnschedulable"})
     fair = ask(nodes=there, queues=queues, jobs=[*others[1:], job("big", 2, queue="a")])
     assert evicted(fair) == [("z", "big", "reclaim")], "with nobody above its quota in d it is within its share"
+    both = ask(nodes=there, queues=queues, jobs=[runs("w", "above", "n1"), *others[1:], job("big", 2, queue="a")])
+    assert evicted(both) == [("w", "big", "reclaim"), ("z", "big", "reclaim")], "z as before, and w"

@@ -104,10 +104,17 @@ CASES = [
     ),
     Case(
         "a larger one where no smaller will do",
+        "n1:2:8c n2:2:2c",
+        "a D2 W2; b D2 W2",
+        "x a 1@n2 at=1\ny a 2@n1 at=2\nz b 1@n2\nw b 1+4c",
+        "x n2; y -; z n2; w n1",
+    ),
+    Case(
+        "the smaller where both will do",
         "n1:2 n2:2",
         "a D2 W2; b D2 W2",
         "x a 1@n2 at=1\ny a 2@n1 at=2\nz b 1@n2\nw b 1",
-        "x n2; y -; z n2; w n1",
+        "x -; y n1; z n2; w n2",
     ),
     Case(
         "nothing beyond what is deserved",

@@ -326,8 +326,6 @@ class Auditor:
 
     def _clears(self, event: ClearingOrdered) -> None:
         """I19: who leaves for room on nodes may be taken."""
-        shared = self._by_shares(event.queue)
-        self._check("I19", shared, f"nodes are cleared for {event.ref} of {event.queue}, which is no KAI queue")
         priority = self._priorities.get(event.ref.uid)
         for invariant, holds, detail in clearing_findings(event, self._nodes, self._held(), self._orders, priority):
             self._check(invariant, holds, detail)

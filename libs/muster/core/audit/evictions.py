@@ -118,7 +118,7 @@ def findings(
             left = books.used.get(at, {}).get(event.resource, 0)
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
     if fixed and not any(node.kept for node in nodes.values()):
-        yield from _needed(books)
+        yield from _needed(books, places=before.places)
 
 
 def _may_leave(claimant: Ref, victim: Victim, charge: AuditedCharge | None, gone: set[str]) -> Iterator[Found]:
@@ -172,10 +172,10 @@ def _above(whole: Vector, part: Vector) -> bool:
     return part.get(MACHINES, 0) < whole.get(MACHINES, 0) and all(part[name] <= whole.get(name, 0) for name in part)
 
 
-def _needed(books: Accounts) -> Iterator[Found]:
+def _needed(books: Accounts, *, places: bool) -> Iterator[Found]:
     ref, count = books.event.ref, len(books.own) + len(books.others)
     yield "I8", books.enough(), f"{ref} would not fit without all {count} victims"
-    for mine in (books.own, books.others):
+    for mine in (books.own, books.others) if not places else ():
         for charge in list(mine):
             mine.remove(charge)
             books.leave([charge], 1)

@@ -20,6 +20,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthWithdrawn, WorkersKept
+from muster.events.system import PlacementChosen
 from muster.model.quota import JOBS, MACHINES, QuotaNode
 from muster.model.resources import Vector
 
@@ -88,6 +89,8 @@ class Orders(Struct):
     """workload uid -> how often it was ordered to leave for one that has had less service"""
     cleared: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of those who were ordered to leave for room on nodes, and have not left"""
+    places: bool = False
+    """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
 
     def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
         order = AuditedClaim(
@@ -109,6 +112,8 @@ class Orders(Struct):
         match event:
             case EvictionOrdered() | ClaimOpened():
                 self._opened(event)
+            case PlacementChosen():
+                self.places = event.strategy is not None
             case ClearingOrdered():
                 self.cleared |= {victim.ref.uid: victim.attempt for victim in event.victims}
             case ClaimEnded():

@@ -1,17 +1,18 @@
 """Nodes that are cleared for a job: who of those that may be suspended has to go, and what is kept free for it.
 
-Tried on the nodes as they will be when everything ordered before has come to pass: as many as are needed, in the order
-in which they were named, and then nobody who is not needed after all. What they give back is kept for the job, which
-waits for it with its quota, until it is placed, or until ten minutes after the last of them has left.
+Tried on the nodes as they will be when everything ordered before has come to pass. What they give back is kept for
+the job, which waits for it with its quota, until it is placed, or until ten minutes after the last of them has left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from muster.core.gang import moving, planned, unplaced
 from muster.core.gang.asks import asks_of, laid_out
-from muster.core.gang.state import AdmitterState, Cleared, ClearingAsked
+from muster.core.gang.state import KEPT_MS, AdmitterState, Cleared, ClearingAsked
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View, need_of
 from muster.events.base import Cause
@@ -28,11 +29,7 @@ from muster.events.decisions import (
 from muster.events.effects import EffectFailed
 from muster.events.facts import WorkloadGone, WorkloadObserved
 from muster.model.keys import Position
-from muster.model.places import Placement, Shortage
-from muster.model.strategies import Strategy
-
-KEPT_MS = 10 * 60_000
-"""How long room is kept for a job since the last of those who were ordered to leave for it has left."""
+from muster.model.places import Placement
 
 
 def proposed(state: AdmitterState, at: Position, event: ClearingProposed) -> None:
@@ -124,8 +121,12 @@ def awaits(state: AdmitterState, uid: str) -> bool:
     found, ledger = state.cleared.get(uid), state.ledger
     if found is None or not _stands(state, found):
         return False
-    there = any(key in ledger.occupants for keys in found.leaving.values() for key in keys)
-    return there or any(ledger.nodes[each.node].idle for each in found.places if each.node in ledger.nodes)
+    if any(key in ledger.occupants for keys in found.leaving.values() for key in keys):
+        return True
+    reservation = state.reservations.get(uid)
+    if reservation is not None and 0 < reservation.room_until <= state.now:
+        return False
+    return any(ledger.nodes[each.node].idle for each in found.places if each.node in ledger.nodes)
 
 
 def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
@@ -170,13 +171,24 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed
     return True
 
 
-def suppose(state: AdmitterState, view: View) -> None:
-    """As if everybody who was ordered to leave for room on nodes had left, and the jobs had that room."""
+def suppose(state: AdmitterState, view: View, but: str = "") -> None:
+    """As if everybody who was ordered to leave for room on nodes had left, and the jobs had that room, but this one."""
     leaving = (key for _, found in in_force(state) for keys in found.leaving.values() for key in keys)
     for key in dict.fromkeys(leaving):
         if key in state.ledger.occupants:
             view.give(state.ledger.occupants[key])
-    keep(state, view, ())
+    keep(state, view, (but,))
+
+
+def supposed(state: AdmitterState, but: str = "") -> View:
+    """The nodes as they will be when all that was ordered for others than this job, or is about to be tried, has come
+    to pass.
+    """
+    view = View(state.ledger)
+    planned.suppose(state, view, but)
+    suppose(state, view, but)
+    unplaced.suppose(state, view)
+    return view
 
 
 # --- what is needed -----------------------------------------------------------------------------------------------
@@ -187,65 +199,18 @@ def due(state: AdmitterState) -> Iterator[ClearingTried]:
     mode, found = state.placement.strategy, next((e for e in state.clearings.values() if not e.answered), None)
     if mode is None or found is None:
         return
-    view = View(state.ledger)
-    planned.suppose(state, view)
-    suppose(state, view)
-    unplaced.suppose(state, view)
+    view = supposed(state, found.ref.uid)
     gang = state.gangs.get(found.ref.uid)
     asks = asks_of(state, gang) if gang is not None else []
     going = {uid for each in state.orders.values() for uid in each.victims}
     going |= {uid for _, each in in_force(state) for uid in each.leaving}
-    stay = [uid for uid in found.victims if uid not in going]
-    if found.moves:
-        plan = moving.plan(state, view, asks, stay, mode) if asks and stay else None
-        places, moves = plan if plan is not None else ((), ())
-        needed = tuple(move.uid for move in moves)
-        yield ClearingTried(
-            cause=found.cause, ref=found.ref, attempt=found.attempt, victims=needed, places=places, moves=moves
-        )
-        return
-    needed, places, short = _needed(state, view, asks, stay, mode) if asks and stay else ((), (), None)
-    yield ClearingTried(
-        cause=found.cause, ref=found.ref, attempt=found.attempt, victims=needed, places=places, shortage=short
-    )
-
-
-Found = tuple[tuple[str, ...], tuple[Placement, ...], Shortage | None]
-
-
-def _needed(state: AdmitterState, view: View, asks: Sequence[Ask], candidates: Sequence[str], mode: Strategy) -> Found:
-    """(who has to go, the places, what it lacks with all of them gone)"""
-
-    def without(uids: Sequence[str]) -> tuple[tuple[Placement, ...], Shortage | None]:
-        mark = view.mark()
-        planned.leave(state, view, uids)
-        before = len(view.taken)
-        short = place(view, asks, mode)
-        places = tuple(
-            Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[before:]
-        )
-        view.undo(mark)
-        return places, short
-
-    short = without(candidates)[1]
-    if short is not None:
-        return (), (), short
-    low, high = 1, 1
-    while high < len(candidates) and without(candidates[:high])[1] is not None:
-        low, high = high + 1, high * 2
-    high = min(high, len(candidates))
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if without(candidates[:middle])[1] is None else (middle + 1, high)
-    chosen = list(candidates[:low])
-    size = len(chosen)
-    while size:
-        at = len(chosen)
-        while at > 0:  # Those who come last in the order first.
-            rest = chosen[: max(at - size, 0)] + chosen[at:]
-            if rest and without(rest)[1] is None:
-                chosen = rest
-            at -= size
-        size //= 2
-    places, _ = without(chosen)
-    return tuple(chosen), places, None
+    stay = [uid for uid in found.victims if uid not in going and (not found.moves or moving.may_move(state, uid))]
+    said = ClearingTried(cause=found.cause, ref=found.ref, attempt=found.attempt)
+    if asks and stay:
+        planned.leave(state, view, stay)
+        here = view.mark()
+        said = replace(said, shortage=place(view, asks, mode), places=planned.placements(view, here))
+        moves = moving.elsewhere(state, view, stay, mode) if found.moves else ()
+        if said.shortage is None and moves is not None:
+            said = replace(said, victims=tuple(stay), moves=moves)
+    yield said

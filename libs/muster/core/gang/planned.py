@@ -6,12 +6,12 @@ Where node pools are declared, nodes may still be added for a claimant, and what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
 from muster.core.gang.asks import asks_of, laid_out
-from muster.core.gang.state import AdmitterState, Planned
+from muster.core.gang.state import KEPT_MS, AdmitterState, Cleared, Planned
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.events.base import Cause
@@ -24,25 +24,40 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectFailed
 from muster.model.keys import Position
+from muster.model.places import Placement
 
 
 def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> None:
     if event.victims and not event.withheld:
         victims = tuple(victim.ref.uid for victim in event.victims)
         laid_out(state, event)
-        state.plans[event.ref.uid] = Planned(event.ref, event.attempt, victims, Cause(at.seq, at.item))
+        state.plans[event.ref.uid] = Planned(event.ref, event.attempt, victims, Cause(at.seq, at.item), event.queue)
 
 
-def answered(state: AdmitterState, _at: Position, event: PlanTried | PlanStale) -> None:
+def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None:
+        plan.tried, plan.places = True, event.places
+
+
+def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
     state.plans.pop(event.ref.uid, None)
 
 
 def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
-    state.plans.pop(event.ref.uid, None)
+    """The places that were found for it are kept from here on, as where nodes are cleared."""
+    plan = state.plans.pop(event.ref.uid, None)
+    if plan is not None and plan.places:
+        leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
+        going = dict.fromkeys(leaving)
+        own = state.cleared.get(event.ref.uid)
+        if own is not None:
+            leaving, going = own.leaving | leaving, own.going | going
+        state.cleared[event.ref.uid] = Cleared(leaving, plan.places, at.at + KEPT_MS, going)
     before = state.orders.get(event.ref.uid)
     victims = (*(before.victims if before is not None else ()), *(victim.ref.uid for victim in event.victims))
     state.orders[event.ref.uid] = Planned(
-        event.ref, event.attempt, tuple(dict.fromkeys(victims)), Cause(at.seq, at.item)
+        event.ref, event.attempt, tuple(dict.fromkeys(victims)), Cause(at.seq, at.item), event.queue
     )
 
 
@@ -58,31 +73,58 @@ def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed
 
 def over(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdopted | ClaimEnded) -> None:
     state.orders.pop(event.ref.uid, None)
+    if isinstance(event, ClaimEnded):
+        state.cleared.pop(event.ref.uid, None)
 
 
-def due(state: AdmitterState) -> Iterator[PlanTried]:
-    """What becomes of each plan on the nodes; where placement is off nobody asks."""
-    mode = state.placement.strategy
-    if mode is None or not state.plans:
+def handed_on(state: AdmitterState, _at: Position, event: QuotaReserved) -> None:
+    """Quota that was claimed for one may go to another that asks alike: it has the places, too."""
+    gang = state.gangs.get(event.ref.uid)
+    if gang is None or event.ref.uid in state.cleared or event.ref.uid in state.orders:
         return
-    view = View(state.ledger)
-    suppose(state, view)
-    mark = view.mark()
-    for plan in state.plans.values():
+    for uid, order in state.orders.items():
+        other = state.gangs.get(uid)
+        same = uid in state.cleared and order.queue == event.queue and other is not None
+        if same and other is not None and asks_of(state, other) == asks_of(state, gang):
+            state.cleared[event.ref.uid] = state.cleared.pop(uid)
+            return
+
+
+def due(state: AdmitterState, supposed: Callable[[AdmitterState, str], View]) -> Iterator[PlanTried]:
+    """What becomes of each plan on the nodes; where placement is off nobody asks.
+
+    ``supposed``: the nodes as they will be when all that was ordered for others than a job has come to pass.
+    """
+    mode = state.placement.strategy
+    plans = [plan for plan in state.plans.values() if not plan.tried]
+    if mode is None or not plans:
+        return
+    for plan in plans:
+        view = supposed(state, plan.ref.uid)
         leave(state, view, plan.victims)
         gang = state.gangs.get(plan.ref.uid)
+        here = view.mark()
         short = place(view, asks_of(state, gang), mode) if gang is not None else None
-        view.undo(mark)
+        places = placements(view, here)
         fits = short is None or bool(state.pools)
-        yield PlanTried(cause=plan.cause, ref=plan.ref, attempt=plan.attempt, fits=fits, shortage=short)
+        yield PlanTried(cause=plan.cause, ref=plan.ref, attempt=plan.attempt, fits=fits, shortage=short, places=places)
 
 
-def suppose(state: AdmitterState, view: View) -> None:
-    """As if everybody who was ordered to leave for a claim had left, and the claimants had their places."""
+def placements(view: View, mark: tuple[int, int]) -> tuple[Placement, ...]:
+    """The places that were taken since a mark."""
+    return tuple(Placement(each.ask.name, each.node, each.count, each.devices) for each in view.taken[mark[1] :])
+
+
+def suppose(state: AdmitterState, view: View, but: str = "") -> None:
+    """As if everybody who was ordered to leave for a claim had left, and the claimants had their places; ``but``: this
+    one by uid.
+    """
     mode = state.placement.strategy
     if mode is None:
         return
-    for order in state.orders.values():
+    for uid, order in state.orders.items():
+        if uid in state.cleared or uid == but:
+            continue  # Its places are kept.
         leave(state, view, order.victims)
         if order.ref.uid in state.gangs:
             place(view, asks_of(state, state.gangs[order.ref.uid]), mode)

@@ -33,6 +33,10 @@ SET_LABELS = (
 """Labels by which operators say which set of its job a pod is of."""
 
 
+KEPT_MS = 10 * 60_000
+"""How long room is kept for a job since the last of those who were ordered to leave for it has left."""
+
+
 class Reservation(Struct):
     """Reserved quota that has not become an admission yet."""
 
@@ -136,6 +140,10 @@ class Planned(Struct):
     attempt: int
     victims: tuple[str, ...]
     cause: Cause
+    queue: str = ""
+    tried: bool = False
+    places: tuple[Placement, ...] = ()
+    """What it would have with them gone, as it was found when that was tried."""
 
 
 class ClearingAsked(Struct):

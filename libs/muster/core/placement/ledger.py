@@ -114,6 +114,8 @@ class NodeLedger(Struct):
     nodes: dict[str, Node] = field(default_factory=dict)
     count: int = 0
     """Nodes that exist."""
+    changes: int = 0
+    """How often a node has changed, or something has left one that no charge ends with: there may be room now."""
     occupants: dict[str, Occupant] = field(default_factory=dict)
     """Pods by uid, held places by the name of their hold."""
     namespaces: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -140,6 +142,7 @@ class NodeLedger(Struct):
             return
         node = self.nodes.setdefault(state.ref.name, Node())
         self.count += not node.uid
+        self.changes += 1
         self._forget(state.ref.name, node)
         self.lost.pop(state.ref.name, None)
         node.uid, node.allocatable, node.labels = state.ref.uid, state.allocatable, state.labels
@@ -157,6 +160,7 @@ class NodeLedger(Struct):
             return
         self._forget(event.ref.name, node)
         self.count -= 1
+        self.changes += 1
         if node.occupants:
             self.lost[event.ref.name] = None
             self.nodes[event.ref.name] = Node(
@@ -187,7 +191,7 @@ class NodeLedger(Struct):
 
     def settle(self, key: str, occupant: Occupant) -> None:
         """Somebody takes room on a node, or places there are held for somebody."""
-        self.evict(key)
+        self._take_off(key)
         self.occupants[key] = occupant
         self.namespaces.setdefault(occupant.namespace, {})[key] = None
         if occupant.owner:
@@ -209,6 +213,11 @@ class NodeLedger(Struct):
 
     def evict(self, key: str) -> Occupant | None:
         """What took that room is gone."""
+        occupant = self._take_off(key)
+        self.changes += occupant is not None and not (occupant.passing and occupant.owner)
+        return occupant
+
+    def _take_off(self, key: str) -> Occupant | None:
         occupant = self.occupants.pop(key, None)
         if occupant is None:
             return None
@@ -229,7 +238,7 @@ class NodeLedger(Struct):
         """One of the places held under a key is given back."""
         occupant = self.occupants[key]
         if occupant.count == 1:
-            self.evict(key)
+            self._take_off(key)
             return
         each = len(occupant.devices) // occupant.count
         devices = occupant.devices[len(occupant.devices) - each :]

@@ -57,18 +57,18 @@ def _together(view: View, wanted: Sequence[Ask], strategy: Strategy) -> Shortage
 
 def _attempts(view: View, asks: list[Ask]) -> Iterator[tuple[list[Ask], Rank | None]]:
     normal = wasting(view)
-    hardest = sorted(asks, key=lambda ask: (-_weight(view, ask), ask.count, ask.name))
+    hardest = sorted(asks, key=lambda ask: (-weight(view, ask), ask.count, ask.name))
     yield hardest, normal
     if len(asks) < 2:
         return
-    main = max(asks, key=lambda ask: (ask.count * _weight(view, ask), ask.name))
+    main = max(asks, key=lambda ask: (ask.count * weight(view, ask), ask.name))
     rest = [ask for ask in sorted(asks, key=lambda ask: (ask.count, ask.name)) if ask is not main]
     yield [*rest, main], sparing(view, main)
     yield list(reversed(hardest)), normal
     yield list(asks), None
 
 
-def _weight(view: View, ask: Ask) -> int:
+def weight(view: View, ask: Ask) -> int:
     """How much of the largest node one pod takes, per mille of its scarcest resource; shares count as they are."""
     parts = [
         amount * 1000 // view.ledger.scale[name] for name, amount in ask.request.items() if view.ledger.scale.get(name)

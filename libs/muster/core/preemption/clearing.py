@@ -14,21 +14,21 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
+from muster.core.gang import moving
+from muster.core.preemption.owed import outranked, owed, site_now
 from muster.core.preemption.state import HOUR_MS, PreemptorState, Roomless
 from muster.core.queueing.queues import Job
-from muster.core.quota import clearing, inqueue
-from muster.core.quota.clearing import MAX_CANDIDATES
 from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.waiting import waits
+from muster.core.quota.reclaim import basis
+from muster.core.reclaim import profiles
+from muster.core.reclaim.search import Found
 from muster.events.base import Cause
 from muster.events.clearing import ClearingKind, ClearingProposed
-from muster.events.decisions import GangAdmitted, GangDeferred, Victim, WorkloadDequeued
+from muster.events.decisions import GangAdmitted, GangDeferred, ReclaimDeferred, Victim, WorkloadDequeued
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Position
-
-MAX_MOVABLE = 256
-"""Named in one proposal to move some."""
 
 
 def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
@@ -39,15 +39,14 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     """
     job = state.queues.jobs.get(event.ref.uid)
     before = state.roomless.pop(event.ref.uid, None)
-    if job is None or event.shortage.kept_for or not state.queues.ledger.by_shares(job.queue):
+    if job is None or event.shortage.kept_for:
         return
     found = state.roomless[event.ref.uid] = Roomless(structs.replace(job), at.at, Cause(at.seq, at.item))
     if before is None or (before.job.queue, before.job.demand) != (job.queue, job.demand):
         return
     found.since = before.since
-    if before.asked or (at.at < before.rest and not before.ordered):
-        found.asked, found.tried = before.asked, before.tried
-        found.rest, found.supply = before.rest, before.supply
+    if before.asked or (at.at < before.gate.rest and not before.ordered):
+        found.asked, found.tried, found.gate = before.asked, before.tried, before.gate
 
 
 def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDequeued | WorkloadGone) -> None:
@@ -64,11 +63,11 @@ def proposed(state: PreemptorState, _at: Position, event: ClearingProposed) -> N
 
 def _tried(state: PreemptorState, found: Roomless) -> dict[str, None]:
     """By which rules nobody could go for it lately: after a while, when what runs has changed, all are tried again."""
-    return {} if state.now >= found.rest and state.supply != found.supply else found.tried
+    return {} if state.opens(found.gate) else found.tried
 
 
-def due(state: PreemptorState) -> ClearingProposed | None:
-    """The first that somebody may leave for."""
+def due(state: PreemptorState) -> ClearingProposed | ReclaimDeferred | None:
+    """The victims for the first job that has some, after the jobs that were found to have none."""
     if not state.roomless:
         return None
     priorities = state.queues.queue_priorities
@@ -120,13 +119,18 @@ def may_at(state: PreemptorState, found: Roomless) -> int:
 def deadlines(state: PreemptorState) -> Iterator[int]:
     """Log times (ms) at which others may leave for somebody, though nothing happens."""
     for found in state.roomless.values():
-        ends = (may_at(state, found), found.rest if state.supply != found.supply else 0)
+        ends = (may_at(state, found), found.gate.rest if state.has_changed(found.gate) else 0)
         yield from (at for at in ends if at > state.now)
-    if state.roomless and state.moves:
+    for queue in dict.fromkeys(found.job.queue for found in state.roomless.values()):
+        yield from _later(state, queue)
+
+
+def _later(state: PreemptorState, queue: str) -> Iterator[int]:
+    """Log times (ms) from which some may go for a queue that may not go now."""
+    if state.moves:
         yield from (at + HOUR_MS for at in state.moved.values() if at + HOUR_MS > state.now)
-    if state.roomless and (state.stays or _protects(state)):
-        queues = dict.fromkeys(found.job.queue for found in state.roomless.values())
-        yield from (at for queue in queues if (at := state.evictable_from(queue, own=True)))
+    if (state.stays or _protects(state)) and (at := state.evictable_from(queue, own=True)):
+        yield at
 
 
 def _protects(state: PreemptorState) -> bool:
@@ -135,11 +139,13 @@ def _protects(state: PreemptorState) -> bool:
     return any(node.preempt_min_run_ms or node.reclaim_min_run_ms for tree in trees for node in tree.nodes)
 
 
-def _proposal(state: PreemptorState, found: Roomless) -> ClearingProposed | None:
+def _proposal(state: PreemptorState, found: Roomless) -> ClearingProposed | ReclaimDeferred | None:
     job, tried = state.queues.jobs.get(found.job.ref.uid, found.job), _tried(state, found)
+    looked = False
     for kind in _KINDS:
-        uids = _KINDS[kind](state, job) if kind not in tried else []
-        if uids:
+        plan = _KINDS[kind](state, job) if kind not in tried else profiles.NO_VICTIMS
+        looked = looked or plan.looked
+        if plan.uids:
             inside = kind == "priority"
             return ClearingProposed(
                 cause=found.cause,
@@ -151,52 +157,65 @@ def _proposal(state: PreemptorState, found: Roomless) -> ClearingProposed | None
                 preemptible=job.demand.preemptible,
                 run_ms=job.demand.run_ms,
                 kind=kind,
-                victims=tuple(_victim(state, uid, inside=inside) for uid in uids),
+                victims=tuple(_victim(state, uid, inside=inside) for uid in plan.uids),
                 priority=job.priority if inside else None,
                 placement=laid_out(state.queues.ledger.nodes, job.queue),
             )
-    return None
+    if not looked:
+        return None
+    return ReclaimDeferred(
+        cause=found.cause,
+        ref=job.ref,
+        attempt=job.attempt,
+        queue=job.queue,
+        path=job.queue,
+        resource="",
+        reason="nodes_stay",
+        until=min(_later(state, job.queue), default=0),
+        supply=state.supply,
+        nodes=state.places.ledger.changes,
+    )
 
 
-def _elsewhere(state: PreemptorState, job: Job) -> list[str]:
+def _elsewhere(state: PreemptorState, job: Job) -> Found:
     """Who may be moved for it, those first that lose the least work: whatever their queues and priorities, for they go
     on elsewhere. Who has taken part in a move takes part in no other for an hour, so no two can move each other.
     """
     if not state.moves or job.ref.uid in _moved_lately(state) or not state.reclaims(job.queue):
-        return []
-    ledger, lately = state.queues.ledger, _moved_lately(state)
-    if ledger.shortfall(job.queue, job.demand) is not None:
-        return []
-    runs = [
-        run
-        for leaf in state.runs
+        return profiles.NO_VICTIMS
+    ledger, lately, site = state.queues.ledger, _moved_lately(state), site_now(state, job, moves=True)
+    if site is None or ledger.shortfall(job.queue, job.demand) is not None:
+        return profiles.NO_VICTIMS
+
+    def may(uid: str) -> bool:
+        free = uid not in lately and not state.goes_last(uid)
+        return free and state.may_evict(uid, job.queue) and moving.may_move(state.places, uid)
+
+    runs = {
+        leaf: sorted(run._replace(priority=0) for run in running)
+        for leaf, running in state.runs.items()
         if ledger.by_shares(leaf)
-        for run in state.runs[leaf]
-        if run.uid not in lately and state.may_evict(run.uid, job.queue) and not state.goes_last(run.uid)
-    ]
-    return [run.uid for run in sorted(runs, key=lambda run: run[1:])[:MAX_MOVABLE]]
+    }
+    market = structs.replace(state.market(job.queue, may), runs=runs)
+    given = basis(ledger, job.ref.uid)
+    return profiles.elsewhere(given, job.queue, job.demand, market, site, state.moves)
 
 
 def _moved_lately(state: PreemptorState) -> dict[str, int]:
     return {uid: at for uid, at in state.moved.items() if at > state.now - HOUR_MS}
 
 
-def _above_share(state: PreemptorState, job: Job) -> list[str]:
-    ledger, market = state.queues.ledger, state.market(job.queue)
+def _above_share(state: PreemptorState, job: Job) -> Found:
     if not state.reclaims(job.queue) or not any(leaf != job.queue for leaf in state.runs):
-        return []
-    return clearing.candidates(ledger, job.ref.uid, job.queue, job.demand, market)
+        return profiles.NO_VICTIMS
+    return owed(state, job, site_now(state, job))
 
 
-def _lower(state: PreemptorState, job: Job) -> list[str]:
-    ledger = state.queues.ledger
-    if not inqueue.allowed(ledger, job.queue, job.demand, ledger.claims.firmly_held_from(job.ref.uid)):
-        return []
-    runs = inqueue.lower(state.runs.get(job.queue, ()), job.priority)
-    return [run.uid for run in runs if state.may_evict(run.uid, job.queue)][:MAX_CANDIDATES]
+def _lower(state: PreemptorState, job: Job) -> Found:
+    return outranked(state, job, site_now(state, job), others=False)
 
 
-_KINDS: Mapping[ClearingKind, Callable[[PreemptorState, Job], list[str]]] = {
+_KINDS: Mapping[ClearingKind, Callable[[PreemptorState, Job], Found]] = {
     "move": _elsewhere,
     "reclaim": _above_share,
     "priority": _lower,

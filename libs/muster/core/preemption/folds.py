@@ -14,13 +14,11 @@ from muster.core.preemption.state import (
     NEVER,
     PreemptorState,
     RetryGate,
-    Roomless,
 )
 from muster.core.queueing.book import Shape
 from muster.core.quota.accounting.suspending import stays_ms
 from muster.core.quota.claims import is_down
 from muster.core.quota.service import gpu_time
-from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.clearing import ClearingKind, ClearingOrdered
@@ -40,8 +38,6 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
-    NodeGone,
-    NodeObserved,
     ObjectUnreadable,
     QueueGone,
     QueueObserved,
@@ -223,7 +219,7 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     for roomless in state.roomless.values():
         if event.ref.uid in roomless.awaits:
             roomless.awaits = tuple(uid for uid in roomless.awaits if uid != event.ref.uid)
-            roomless.rest, roomless.supply = at.at + CLEARED_MS, state.supply
+            roomless.gate = state.shut(at.at + CLEARED_MS)
     state.charged.pop(event.ref.uid, None)
     state.leaving.pop(event.ref.uid, None)
     started = state.started.get(event.ref.uid)
@@ -303,24 +299,23 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
         if job is not None:
             state.owed_since[job.shape] = at.at
         return
-    rest = at.at + MIN_PAUSE_MS if event.reason in OF_LOWER else 0
-    bar(state, event.ref.uid, RetryGate(event.supply, event.until, rest=rest))
+    rest = at.at + (NO_NODES_MS if event.nodes >= 0 else MIN_PAUSE_MS if event.reason in OF_LOWER else 0)
+    gate = RetryGate(event.supply, event.until, event.nodes, min(rest, event.until or rest))
+    if event.reason == "nodes_stay":
+        roomless = state.roomless.get(event.ref.uid)
+        if roomless is not None:
+            roomless.tried, roomless.gate = dict.fromkeys(get_args(ClearingKind)), gate
+        return
+    bar(state, event.ref.uid, gate)
 
 
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     state.open.pop(event.ref.uid, None)
     roomless = state.roomless.get(event.ref.uid)
     if roomless is not None and roomless.asked:
-        roomless.asked, roomless.rest, roomless.supply = False, at.at + NO_NODES_MS, state.supply
+        roomless.asked, roomless.gate = False, state.shut(at.at + NO_NODES_MS)
     elif event.reason == "no_nodes":
-        job = state.queues.jobs.get(event.ref.uid)
-        if job is not None and state.queues.ledger.by_shares(job.queue):
-            state.roomless[event.ref.uid] = Roomless(replace(job), at.at, Cause(at.seq, at.item))
-        bar(state, event.ref.uid, RetryGate(state.supply, rest=at.at + NO_NODES_MS, nodes=state.nodes))
-
-
-def node_changed(state: PreemptorState, _at: Position, _event: NodeObserved | NodeGone) -> None:
-    state.nodes += 1
+        bar(state, event.ref.uid, state.shut(at.at + NO_NODES_MS))
 
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
@@ -352,7 +347,7 @@ def cleared(state: PreemptorState, at: Position, event: ClearingOrdered) -> None
     state.open.pop(event.ref.uid, None)
     roomless = state.roomless.get(event.ref.uid)
     if roomless is not None:
-        roomless.asked, roomless.rest, roomless.supply = False, at.at + CLEARED_MS, state.supply
+        roomless.asked, roomless.gate = False, state.shut(at.at + CLEARED_MS)
         roomless.ordered = True
         roomless.tried = dict.fromkeys(get_args(ClearingKind))
         charges = state.queues.ledger.charges

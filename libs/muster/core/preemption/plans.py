@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+from muster.core.preemption.owed import nodes_for, outranked, owed
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
-from muster.core.quota import inqueue, kaireclaim
-from muster.core.quota import reclaim as ackreclaim
 from muster.core.quota.demand import laid_out
 from muster.core.quota.partial import as_victims
-from muster.core.quota.partial import victims as partial_victims
 from muster.core.quota.reclaim import Basis, basis
+from muster.core.reclaim.profiles import workers
 from muster.events.base import Cause, Decision
 from muster.events.decisions import ClaimKind, PartialVictim, PreemptionProposed, ReclaimDeferred, Victim
 from muster.events.reasons import DeferralReason
@@ -27,8 +25,9 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     if state.grace_over_at(job) is None:
         return _deferral(state, job, cause, short, "grace", state.now + state.grace_ms(job))
     given = basis(state.queues.ledger, job.ref.uid)
-    rules = kaireclaim if state.queues.ledger.by_shares(shape.queue) else ackreclaim
-    uids = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))
+    site = nodes_for(state, job)
+    plan = owed(state, job, site)
+    uids = plan.uids
     withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
     parts = _parts(state, shape, given, uids)
     if parts:
@@ -39,10 +38,12 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
             return found
     if not uids:
         paused = any("evictions" in state.queues.resting(leaf) for leaf in state.runs)
-        unpaused = state.market(shape.queue, partial(state.may_evict_unpaused, queue=shape.queue))
-        paused = paused and bool(rules.victims(given, shape.queue, shape.demand, unpaused))
+        unpaused = partial(state.may_evict_unpaused, queue=shape.queue)
+        paused = paused and bool(owed(state, job, site, unpaused).uids)
         from_then = state.evictable_from(shape.queue)
         reason: DeferralReason = "evictions_paused" if paused else "too_young" if from_then else "nothing_evictable"
+        if reason == "nothing_evictable" and site is not None and owed(state, job, None).uids:
+            reason = "search_ended" if plan.gave_up else "no_place"
         return _deferral(state, job, cause, short, reason, from_then)
     chosen = tuple(_victim(state, uid) for uid in uids)
     return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
@@ -60,7 +61,7 @@ def _parts(
         return ()
     most = max((state.started[uid].run.priority for uid in whole), default=None)
     market = state.market(shape.queue, state.may_give_workers)
-    chosen = partial_victims(given, shape.queue, shape.demand, market, givers, most, below=below)
+    chosen = workers(given, shape.queue, shape.demand, market, givers, most, below=below)
     attempts = {uid: state.charged[uid] for uid in chosen}
     priorities = {uid: state.started[uid].run.priority if below is not None else None for uid in chosen}
     return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers, priorities)
@@ -72,10 +73,13 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     found = _in_its_queue(state, job, cause, short)
     if found is not None:
         return found
-    young = bool(_lower_victims(state, job, lambda _: True))
+    site = nodes_for(state, job)
+    young = bool(outranked(state, job, site, lambda _: True).uids)
     reason: DeferralReason = "lower_too_young" if young else "lower_stays"
-    if _lower_victims(state, job, partial(state.may_evict_unpaused, queue=job.queue)):
+    if outranked(state, job, site, partial(state.may_evict_unpaused, queue=job.queue)).uids:
         reason = "lower_paused"
+    elif not young and site is not None and (plan := outranked(state, job, None)).uids:
+        reason = "search_ended" if plan.gave_up else "no_place"
     until = state.evictable_from(job.queue, own=True) if young else 0
     return _deferral(state, job, cause, short, reason, until)
 
@@ -105,16 +109,9 @@ def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shor
     return shape.denial.cause, short
 
 
-def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool] | None = None) -> list[str]:
-    """The victims that the rules of priority allow a job; ``may``: see ``market``."""
-    rules = state.queues.ledger.rules_of(job.queue)
-    given, reclaims = basis(state.queues.ledger, job.ref.uid), rules.reclaim != "disabled"
-    return inqueue.victims(given, job.queue, job.demand, job.priority, state.market(job.queue, may), reclaims=reclaims)
-
-
 def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfall) -> PreemptionProposed | None:
     """That work of lower priority in its own queue gives way to it, if that makes room; workers before whole jobs."""
-    uids = _lower_victims(state, job)
+    uids = outranked(state, job, nodes_for(state, job)).uids
     given, shape = basis(state.queues.ledger, job.ref.uid), state.queues.book.shapes[job.shape]
     parts = _parts(state, shape, given, uids, below=job.priority)
     if not uids and not parts:
@@ -149,6 +146,7 @@ def _deferral(
         reason=reason,
         until=until,
         supply=state.supply,
+        nodes=state.places.ledger.changes if reason in ("no_place", "search_ended") else -1,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from muster.core.gang import folds as places
 from muster.core.preemption import claimants, clearing, folds, plans
 from muster.core.preemption.claimants import Claimant
 from muster.core.preemption.state import PreemptorState
@@ -44,8 +45,6 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
-    NodeGone,
-    NodeObserved,
     ObjectUnreadable,
     QueueGone,
     QueueObserved,
@@ -96,8 +95,6 @@ class Preemptor:
             PreemptionProposed: folds.proposed,
             ReclaimDeferred: folds.deferred,
             PlanStale: folds.plan_stale,
-            NodeObserved: folds.node_changed,
-            NodeGone: folds.node_changed,
             EvictionOrdered: folds.ordered,
             ClearingProposed: clearing.proposed,
             ClearingOrdered: folds.cleared,
@@ -111,7 +108,13 @@ class Preemptor:
             WorkersKept: folds.workers_kept,
             PlacementChosen: folds.placement_chosen,
         }
-        return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
+        for kind, arm in [*_of_places().items(), *own.items()]:
+            arms[kind] = in_turn(arms[kind], arm) if kind in arms else arm
+        return arms
+
+    @staticmethod
+    def time_passed(state: PreemptorState) -> None:
+        state.places.now = state.now
 
     def decide(self, state: PreemptorState) -> list[Decision]:
         """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
@@ -131,7 +134,7 @@ class Preemptor:
 
     def next_deadline(self, state: PreemptorState) -> int | None:
         times = [gate.until for uid, gate in state.gates.items() if gate.until > state.now and uid in state.queues.jobs]
-        times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and gate.supply != state.supply]
+        times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and state.has_changed(gate)]
         times += claimants.next_claims(state)
         times += clearing.deadlines(state)
         aged = claimants.next_aged_at(state)
@@ -147,6 +150,15 @@ class Preemptor:
         if odd := sorted(listed - ledger.charges.keys()):
             found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
         return found
+
+
+def _of_places() -> dict[type[Event], Arm]:
+    """The nodes are folded as the gang admitter does."""
+
+    def within(arm: Arm) -> Arm:
+        return lambda state, at, event: arm(state.places, at, event)
+
+    return {kind: within(arm) for kind, arm in places.arms().items()}
 
 
 def _for_quota(state: PreemptorState) -> list[Decision]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
+from muster.core.gang.state import AdmitterState
 from muster.core.preemption.lane import Lane
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
@@ -47,11 +48,11 @@ class RetryGate(Struct, frozen=True):
     supply: int
     """It is looked at again when what could be taken back has changed since, ..."""
     until: int = 0
-    """... or at this log time (ms)."""
+    """... or at this log time (ms), ..."""
+    nodes: int = -1
+    """... or when the nodes have; -1 where they say nothing."""
     rest: int = 0
     """Not before this log time (ms), whatever else has changed."""
-    nodes: int = -1
-    """It is looked at again at once when the nodes have changed since."""
 
 
 class Started(Struct):
@@ -76,10 +77,8 @@ class Roomless(Struct):
     since: int
     """Log time (ms) at which it found none first."""
     cause: Cause
-    rest: int = 0
-    """Log time (ms) before which it is not looked at again by rules that have been tried, ..."""
-    supply: int = 0
-    """... and then only if what runs has changed since."""
+    gate: RetryGate = RetryGate(NEVER)
+    """When it is looked at again by rules that have been tried."""
     awaits: tuple[str, ...] = ()
     """uids of those who were ordered to leave for it and have not left"""
     asked: bool = False
@@ -94,6 +93,8 @@ class PreemptorState(StageState):
     """The queues, and what may be taken back."""
 
     queues: Queues = field(default_factory=Queues)
+    places: AdmitterState = field(default_factory=AdmitterState)
+    """The nodes as the gang admitter sees them."""
     runs: dict[str, list[Run]] = field(default_factory=dict)
     """leaf -> what runs there and may be suspended, in the order in which it gives way"""
     sums: dict[str, dict[int, Vector]] = field(default_factory=dict)
@@ -121,8 +122,6 @@ class PreemptorState(StageState):
     """uid of a workload that could not be suspended -> how often in this run"""
     supply: int = 0
     """How often what could be taken back, what is used, or what is held for others has changed."""
-    nodes: int = 0
-    """How often the nodes have changed."""
     gates: dict[str, RetryGate] = field(default_factory=dict)
     open: dict[str, None] = field(default_factory=dict)
     """uids of claimants whose proposal has not been answered"""
@@ -221,11 +220,20 @@ class PreemptorState(StageState):
         gate = self.gates.get(uid)
         if gate is None:
             return False
-        if 0 <= gate.nodes != self.nodes:
-            return False
-        if self.now < gate.rest:
-            return True
-        return gate.supply == self.supply and not (gate.until and self.now >= gate.until)
+        return not self.opens(gate)
+
+    def opens(self, gate: RetryGate) -> bool:
+        """Whether something is proposed again."""
+        due = 0 < gate.until <= self.now
+        return self.now >= gate.rest and (due or self.has_changed(gate))
+
+    def has_changed(self, gate: RetryGate) -> bool:
+        """Whether what may go, or what the nodes hold, has changed since a gate was shut."""
+        return gate.supply != self.supply or 0 <= gate.nodes != self.places.ledger.changes
+
+    def shut(self, rest: int) -> RetryGate:
+        """A gate for what finds no room on the nodes as they are, until this log time (ms) at least."""
+        return RetryGate(self.supply, nodes=self.places.ledger.changes, rest=rest)
 
     def in_turn(self, job: Job) -> bool:
         """Whether its queue lets it in when there is room: admissions are not paused, and nobody blocks it there."""

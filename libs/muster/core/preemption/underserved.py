@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
+from msgspec.structs import replace
 
+from muster.core.preemption.owed import nodes_for
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
 from muster.core.quota import service
-from muster.core.quota.reclaim import Basis, basis
-from muster.core.quota.service import victims
+from muster.core.quota.reclaim import Basis, Run, basis
+from muster.core.reclaim import profiles
 from muster.model.keys import root_of
-from muster.model.resources import Vector, add_into
 
 
 def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
@@ -34,25 +34,21 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
     for (_, level, _, uid), shape, job in found:
         given = given or basis(ledger)
         mine = basis(ledger, uid) if uid in ledger.claims.by_uid else given
-        chosen = _victims(state, mine, job, shape, level)
+        chosen = _victims(state, mine, job, level)
         if chosen:
             return shape, job, chosen
     return None
 
 
-def _victims(state: PreemptorState, given: Basis, job: Job, shape: Shape, level: int) -> list[str]:
+def _victims(state: PreemptorState, given: Basis, job: Job, level: int) -> list[str]:
     """Of those above its level the highest first, then who loses least."""
-    root = root_of(job.queue)
-    runs = [state.started[uid].run for uid, above in state.served.items() if above > level]
-    runs = [run for run in runs if run.priority <= job.priority]
-    runs = [run for run in runs if state.now - state.started[run.uid].kept <= service.FRESH_MS]
-    runs = [run for run in runs if root_of(state.started[run.uid].leaf) == root]
-    total: Vector = {}
-    for run in runs:
-        add_into(total, state.started[run.uid].gives)
-    ledger = given.ledger
-    for short in ledger.refusals(job.queue, shape.demand, given.leaving, held=given.held):
-        if total.get(short.resource, 0) < short.missing:
-            return []
-    runs.sort(key=lambda run: (-state.served[run.uid], run))
-    return victims(given, job.queue, shape.demand, [run.uid for run in runs], partial(state.may_evict, queue=job.queue))
+    root, runs = root_of(job.queue), dict[str, list[Run]]()
+    for uid, above in state.served.items():
+        started = state.started[uid]
+        fresh = state.now - started.kept <= service.FRESH_MS and root_of(started.leaf) == root
+        if fresh and above > level and started.run.priority <= job.priority:
+            runs.setdefault(started.leaf, []).append(started.run._replace(priority=-above))
+    for work in runs.values():
+        work.sort()
+    market = replace(state.market(job.queue), runs=runs)
+    return profiles.underserved(given, job.queue, job.demand, market, nodes_for(state, job)).uids if runs else []

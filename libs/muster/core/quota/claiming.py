@@ -7,23 +7,22 @@ claim, if no other is held at a node of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from msgspec import structs
 
 from muster.core.quota import partial as parts
-from muster.core.quota import service
 from muster.core.quota.backfill import promised_at
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
-from muster.core.quota.inqueue import objection
+from muster.core.quota.giving import OfService, objection, rules
 from muster.core.quota.ledger.charging import claim_of
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.minrun import protected_ms
 from muster.core.quota.ledger.waiting import waits
-from muster.core.quota.reclaim import Objection, basis
+from muster.core.quota.reclaim import Objection, basis, search
 from muster.core.quota.state import AccountantState, Entry, evictable, kept_ms
 from muster.core.stage import Violation
 from muster.events.base import Decision
@@ -199,26 +198,34 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         return "no_victims", ""
     if not all(may_leave(state, victim, proposed.queue) for victim in proposed.victims):
         return "victim_protected", ""
-    if proposed.kind == "service":
-        chosen = [victim.ref.uid for victim in proposed.victims]
-        given = basis(state.ledger, uid)
-        return service.objection(given, proposed.queue, demand, chosen, partial(_served_more, state, proposed)), ""
-    said = {victim.ref.uid: victim.priority for victim in proposed.victims}
-
-    def lower(victim: str) -> bool:
-        return outranked(state, uid, victim, said[victim])
-
-    return objection(basis(state.ledger, uid), proposed.queue, demand, list(said), lower), ""
+    chosen = {victim.ref.uid: victim for victim in proposed.victims}
+    own = any(state.entries[each].queue == proposed.queue for each in chosen)
+    given, service = basis(state.ledger, uid), proposed.kind == "service"
+    judge = OfService(proposed.queue) if service else rules(given, proposed.queue, demand, inside=own)
+    may = partial(_served_more if service else _lower, state, proposed, chosen)
+    found = search(given, proposed.queue, demand)
+    return objection(judge, found, chosen, may, places=state.places), ""
 
 
-def _served_more(state: AccountantState, proposed: PreemptionProposed, victim: str) -> bool:
-    """Whether a victim has kept more than the claimant, and may give way for that once more."""
+def _lower(
+    state: AccountantState, proposed: PreemptionProposed, chosen: Mapping[str, Victim], victim: str
+) -> Objection:
+    """A victim of the claimant's own queue has lower priority."""
+    own = state.entries[victim].queue == proposed.queue
+    lower = not own or outranked(state, proposed.ref.uid, victim, chosen[victim].priority)
+    return "" if lower else "not_lower"
+
+
+def _served_more(
+    state: AccountantState, proposed: PreemptionProposed, _chosen: Mapping[str, Victim], victim: str
+) -> Objection:
+    """A victim has kept more than the claimant, and may give way for that once more."""
     rules, workload = state.ledger.rules_of(proposed.queue), state.workloads[victim]
     if state.priorities.get(victim, 0) > state.priorities.get(proposed.ref.uid, 0):
-        return False
+        return "not_served_more"
     kept = kept_ms(state, workload, state.entries[victim])
     level = state.service.gives_way(rules, victim, state.ledger.charges[victim].request, kept)
-    return level > state.service.level(rules, proposed.ref.uid)
+    return "" if level > state.service.level(rules, proposed.ref.uid) else "not_served_more"
 
 
 def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:

@@ -7,18 +7,17 @@ knows the nodes, says who of them is needed; the accountant judges those again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from muster.core.quota import inqueue, moving
+from muster.core.quota import moving
 from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.claiming import may_leave, outranked, unjustified
 from muster.core.quota.demand import demand_of
-from muster.core.quota.kaireclaim import between, legal
+from muster.core.quota.giving import objection, rules
 from muster.core.quota.ledger.kaishares import Shares, divided, requests
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import MAX_LOOKS, Market, Objection, basis, search
+from muster.core.quota.reclaim import Objection, basis, search
 from muster.core.quota.state import AccountantState, Leaving, OpenClearing
 from muster.events.base import Cause
 from muster.events.claims import PlanStale
@@ -27,10 +26,6 @@ from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.keys import Position
 from muster.model.resources import add_into
-
-MAX_CANDIDATES = 100
-"""Named in one proposal."""
-
 
 # --- the rules ----------------------------------------------------------------------------------------------------
 
@@ -44,39 +39,6 @@ def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
     if uid not in ledger.asks and uid not in ledger.charges:
         add_into(asked[queue], demand.request)
     return divided(tree, asked, ledger.usage)
-
-
-def candidates(ledger: Ledger, uid: str, queue: str, demand: Demand, market: Market) -> list[str]:
-    """Uids of who may give way between queues, in the order in which they would; each given that those before left."""
-    given = basis(ledger, uid)
-    rules = between(given, queue, demand, shares_with(ledger, uid, queue, demand))
-    if not rules.may_claim():
-        return []
-    found, at = search(given, queue, demand), dict[str, int]()
-    for _ in range(MAX_LOOKS):
-        leaves = [leaf for leaf, runs in market.runs.items() if at.get(leaf, 0) < len(runs) and rules.may_give(leaf)]
-        if not leaves or len(found.chosen) == MAX_CANDIDATES:
-            break
-        leaf = min(leaves, key=lambda each: (rules.excess(each, found), each))
-        victim = market.runs[leaf][at.get(leaf, 0)].uid
-        at[leaf] = at.get(leaf, 0) + 1
-        if market.may(victim) and rules.gives(given.ledger.charges[victim], found):
-            found.take(victim)
-    return found.chosen
-
-
-def objection(ledger: Ledger, uid: str, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
-    """Why these may not give way between queues, judged afresh; empty when they may."""
-    given = basis(ledger, uid)
-    rules = between(given, queue, demand, shares_with(ledger, uid, queue, demand))
-    if not rules.may_claim():
-        return "beyond_share"
-    if not legal(rules, chosen):
-        return "gives_too_much"
-    found = search(given, queue, demand)
-    for each in chosen:
-        found.take(each)
-    return "" if rules.balanced(found) else "unbalanced"
 
 
 # --- the accountant -----------------------------------------------------------------------------------------------
@@ -165,15 +127,11 @@ def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
         return "victim_protected"
     if said.kind == "move":
         return moving.objection(state, clearing, victims, short)
-    found = search(basis(state.ledger, uid), said.queue, said.demand)
-    for victim in victims:
-        found.take(victim.ref.uid)
-    if found.missing() is not None:
-        return "not_enough"
-    if said.kind == "priority":
-        if not inqueue.allowed(state.ledger, said.queue, said.demand, found.basis.held):
-            return "not_preempting"
-        lower = partial(outranked, state, said.ref.uid)
-        own = all(each.queue == said.queue and lower(each.ref.uid, each.priority) for each in victims)
-        return "" if own else "not_lower"
-    return objection(state.ledger, uid, said.queue, said.demand, [each.ref.uid for each in victims])
+    given, inside = basis(state.ledger, uid), said.kind == "priority"
+    own = all(each.queue == said.queue and outranked(state, uid, each.ref.uid, each.priority) for each in victims)
+    shares = shares_with(state.ledger, uid, said.queue, said.demand) if state.ledger.by_shares(said.queue) else None
+    judge = rules(given, said.queue, said.demand, inside=inside, shares=shares)
+    if inside and not judge.claims() and not own:
+        return "not_lower"
+    found = search(given, said.queue, said.demand, places=True)
+    return objection(judge, found, clearing.chosen, places=True)

@@ -1,55 +1,229 @@
-"""Who may give single workers, one replica after the other: between KAI queues, and inside a queue.
+"""Who may give way, by the rules of each profile: the search asks them for everybody it looks at, and the accountant
+judges what was proposed by the same.
 
-Between KAI queues each replica is taken as a victim of its own: its side must still be above what it may keep before it
-goes, and the queue whose turn it is gives next. Inside a queue clusters of strictly lower priority give, the lowest
-first, where the tree lets priority preempt.
+Between queues of a quota tree those above their guarantee give, down to that and no further; between KAI queues those
+above their share (``kaireclaim.py``). Inside a queue work of lower priority gives, where the tree lets priority
+preempt, and jobs that have had more service than the claimant give where the tree asks for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from msgspec import Struct
 
-from muster.core.quota import inqueue
-from muster.core.quota.demand import Charge
-from muster.core.quota.kaireclaim import Between, between
-from muster.core.quota.reclaim import Basis, Objection, Search
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.kaireclaim import between
+from muster.core.quota.ledger.kaishares import Shares
+from muster.core.quota.reclaim import Basis, Giver, Objection, Search, Turn
+from muster.events.claims import PlanObjection
 from muster.model.demand import Demand
 
 
-class GivingRules(Struct):
+class GivingRules(Protocol):
     """The rules for one claimant."""
 
-    queue: str
-    between: Between | None
-    """How KAI queues are compared; None inside the claimant's own queue."""
-    objection: Objection
-    """Why it may claim nothing like that at all; empty when it may."""
+    @property
+    def keeps(self) -> bool:
+        """Whether each queue keeps its guarantee whatever it gives: that bounds what all of them could give."""
+
+    def claims(self) -> Objection:
+        """Why nobody gives way to the claimant by these rules."""
 
     def asks(self, leaf: str) -> bool:
-        """Whether clusters of a queue come into question."""
-        return leaf == self.queue if self.between is None else self.between.may_give(leaf)
+        """Whether work of a queue comes into question."""
 
-    def gives(self, charge: Charge, found: Search) -> bool:
-        """Whether one replica may go, with those taken so far gone."""
-        return self.between is None or self.between.gives(charge, found)
+    def turn(self, leaf: str, found: Search) -> Turn:
+        """How a queue comes in turn to give, the least first; of those that are equal the runs decide."""
 
-    def excess(self, leaf: str, found: Search) -> tuple[int, int]:
-        """How a queue comes in turn to give; the least first."""
-        return (0, 0) if self.between is None else self.between.excess(leaf, found)
+    def gives(self, giver: Giver, found: Search) -> bool:
+        """Whether one more may go, with those chosen so far gone. One that may not may neither with more gone."""
 
-    def balanced(self, found: Search, taken: Mapping[str, Collection[str]]) -> bool:
-        """Whether the claimant ends no further above its share than who gave. ``taken``: {leaf: resources}."""
-        return self.between is None or self.between.balanced_against(found, taken)
+    def fair(self, found: Search) -> bool:
+        """Whether all that were chosen may go together."""
+
+    @property
+    def objects(self) -> tuple[PlanObjection, PlanObjection]:
+        """What is said of one who may not go, and of those who may not go together."""
 
 
-def judge_of(given: Basis, queue: str, demand: Demand, *, inside: bool) -> GivingRules | None:
-    """The rules by replica; None where whole sums count: between queues of an ElasticQuotaTree."""
+class OfGuarantee(Struct, frozen=True):
+    """Queues that use more than their guarantee give to one that uses less."""
+
+    given: Basis
+    queue: str
+    demand: Demand
+    level: str
+    """The node within whose guarantee the claimant stays: nobody below it gives. Empty where there is none."""
+    keeps: bool = True
+    objects: tuple[PlanObjection, PlanObjection] = ("below_min", "beyond_guarantee")
+
+    def claims(self) -> Objection:
+        return "" if self.level else "beyond_guarantee"
+
+    def asks(self, leaf: str) -> bool:
+        return leaf != self.queue and self.level not in chain_of(leaf)
+
+    def turn(self, leaf: str, found: Search) -> Turn:
+        return ()
+
+    def gives(self, giver: Giver, found: Search) -> bool:
+        return self.asks(giver.queue) and spares(giver, found)
+
+    def fair(self, found: Search) -> bool:
+        return True
+
+
+class Inside(Struct, frozen=True):
+    """Work of the claimant's own queue gives way; that it is of lower priority is seen to by the order.
+
+    Where that brings the queue so low that the claimant is within its min, others above theirs may give the rest.
+    """
+
+    given: Basis
+    queue: str
+    demand: Demand
+    others: bool = True
+    keeps: bool = False
+    objects: tuple[PlanObjection, PlanObjection] = ("below_min", "beyond_guarantee")
+
+    def claims(self) -> Objection:
+        """What is not preemptible takes nothing from work of lower priority beyond the min."""
+        ledger = self.given.ledger
+        node = ledger.nodes.get(self.queue)
+        within = self.demand.preemptible or not any(ledger.beyond_mins(self.queue, self.demand, self.given.held))
+        return "" if node is not None and node.preempts and within else "not_preempting"
+
+    def asks(self, leaf: str) -> bool:
+        return leaf == self.queue or self.others
+
+    def turn(self, leaf: str, found: Search) -> Turn:
+        """Its own until the claimant is within its min without them."""
+        if not self.others:
+            return ()
+        return ((0 if (leaf == self.queue) == bool(found.above_min()) else 1, 0),)
+
+    def gives(self, giver: Giver, found: Search) -> bool:
+        return giver.queue == self.queue or (self.others and spares(giver, found))
+
+    def fair(self, found: Search) -> bool:
+        if all(found.giver(uid).queue == self.queue for uid in found.chosen):
+            return True
+        return bool(found.managed()) and not found.above_min()
+
+
+class OfService(Struct, frozen=True):
+    """Jobs that have had more service than the claimant, of any queue; no other queue falls below its guarantee."""
+
+    queue: str
+    keeps: bool = False
+    objects: tuple[PlanObjection, PlanObjection] = ("below_min", "beyond_guarantee")
+
+    def claims(self) -> Objection:
+        return ""
+
+    def asks(self, leaf: str) -> bool:
+        return True
+
+    def turn(self, leaf: str, found: Search) -> Turn:
+        return ()
+
+    def gives(self, giver: Giver, found: Search) -> bool:
+        return giver.queue == self.queue or spares(giver, found)
+
+    def fair(self, found: Search) -> bool:
+        return True
+
+
+class Elsewhere(Struct, frozen=True):
+    """Jobs that start again on other nodes, whatever their queues and priorities: their quota stays theirs."""
+
+    most: int
+    """So many at once."""
+    keeps: bool = False
+    objects: tuple[PlanObjection, PlanObjection] = ("no_nodes", "no_nodes")
+
+    def claims(self) -> Objection:
+        return ""
+
+    def asks(self, leaf: str) -> bool:
+        return True
+
+    def turn(self, leaf: str, found: Search) -> Turn:
+        return ()
+
+    def gives(self, giver: Giver, found: Search) -> bool:
+        return True
+
+    def fair(self, found: Search) -> bool:
+        return len(found.chosen) <= self.most
+
+
+def spares(giver: Giver, found: Search) -> bool:
+    """Whether nothing between a giver and the path it shares with the claimant falls below its min without it."""
+    amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger
+    for at in chain_of(giver.queue):
+        node = ledger.nodes.get(at)
+        if node is None or at in shared:
+            continue
+        for name in found.names:
+            taken = amounts.get(name, 0)
+            if taken and found.used(at, name) - taken < node.guaranteed.get(name, 0):
+                return False
+    return True
+
+
+def rules(
+    given: Basis, queue: str, demand: Demand, *, inside: bool = False, shares: Shares | None = None
+) -> GivingRules:
+    """The rules for what a claimant is owed; ``inside``: for its priority in its own queue. ``shares``: of KAI queues,
+    if known.
+    """
     if inside:
-        allowed = inqueue.allowed(given.ledger, queue, demand, given.held)
-        return GivingRules(queue, None, "" if allowed else "not_preempting")
-    if not given.ledger.by_shares(queue):
-        return None
-    rules = between(given, queue, demand)
-    return GivingRules(queue, rules, "" if rules.may_claim() else "beyond_share")
+        return Inside(given, queue, demand)
+    if given.ledger.by_shares(queue):
+        return between(given, queue, demand, shares)
+    return OfGuarantee(given, queue, demand, next(iter(given.owed_at(queue, demand)), ""))
+
+
+def objection(
+    judge: GivingRules,
+    found: Search,
+    chosen: Iterable[str],
+    may: Callable[[str], Objection] = lambda _: "",
+    *,
+    places: bool = False,
+) -> Objection:
+    """Why these may not be suspended for the claimant of an empty search, judged afresh; empty when they may.
+
+    ``may``: what is said of one whatever leaves beside it. ``places``: they are for its places on the nodes as well:
+    how many of them these take is judged there.
+    """
+    chosen = list(chosen)
+    said = judge.claims() or next((each for uid in chosen if (each := may(uid))), "")
+    if said or not found.names:
+        return said or "fits"
+    begun = found.copied()
+    said = _taken(judge, found, chosen)
+    if said or places:
+        return said
+    givers = {uid: found.giver(uid) for uid in chosen}
+    alike = {(giver.queue, *sorted(counted(giver.demand).items())): uid for uid, giver in givers.items()}
+    rests = ([each for each in chosen if each != uid] for uid in alike.values())
+    return "too_many_victims" if any(not _taken(judge, begun.copied(), rest) for rest in rests) else ""
+
+
+def _taken(judge: GivingRules, found: Search, uids: Iterable[str]) -> Objection:
+    """Take them one after the other: why that may not be, or is not enough."""
+    one, together = judge.objects
+    for uid in uids:
+        if not found.knows(uid):
+            return "victim_left"
+        giver = found.giver(uid)
+        if not judge.asks(giver.queue) or not judge.gives(giver, found):
+            return one
+        found.take(uid)
+    if found.missing() is not None:
+        return "not_enough"
+    return "" if judge.fair(found) else together

@@ -10,15 +10,16 @@ resources that the claimant or a victim has to do with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import Charge, chain_of
+from muster.core.quota.demand import chain_of
 from muster.core.quota.division.fairshare import UNLIMITED
 from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Search, search
+from muster.core.quota.reclaim import Basis, Giver, Objection, Search, Turn
+from muster.events.claims import PlanObjection
 from muster.model.demand import Demand
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED
@@ -43,10 +44,15 @@ class Between(Struct):
     """path -> whether it stays within its quota with the claimant, as far as that was asked"""
     met: dict[str, tuple[str, str]] = field(default_factory=dict)
     """leaf -> the sides, as far as they were asked for"""
+    keeps: bool = False
+    objects: tuple[PlanObjection, PlanObjection] = ("gives_too_much", "unbalanced")
 
     @property
     def ledger(self) -> Ledger:
         return self.given.ledger
+
+    def claims(self) -> Objection:
+        return "" if self.may_claim() else "beyond_share"
 
     def may_claim(self) -> bool:
         """Whether its queue stays within its fair share with it, and within quota if it is not preemptible."""
@@ -74,33 +80,31 @@ class Between(Struct):
                 return one, other
         return mine[-1], theirs[-1]
 
-    def gives(self, charge: Charge, found: Search) -> bool:
+    def gives(self, giver: Giver, found: Search) -> bool:
         """Whether a victim's side may give one more, with those chosen so far gone, and cannot take it back."""
-        if charge.queue == self.queue or not self._beside(charge.queue):
+        if not self.asks(giver.queue):
             return False
-        own, side = self.sides(charge.queue)
-        if side not in self.ledger.nodes:
-            return False
+        own, side = self.sides(giver.queue)
         left = {name: found.used(side, name) for name in self.names}
         gives = any(self._above_share(side, name, left[name]) for name in self.names) or (
             self._within_quota(own) and any(left[name] > self._quota(side, name) for name in self.names)
         )
-        return gives and not self._comes_back(charge, own, side, found)
+        return gives and not self._comes_back(giver, own, side, found)
 
-    def _comes_back(self, charge: Charge, own: str, side: str, found: Search) -> bool:
+    def _comes_back(self, giver: Giver, own: str, side: str, found: Search) -> bool:
         """Whether with one more gone somebody of its side, itself or one chosen before, would be within the quota of
         that side again, and the claimant's side above its own: it would take back what it gave.
         """
-        asked, gives = self.demand.request, charge.request
+        asked, gives = self.demand.request, giver.request
         if any(self._quota(side, name) - found.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
             return False
         if all(found.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
             return False
         room = {name: self._quota(side, name) - found.used(side, name) + gives.get(name, 0) for name in self.names}
-        gone = (charge, *(self.ledger.charges[uid] for uid in found.chosen))
-        return any(self._fits_back(each, charge, room, found) for each in gone if self.sides(each.queue)[1] == side)
+        gone = (giver, *map(found.giver, found.chosen))
+        return any(self._fits_back(each, giver, room, found) for each in gone if self.sides(each.queue)[1] == side)
 
-    def _fits_back(self, one: Charge, last: Charge, room: Mapping[str, int], found: Search) -> bool:
+    def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], found: Search) -> bool:
         """Whether one of those gone fits into ``room`` and into the share of its queue; ``last``: who goes last."""
         for name in self.names:
             asked = one.request.get(name, 0)
@@ -109,14 +113,14 @@ class Between(Struct):
                 return False
         return True
 
-    def may_give(self, leaf: str) -> bool:
+    def asks(self, leaf: str) -> bool:
         """Whether a queue comes into question at all, before anybody is looked at."""
         found = self.questionable.get(leaf)
         if found is None:
-            found = self.questionable[leaf] = self._may_give(leaf)
+            found = self.questionable[leaf] = self._asks(leaf)
         return found
 
-    def _may_give(self, leaf: str) -> bool:
+    def _asks(self, leaf: str) -> bool:
         if leaf == self.queue or not self._beside(leaf):
             return False
         own, side = self.sides(leaf)
@@ -130,16 +134,11 @@ class Between(Struct):
             return True
         return not any(self._used(side, name) < self._quota(side, name) for name in limited)
 
-    def balanced(self, found: Search) -> bool:
+    def fair(self, found: Search) -> bool:
         """Whether no side of the claimant ends further above its share than one that gave, in what is involved."""
         taken: dict[str, set[str]] = {}
-        for uid in found.chosen:
-            charge = self.ledger.charges[uid]
-            taken.setdefault(charge.queue, set()).update(name for name, amount in charge.request.items() if amount)
-        return self.balanced_against(found, taken)
-
-    def balanced_against(self, found: Search, taken: Mapping[str, Collection[str]]) -> bool:
-        """The same for what was taken: {leaf: resources}."""
+        for giver in map(found.giver, found.chosen):
+            taken.setdefault(giver.queue, set()).update(name for name, amount in giver.request.items() if amount)
         for leaf, given in taken.items():
             own, side = self.sides(leaf)
             for name in self.names:
@@ -153,16 +152,23 @@ class Between(Struct):
                     return False
         return True
 
-    def excess(self, leaf: str, found: Search) -> tuple[int, int]:
-        """How a queue comes in turn to give: lower priority first, then the largest part of what it may keep."""
+    def turn(self, leaf: str, found: Search) -> Turn:
+        """How a queue comes in turn to give: lower priority first, then the largest part of what it may keep; of those
+        under one side the same is asked below it, level by level.
+        """
         _, side = self.sides(leaf)
-        node, part = self.ledger.nodes[side], 0
+        path = chain_of(leaf)
+        below = path[path.index(side) :: -1] if side in path else (side,)
+        return tuple(self._turn(at, found) for at in below if at in self.ledger.nodes)
+
+    def _turn(self, path: str, found: Search) -> tuple[int, int]:
+        part = 0
         for name in self.names:
-            keeps = self._keeps(side, name)
-            used = found.used(side, name)
+            keeps = self._keeps(path, name)
+            used = found.used(path, name)
             if keeps != UNLIMITED and used:
                 part = max(part, used * 1_000_000 // keeps if keeps else UNSPEAKABLE)
-        return (node.priority, -part)
+        return (self.ledger.nodes[path].priority, -part)
 
     def _above_share(self, path: str, name: str, used: int) -> bool:
         keeps = self._keeps(path, name)
@@ -196,79 +202,3 @@ def between(given: Basis, queue: str, demand: Demand, shares: Shares | None = No
     """A claimant as it is judged."""
     names = sorted(given.ledger.nodes[root_of(queue)].limit.keys() - COUNTED)
     return Between(given, queue, demand, kai_shares(given.ledger) if shares is None else shares, names)
-
-
-def victims(given: Basis, queue: str, demand: Demand, market: Market, shares: Shares | None = None) -> list[str]:
-    """Uids of who gives way, in the order they were chosen; empty when the rules find nobody."""
-    rules = between(given, queue, demand, shares)
-    found = search(given, queue, demand)
-    if not found.names or not rules.may_claim():
-        return []
-    at: dict[str, int] = {}
-    looks = 0
-    while (short := found.missing()) is not None:
-        uid = _next(rules, found, short.path, market, at)
-        looks += 1
-        if not uid or looks > MAX_LOOKS:
-            return []
-        charge = given.ledger.charges[uid]
-        if charge.request.get(short.resource) and market.may(uid) and rules.gives(charge, found):
-            found.take(uid)
-    found.trim(lambda each: each.missing() is None and legal(rules, each.chosen) and rules.balanced(each))
-    return found.chosen if found.chosen and legal(rules, found.chosen) and rules.balanced(found) else []
-
-
-def _next(rules: Between, found: Search, path: str, market: Market, at: dict[str, int]) -> str:
-    """The next to look at below the node that refuses: of the queue whose turn it is."""
-    below = [
-        leaf
-        for leaf, work in market.runs.items()
-        if path in chain_of(leaf) and at.get(leaf, 0) < len(work) and rules.may_give(leaf)
-    ]
-    if not below:
-        return ""
-    leaf = min(below, key=lambda leaf: (rules.excess(leaf, found), leaf))
-    uid = market.runs[leaf][at.get(leaf, 0)].uid
-    at[leaf] = at.get(leaf, 0) + 1
-    return uid
-
-
-def legal(rules: Between, chosen: Iterable[str]) -> bool:
-    """Whether each of them may be taken, one after the other."""
-    found = search(rules.given, rules.queue, rules.demand)
-    for uid in chosen:
-        charge = rules.ledger.charges.get(uid)
-        if charge is None or not rules.may_give(charge.queue) or not rules.gives(charge, found):
-            return False
-        found.take(uid)
-    return True
-
-
-def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
-    """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
-    return next(_objections(given, queue, demand, chosen), "")
-
-
-def _objections(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Iterator[Objection]:
-    rules = between(given, queue, demand)
-    if not rules.may_claim():
-        yield "beyond_share"
-    found = search(given, queue, demand)
-    if not found.names:
-        yield "fits"
-    if any(uid not in given.ledger.charges for uid in chosen):
-        yield "victim_left"
-        return
-    if not legal(rules, chosen):
-        yield "gives_too_much"
-        return
-    for uid in chosen:
-        found.take(uid)
-    if found.missing() is not None:
-        yield "not_enough"
-    if not rules.balanced(found):
-        yield "unbalanced"
-    before = len(found.chosen)
-    found.trim(lambda each: each.missing() is None and legal(rules, each.chosen) and rules.balanced(each))
-    if len(found.chosen) != before:
-        yield "too_many_victims"

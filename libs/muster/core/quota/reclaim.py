@@ -1,4 +1,4 @@
-"""Reclaim by guarantee: whose work is suspended so that a claimant gets what it is guaranteed.
+"""What a search for victims begins with, and how far it has come; the rules of reclaim by guarantee in words.
 
 Who may claim: work that stays within a guarantee of its own: its leaf's, or what a node above it is guaranteed beyond
 its children. Who gives: queues above their guarantee anywhere outside of that node, never to below it, at no node
@@ -13,18 +13,17 @@ more than is needed, those being let go first who would lose most GPU time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import islice
 from math import gcd
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.quota.demand import Charge, Scratch, chain_of, counted
+from muster.core.quota.demand import Scratch
 from muster.core.quota.ledger.ledger import Ledger
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand, Shortfall
+from muster.model.resources import Vector
 
 Objection = PlanObjection | Literal[""]
 """Why victims may not be suspended for a claimant; empty when they may."""
@@ -38,6 +37,9 @@ RESTART_MS = 60_000
 
 FIRST = -(2**62)
 """The youth of what gives way before all others of its priority, and loses nothing that counts."""
+
+Turn = tuple[tuple[int, int], ...]
+"""How a queue comes in turn to give, the least first: (its priority, minus how far it is above) level by level."""
 
 
 class Run(NamedTuple):
@@ -96,84 +98,85 @@ def basis(ledger: Ledger, uid: str = "") -> Basis:
     return Basis(ledger.without_claims(), ledger.leaving, ledger.claims.firmly_held_from(uid))
 
 
+class Giver(NamedTuple):
+    """What goes with one that gives way: a whole job, or one replica of a cluster."""
+
+    queue: str
+    demand: Demand
+
+    @property
+    def request(self) -> Vector:
+        return self.demand.request
+
+
 class Search(Struct):
     """One search for victims: what is still missing, and who has been chosen."""
 
     basis: Basis
     queue: str
     demand: Demand
-    level: str
-    """The node within whose guarantee the claimant stays: nobody below it gives. Its own queue for one of priority."""
     chosen: list[str]
     gone: Scratch
     """What those who leave for others and the chosen give back, as negative amounts."""
     names: frozenset[str]
     """The resources that are short."""
+    parts: Mapping[str, Giver] = field(default_factory=dict)
+    """Replicas that may be chosen instead of whole jobs, by names of their own."""
 
     @property
     def ledger(self) -> Ledger:
         return self.basis.ledger
 
+    def knows(self, uid: str) -> bool:
+        return uid in self.parts or uid in self.ledger.charges
+
+    def giver(self, uid: str) -> Giver:
+        part = self.parts.get(uid)
+        if part is not None:
+            return part
+        charge = self.ledger.charges[uid]
+        return Giver(charge.queue, charge.demand)
+
+    def copied(self) -> Search:
+        """One that goes on from here on its own."""
+        extra, firm = ({path: dict(each) for path, each in of.items()} for of in (self.gone.extra, self.gone.firm))
+        return replace(self, chosen=list(self.chosen), gone=Scratch(extra, firm))
+
     def missing(self) -> Shortfall | None:
         """The first limit that still refuses the claimant."""
-        return next(self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held), None)
+        return next(self.refusals(), None)
 
-    def all_missing(self) -> set[str]:
-        """The resources in which a limit still refuses the claimant."""
-        refusals = self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held)
-        return {short.resource for short in refusals}
+    def refusals(self) -> Iterator[Shortfall]:
+        """Every limit that still refuses the claimant."""
+        return self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held)
 
-    def above_min(self, managed: Iterable[str]) -> list[str]:
-        """Of ``managed``, the resources in which the claimant's queue would be above its min, the chosen gone."""
-        return self.ledger.above_min(self.queue, self.demand, managed, self.gone, self.basis.held)
+    def managed(self) -> list[str]:
+        """What it asks for that anything on its path limits or guarantees."""
+        return self.ledger.managed(self.queue, self.demand.request)
 
-    def spares(self, charge: Charge) -> bool:
-        """Whether it is of another queue, and nothing between it and the shared path falls below its min without it."""
-        path = chain_of(charge.queue)
-        if self.level in path or self.queue == charge.queue:
-            return False
-        amounts, shared = counted(charge.demand), set(chain_of(self.queue))
-        for at in path:
-            node = self.ledger.nodes.get(at)
-            if node is None or at in shared:
-                continue
-            for name in self.names:
-                taken = amounts.get(name, 0)
-                if taken and self.used(at, name) - taken < node.guaranteed.get(name, 0):
-                    return False
-        return True
+    def above_min(self) -> list[str]:
+        """The resources in which the claimant's queue would be above its min, the chosen gone."""
+        return self.ledger.above_min(self.queue, self.demand, self.managed(), self.gone, self.basis.held)
 
     def take(self, uid: str) -> None:
-        charge = self.ledger.charges[uid]
         self.chosen.append(uid)
-        self.gone.add(charge.queue, charge.demand, -1)
+        self.gone.add(*self.giver(uid), -1)
 
-    def verdict(self) -> Literal["", "not_enough", "too_many_victims"]:
-        """What is wrong with all that were chosen together; empty when they make room and none of them is too many."""
-        if self.missing() is not None:
-            return "not_enough"
-        before = len(self.chosen)
-        self.trim()
-        return "" if len(self.chosen) == before else "too_many_victims"
+    def leave(self, uid: str) -> None:
+        """One of the chosen stays."""
+        self.chosen.remove(uid)
+        self.gone.add(*self.giver(uid))
 
-    def trim(self, enough: Callable[[Search], bool] | None = None, cost: Callable[[str], int] | None = None) -> None:
-        """Let go the victims that the claimant does not need after all, the dearest first, else those chosen last.
-
-        ``enough``: what those who are left must be good for; by default that the claimant fits.
-        """
-        order = list(reversed(self.chosen))
-        if cost is not None:
-            order.sort(key=cost, reverse=True)
-        last = len(order) - 1
-        for number, uid in enumerate(order):
-            charge = self.ledger.charges[uid]
-            # Those before one that was chosen earlier are still in their places where the last goes first.
-            at = last - number if cost is None else self.chosen.index(uid)
-            del self.chosen[at]
-            self.gone.add(charge.queue, charge.demand)
-            if not (enough(self) if enough is not None else self.missing() is None):
-                self.chosen.insert(at, uid)
-                self.gone.add(charge.queue, charge.demand, -1)
+    def trim(self, enough: Callable[[Search], bool], cost: Callable[[str], Any]) -> None:
+        """Let go those that the claimant does not need after all, the dearest first; of the same cost the last."""
+        order = self.chosen[::-1]
+        order.sort(key=cost, reverse=True)
+        for uid in order:
+            at = self.chosen.index(uid)
+            self.leave(uid)
+            if not enough(self):
+                self.take(uid)
+                self.chosen.insert(at, self.chosen.pop())
 
     def used(self, path: str, resource: str) -> int:
         """What is used at a node, with the chosen gone."""
@@ -181,144 +184,14 @@ class Search(Struct):
         return here + self.gone.extra.get(path, {}).get(resource, 0)
 
 
-def search(given: Basis, queue: str, demand: Demand) -> Search:
-    """An empty search for a claimant."""
+def search(given: Basis, queue: str, demand: Demand, *, places: bool = False) -> Search:
+    """An empty search for a claimant; ``places``: who gives way may also do so for its places on the nodes."""
     gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
-    level = next(given.ledger.owed_at(queue, demand, given.leaving, given.held), queue)
-    found = Search(given, queue, demand, level, [], gone, frozenset())
-    found.names = frozenset(found.all_missing())
+    found = Search(given, queue, demand, [], gone, frozenset())
+    found.names = frozenset(short.resource for short in found.refusals())
+    if places and not found.names:
+        found.names = frozenset(demand.request)
     return found
-
-
-def victims(given: Basis, queue: str, demand: Demand, market: Market) -> list[str]:
-    """Uids of a sufficient set of which nobody can be left out; empty when none was found.
-
-    What a whole branch of the tree is guaranteed is taken from outside of it first: within it somebody would have to
-    take it back from there in turn. Who comes first by the rules is taken first. Where that leads nowhere, because what
-    is left is too large to give without falling below a min, each of the others is tried as the first: a single
-    sufficient victim is always found.
-    """
-    for level in reversed(given.owed_at(queue, demand)):
-        begun = search(given, queue, demand)
-        begun.level = level
-        picker = Picker(begun, market)
-        found = picker.completed()
-        if found.chosen:
-            found.trim(cost=picker.lost)
-            return found.chosen
-    return []
-
-
-class Picker:
-    """Picks victims one by one; counts how many runs it has looked at over all its attempts."""
-
-    def __init__(self, begun: Search, market: Market) -> None:
-        self.begun, self.market = begun, market
-        self.may = cache(market.may)
-        self.nobody = search(begun.basis, begun.queue, begun.demand)
-        self.looks = 0
-        self.tried: dict[str, None] = {}
-        """Uids looked at, in order."""
-        self.youth: dict[str, int] = {}
-        self.lacked: Shortfall | None = None
-        """What was still refused when nobody was left to give."""
-
-    def completed(self) -> Search:
-        """The search with enough victims on top of those it begins with, not trimmed; without any if there are none."""
-        found = self.pick("")
-        if found.chosen or not self.tried or (self.lacked is not None and not self._could_give(self.lacked)):
-            return found
-        for first in list(self.tried):
-            found = self.pick(first)
-            if found.chosen or self.looks > MAX_LOOKS:
-                break
-        return found
-
-    def lost(self, uid: str) -> int:
-        """The work that a suspension throws away: what it frees times how long, in no unit."""
-        amounts = counted(self.begun.ledger.charges[uid].demand)
-        return sum(amounts.get(name, 0) for name in self.begun.names) * self._age(self.youth.get(uid, 0))
-
-    def _age(self, youth: int) -> int:
-        return 0 if youth == FIRST else max(self.market.now + youth, 0) + RESTART_MS
-
-    def pick(self, first: str) -> Search:
-        """The victims, beginning with ``first`` if it is somebody; none when that leads nowhere."""
-        found = self._afresh()
-        dead = set(found.chosen)
-        """Runs that are chosen, or cannot be: with others gone that cannot change."""
-        begins: dict[str, int] = {}
-        if first:
-            if not (self.may(first) and found.spares(found.ledger.charges[first])):
-                return self.nobody
-            found.take(first)
-            dead.add(first)
-        while (short := found.missing()) is not None:
-            uid = self._next(found, short, dead, begins)
-            if not uid or self.looks > MAX_LOOKS:
-                self.lacked = short
-                return self.nobody
-            found.take(uid)
-            dead.add(uid)
-        return found
-
-    def _could_give(self, lacked: Shortfall) -> bool:
-        """Whether all leaves together could give what a limit lacks, each down to its own min and no further, and no
-        run in part: where they could not, no order of victims helps.
-        """
-        found, name = self._afresh(), lacked.resource
-        refusals = found.ledger.refusals(found.queue, found.demand, found.gone, held=found.basis.held)
-        short = next((each for each in refusals if (each.path, each.resource) == (lacked.path, name)), None)
-        if short is None:
-            return True
-        needed = short.missing
-        for leaf, runs in self._givers(found, short):
-            node = found.ledger.nodes.get(leaf)
-            most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
-            gives = (counted(found.ledger.charges[run.uid].demand).get(name, 0) for run in runs if self.may(run.uid))
-            needed -= most_of(gives, most) if most > 0 else 0
-            if needed <= 0:
-                return True
-        return False
-
-    def _givers(self, found: Search, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
-        """The queues below the node that is short, but those the claimant may not take from, and what runs there."""
-        for leaf, runs in self.market.runs.items():
-            path = chain_of(leaf)
-            if short.path in path and found.level not in path and leaf != found.queue:
-                yield leaf, runs
-
-    def _afresh(self) -> Search:
-        begun = self.begun
-        extra, firm = ({path: dict(each) for path, each in of.items()} for of in (begun.gone.extra, begun.gone.firm))
-        return replace(begun, chosen=list(begun.chosen), gone=Scratch(extra, firm))
-
-    def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
-        """Who gives way next for a resource that is short: of all queues below the node that is short of it."""
-        chosen = ""
-        best: tuple[int, bool, int, int, str] | None = None
-        for leaf, runs in self._givers(found, short):
-            while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
-                begins[leaf] = begins.get(leaf, 0) + 1
-            for run in islice(runs, begins.get(leaf, 0), None):
-                if best is not None and (
-                    run.priority > best[0] or (run.priority == best[0] and not best[1] and run.youth > best[2])
-                ):
-                    break  # All that follow have worked longer.
-                if run.uid in dead:
-                    continue
-                self.looks += 1
-                gives = counted(found.ledger.charges[run.uid].demand).get(short.resource, 0)
-                if not gives or not self.may(run.uid):
-                    continue
-                self.tried[run.uid], self.youth[run.uid] = None, run.youth
-                if not found.spares(found.ledger.charges[run.uid]):
-                    dead.add(run.uid)
-                    continue
-                rank = (run.priority, self.market.last(run.uid), run.youth, run.came, run.key)
-                if best is None or rank < best:
-                    best, chosen = rank, run.uid
-        return chosen
 
 
 def most_of(amounts: Iterable[int], limit: int) -> int:
@@ -333,20 +206,3 @@ def most_of(amounts: Iterable[int], limit: int) -> int:
     for amount in small:
         sums |= sums << amount // unit & below
     return (sums.bit_length() - 1) * unit
-
-
-def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> Objection:
-    """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
-    if not given.owed_at(queue, demand):
-        return "beyond_guarantee"
-    found = search(given, queue, demand)
-    if not found.names:
-        return "fits"
-    for uid in chosen:
-        charge = found.ledger.charges.get(uid)
-        if charge is None:
-            return "victim_left"
-        if not found.spares(charge):
-            return "below_min"
-        found.take(uid)
-    return found.verdict()

@@ -9,13 +9,8 @@ guarantee by that. What changes a level is a checkpoint, never time: between two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from msgspec import Struct, field
 
-from muster.core.quota.demand import counted
-from muster.core.quota.reclaim import Basis, Objection, Search, search
-from muster.model.demand import Demand
 from muster.model.quota import Rules
 from muster.model.resources import Vector
 
@@ -71,49 +66,3 @@ class Service(Struct):
 def gpu_time(request: Vector, ms: int) -> int:
     """GPU time of a run, ms; a job that asks for less than a GPU counts as one."""
     return max(request.get(GPU, 0), WHOLE) * ms // WHOLE
-
-
-def victims(given: Basis, queue: str, demand: Demand, runs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
-    """Uids of a sufficient set of which nobody can be left out, empty when there is none; ``runs``: in their order."""
-    found = _search(given, queue, demand)
-    for uid in runs:
-        missing = found.all_missing()
-        if not missing:
-            break
-        charge = found.ledger.charges[uid]
-        if missing & counted(charge.demand).keys() and may(uid) and _spares(found, uid):
-            found.take(uid)
-    if found.missing() is not None:
-        return []
-    found.trim()
-    return found.chosen
-
-
-def objection(
-    given: Basis, queue: str, demand: Demand, chosen: Iterable[str], gives: Callable[[str], bool]
-) -> Objection:
-    """Why these may not be suspended for this claimant, judged afresh; empty when they may. ``gives``: by level."""
-    found = _search(given, queue, demand)
-    if not found.names:
-        return "fits"
-    for uid in chosen:
-        if uid not in found.ledger.charges:
-            return "victim_left"
-        if not gives(uid):
-            return "not_served_more"
-        if not _spares(found, uid):
-            return "below_min"
-        found.take(uid)
-    return found.verdict()
-
-
-def _search(given: Basis, queue: str, demand: Demand) -> Search:
-    found = search(given, queue, demand)
-    found.level = queue
-    return found
-
-
-def _spares(found: Search, uid: str) -> bool:
-    """Its own queue loses nothing by it; of another nothing falls below its guarantee."""
-    charge = found.ledger.charges[uid]
-    return charge.queue == found.queue or found.spares(charge)

@@ -59,6 +59,9 @@ RELEASED: dict[ReleaseReason, str] = {
 
 DEFERRED: dict[DeferralReason, str] = {
     "nothing_evictable": "its queue is owed {0}, and no borrower in {1} can be evicted",
+    "no_place": "evictions would free {0} in {1}, and no set of them leaves room for the job on the nodes",
+    "nodes_stay": "its quota has room, and no evictions were found that leave room for it on the nodes",
+    "search_ended": "evictions would free {0} in {1}; the search for a set that leaves room on the nodes ended",
     "evictions_paused": "its queue is owed {0}, and the evictions that would free it in {1} are paused "
     "(`muster resume evictions` resumes them)",
     "too_young": "its queue is owed {0}, and no borrower in {1} has run for its minimum yet",

@@ -8,8 +8,7 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import job, node, seen, tree, vector
 from muster.events.base import Cause
-from muster.events.claims import PlanTried
-from muster.events.decisions import EvictionOrdered, GangAdmitted, GangDeferred
+from muster.events.decisions import EvictionOrdered, GangAdmitted, GangDeferred, ReclaimDeferred
 from muster.events.effects import EffectApplied
 from muster.events.facts import QuotaTreeObserved
 from muster.events.system import PlacementChosen
@@ -25,7 +24,7 @@ SHARES = (PodSet("s0", 2, vector(cpu=4), rules=PodRules(share=500)), PodSet("s1"
 def cell(placement: str, **chosen: str) -> Bench:
     """Two nodes; video is guaranteed everything, and text borrows it."""
     bench = Bench()
-    bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", gpu_sharing=False, **chosen)])
+    bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", gpu_sharing=False, hold_ms=10**12, **chosen)])
     bench.facts(
         tree_of(placement), nodes.node("n0", cpu=6, memory=256, gpu=4), nodes.node("n1", cpu=8, memory=256, gpu=4)
     )
@@ -72,7 +71,7 @@ def test_nobody_leaves_for_one_that_finds_no_place_then(placement: str, sets: tu
     bench.facts(seen(gang("mine", "video", sets)))
     bench.settle()
     bench.pass_time(3_600_000)
-    assert [plan.fits for plan in bench.happened(PlanTried)] == [False]
+    assert [each.reason for each in bench.happened(ReclaimDeferred)] == ["no_place"]
     assert not bench.happened(EvictionOrdered)
     bench.sound()
 

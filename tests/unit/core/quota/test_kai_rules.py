@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kit.kai import queue
-from muster.core.quota import inqueue, kaireclaim
+from muster.core.quota import kaireclaim
 from muster.core.quota.demand import Charge, Demand, QueuedRequest
 from muster.core.quota.kaireclaim import Between
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Run, Search, basis, search
 from muster.core.quota.trees.forest import Forest
+from muster.core.reclaim.profiles import lower
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.keys import Ref
@@ -88,7 +89,7 @@ def test_within_quota_nothing_comes_from_who_is_below_its_own_in_what_is_asked()
         found = ledger(queue("a", gpu=(4, -1, 1)), queue("b", gpu=(4, -1, 1), cpu=(1000, -1, 1)))
         uses(found, "b", cpu=6, gpu=uses_gpus)
         rules = asks(found, "a", gpu=2)
-        assert rules.may_give(found.queues["b"]) is may, f"{uses_gpus} of a quota of 4"
+        assert rules.asks(found.queues["b"]) is may, f"{uses_gpus} of a quota of 4"
 
 
 def test_beyond_quota_only_who_is_above_its_share_comes_into_question() -> None:
@@ -97,7 +98,7 @@ def test_beyond_quota_only_who_is_above_its_share_comes_into_question() -> None:
         uses(found, "b", gpu=uses_gpus)
         asks(found, "b", gpu=8)
         rules = asks(found, "a", gpu=4)
-        assert rules.may_give(found.queues["b"]) is may, f"{uses_gpus} of a share of 4"
+        assert rules.asks(found.queues["b"]) is may, f"{uses_gpus} of a share of 4"
 
 
 # --- who gives --------------------------------------------------------------------------------------------------------
@@ -109,14 +110,14 @@ def test_within_quota_who_is_above_its_own_quota_of_anything_gives() -> None:
         found = ledger(queue("a", gpu=(4, -1, 1), cpu=EQUAL), queue("b", gpu=(1, -1, 1), cpu=(1000, -1, 1)))
         uid = uses(found, "b", cpu=4, gpu=1)
         rules = asks(found, "a", cpu=cores, gpu=2)
-        assert rules.gives(found.charges[uid], begun(rules)) is may, f"a claimant of {cores} cores without a quota"
+        assert rules.gives(begun(rules).giver(uid), begun(rules)) is may, f"a claimant of {cores} cores without a quota"
 
 
 def test_within_quota_who_is_within_its_own_keeps_what_it_has() -> None:
     found = ledger(queue("a", gpu=(8, -1, 1)), queue("b", gpu=(8, -1, 1)))
     uid = uses(found, "b", gpu=8)
     rules = asks(found, "a", gpu=2)
-    assert not rules.gives(found.charges[uid], begun(rules)), "quotas of 16 on 8: each may keep its own"
+    assert not rules.gives(begun(rules).giver(uid), begun(rules)), "quotas of 16 on 8: each may keep its own"
 
 
 def test_a_victim_is_judged_before_it_is_subtracted() -> None:
@@ -124,8 +125,8 @@ def test_a_victim_is_judged_before_it_is_subtracted() -> None:
     first, second = uses(found, "b", gpu=2), uses(found, "b", gpu=3)
     asks(found, "b", gpu=8)
     rules = asks(found, "a", gpu=4)
-    assert rules.gives(found.charges[first], begun(rules)), "5 of a share of 4, and 3 are left"
-    assert not rules.gives(found.charges[second], begun(rules, first)), "3 of a share of 4"
+    assert rules.gives(begun(rules).giver(first), begun(rules)), "5 of a share of 4, and 3 are left"
+    assert not rules.gives(begun(rules).giver(second), begun(rules, first)), "3 of a share of 4"
 
 
 def test_nobody_gives_within_its_own_queue() -> None:
@@ -134,7 +135,7 @@ def test_nobody_gives_within_its_own_queue() -> None:
     asks(found, "b", gpu=8)
     rules = asks(found, "a", gpu=1)
     assert rules.shares[found.queues["a"]][GPU].share.amount == 4_000, "it is above its share itself"
-    assert not rules.gives(found.charges[uid], begun(rules)) and not rules.may_give(found.queues["a"])
+    assert not rules.gives(begun(rules).giver(uid), begun(rules)) and not rules.asks(found.queues["a"])
 
 
 # --- that nothing is taken back ---------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def test_no_side_ends_as_far_above_its_share_as_one_that_gave() -> None:
         gone = uses(found, "b", gpu=2)
         uses(found, "b", gpu=left)
         rules = asks(found, "a", gpu=2)
-        assert rules.balanced(begun(rules, gone)) is may, f"5 of a share of 4 here, {left} of 4 there"
+        assert rules.fair(begun(rules, gone)) is may, f"5 of a share of 4 here, {left} of 4 there"
 
 
 def test_a_side_without_a_share_is_compared_with_nobody() -> None:
@@ -167,7 +168,7 @@ def test_a_side_without_a_share_is_compared_with_nobody() -> None:
     gone = uses(found, "b", gpu=2)
     rules = asks(found, "a", gpu=2)
     assert rules._share(found.queues["b"].rpartition("/")[0], GPU) == 0
-    assert rules.balanced(begun(rules, gone))
+    assert rules.fair(begun(rules, gone))
 
 
 def test_what_nobody_of_them_asks_for_is_not_compared() -> None:
@@ -178,11 +179,11 @@ def test_what_nobody_of_them_asks_for_is_not_compared() -> None:
         gone = uses(found, "b", gpu=8, cpu=cores)
         asks(found, "b", cpu=9)
         rules = asks(found, "a", gpu=2)
-        assert rules.balanced(begun(rules, gone)) is may, f"a victim of {cores} cores"
+        assert rules.fair(begun(rules, gone)) is may, f"a victim of {cores} cores"
 
 
 def test_only_strictly_lower_priority_is_named_in_a_queue() -> None:
     runs = [Run(priority, 0, 0, f"ns/{priority}", str(priority)) for priority in (10, 50, 50, 75)]
-    assert [run.priority for run in inqueue.lower(runs, 50)] == [10]
-    assert inqueue.lower(runs, 10) == []
-    assert len(inqueue.lower(runs, 76)) == 4
+    assert [run.priority for run in lower(runs, 50)] == [10]
+    assert lower(runs, 10) == []
+    assert len(lower(runs, 76)) == 4

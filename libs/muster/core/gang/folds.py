@@ -1,0 +1,248 @@
+"""What the gang admitter knows of the nodes and of the jobs that wait for places: the events it folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.core.gang import binding, claims, clearing, gpugroups, planned, pods, unplaced, waiting
+from muster.core.gang import state as g
+from muster.core.gang.asks import laid_out
+from muster.core.gang.state import AdmitterState, Reservation
+from muster.core.stage import Arm, in_turn
+from muster.events.base import Cause, Event
+from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
+from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    PlacesFound,
+    PlacesReleased,
+    PreemptionProposed,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    NodeGone,
+    NodeObserved,
+    NodePoolsGone,
+    NodePoolsObserved,
+    PodGone,
+    PodGroupGone,
+    PodGroupObserved,
+    PodObserved,
+    Synced,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.events.gangs import (
+    GangHeldBack,
+    GpuReservationEnded,
+    NodesClaimed,
+    NodesClaimEnded,
+    PodsPlaced,
+    PodsReleased,
+)
+from muster.events.growing import NodesRequestWithdrawn
+from muster.events.system import PlacementChosen
+from muster.model.keys import Position
+from muster.model.placing import PodRules
+
+DEVICES_GO_MS = 5 * 60_000
+"""How long a job that others left for waits for the pods that keep their devices to go."""
+
+
+def arms() -> Mapping[type[Event], Arm]:
+    return {
+        PlacementChosen: placement_chosen,
+        WorkloadObserved: in_turn(workload_observed, clearing.observed),
+        WorkloadGone: in_turn(workload_gone, clearing.gone),
+        ChildObserved: child_observed,
+        ChildGone: child_gone,
+        NodeObserved: node_observed,
+        NodeGone: node_gone,
+        PodObserved: pod_observed,
+        PodGone: pod_gone,
+        WorkloadQueued: unplaced.queued,
+        WorkloadDequeued: in_turn(claims.left, clearing.over),
+        QuotaReserved: in_turn(in_turn(planned.handed_on, reserved), planned.over),
+        QuotaDenied: unplaced.denied,
+        WorkloadAdopted: in_turn(adopted, planned.over),
+        ClaimEnded: planned.over,
+        PreemptionProposed: planned.proposed,
+        EvictionOrdered: in_turn(planned.ordered, clearing.answered),
+        PlanStale: in_turn(planned.answered, clearing.answered),
+        ClearingProposed: clearing.proposed,
+        ClearingTried: clearing.tried,
+        ClearingOrdered: clearing.ordered,
+        PlanTried: planned.tried,
+        QuotaReleased: in_turn(released, clearing.released),
+        GangAdmitted: in_turn(admitted, clearing.over),
+        GangAwaitingNodes: in_turn(awaiting, clearing.over),
+        GangDeferred: in_turn(deferred, clearing.over),
+        PlacesFound: unplaced.found,
+        PlacesReleased: given_back,
+        PodGroupObserved: pod_group_observed,
+        PodGroupGone: pod_group_gone,
+        PodsPlaced: binding.placed,
+        PodsReleased: binding.released,
+        GpuReservationEnded: gpugroups.ended,
+        GangHeldBack: binding.held_back,
+        NodesClaimed: claims.claimed,
+        NodesClaimEnded: claims.ended,
+        NodePoolsObserved: waiting.pools_observed,
+        NodePoolsGone: waiting.pools_gone,
+        NodesRequestWithdrawn: waiting.withdrawn,
+        Synced: waiting.synced,
+        EffectApplied: binding.applied,
+        EffectFailed: in_turn(in_turn(binding.failed, planned.stays), clearing.stays),
+        VictimStays: in_turn(planned.stays, clearing.stays),
+    }
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def placement_chosen(state: AdmitterState, _at: Position, event: PlacementChosen) -> None:
+    state.placement = event
+    if event.strategy is None:
+        for uid in list(state.holds):
+            g.drop_hold(state, uid)
+
+
+def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
+    workload = event.workload
+    if state.seen.newer(workload.ref.uid, workload.rv):
+        state.owners.pop(workload.ref.uid, None)
+        before = state.gangs.get(workload.ref.uid)
+        gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
+        if before is not None:
+            gang.rank, gang.placement = before.rank, before.placement
+        unplaced.observed(state, workload.ref.uid)
+        for each in (*workload.pod_sets, *workload.auxiliary):
+            state.ledger.learn(each.rules)
+        state.ledger.learn(PodRules(topology=workload.topology))
+
+
+def workload_gone(state: AdmitterState, at: Position, event: WorkloadGone) -> None:
+    if state.seen.end(event, at.at):
+        unplaced.drop(state, event.ref.uid)
+        state.found.pop(event.ref.uid, None)
+        state.gangs.pop(event.ref.uid, None)
+        state.waits.pop(event.ref.uid, None)
+        state.plans.pop(event.ref.uid, None)
+        state.orders.pop(event.ref.uid, None)
+
+
+def child_observed(state: AdmitterState, _at: Position, event: ChildObserved) -> None:
+    if state.children_seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
+        state.owners[event.child.ref.uid] = event.child.owner_uid
+        state.ledger.hand_on(event.child.ref.uid, event.child.owner_uid)
+
+
+def child_gone(state: AdmitterState, at: Position, event: ChildGone) -> None:
+    if state.children_seen.end(event, at.at):
+        state.owners.pop(event.ref.uid, None)
+
+
+def node_observed(state: AdmitterState, _at: Position, event: NodeObserved) -> None:
+    state.ledger.node_observed(event)
+
+
+def node_gone(state: AdmitterState, at: Position, event: NodeGone) -> None:
+    state.ledger.node_gone(event, at.at)
+
+
+def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None:
+    if g.pod_observed(state, at, event) and event.pod.keeps:
+        gpugroups.keeper_observed(state, at, event.pod)
+
+
+def pod_gone(state: AdmitterState, at: Position, event: PodGone) -> None:
+    if state.seen.end(event, at.at):
+        pods.pod_gone(state.pods, event.ref.uid, at.at)
+        state.keepers.pop(event.ref.uid, None)
+        state.ledger.evict(event.ref.uid)
+
+
+def pod_group_observed(state: AdmitterState, _at: Position, event: PodGroupObserved) -> None:
+    pods.pod_group_observed(state.pods, event)
+
+
+def pod_group_gone(state: AdmitterState, at: Position, event: PodGroupGone) -> None:
+    pods.pod_group_gone(state.pods, at, event)
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+def reserved(state: AdmitterState, at: Position, event: QuotaReserved) -> None:
+    laid_out(state, event)
+    room_until = at.at + DEVICES_GO_MS if event.ref.uid in state.orders else 0
+    unplaced.drop(state, event.ref.uid)
+    state.found.pop(event.ref.uid, None)
+    state.reservations[event.ref.uid] = Reservation(
+        event.ref,
+        event.attempt,
+        event.queue,
+        event.basis,
+        Cause(at.seq, at.item),
+        room_until=room_until,
+    )
+
+
+def adopted(state: AdmitterState, _at: Position, event: WorkloadAdopted) -> None:
+    unplaced.drop(state, event.ref.uid)
+
+
+def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
+    unplaced.released(state, at, event, state.reservations.pop(event.ref.uid, None))
+    state.admitted.pop(event.ref.uid, None)
+    state.whole.pop(event.ref.uid, None)
+    g.drop_hold(state, event.ref.uid)
+
+
+def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
+    reservation = _reservation(state, event)
+    if reservation is not None:
+        del state.reservations[event.ref.uid]
+        state.waits.pop(event.ref.uid, None)
+        state.admitted[event.ref.uid] = event.attempt
+        if event.placements:
+            state.whole[event.ref.uid] = None
+        g.hold(state, event, Cause(at.seq, at.item))
+        for each in event.pod_sets:
+            state.ledger.mix.learn(each.request, each.rules, each.count)
+
+
+def awaiting(state: AdmitterState, at: Position, event: GangAwaitingNodes) -> None:
+    reservation = _reservation(state, event)
+    if reservation is not None:
+        reservation.shortage, reservation.until = event.shortage, event.until
+        reservation.told, reservation.growth = at.at, event.growth
+        claims.in_vain(state, at, event)
+
+
+def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
+    reservation = _reservation(state, event)
+    if reservation is not None:
+        reservation.deferred = True
+        reservation.in_vain = any(each.why == "in_vain" for each in event.refusals)
+        claims.in_vain(state, at, event)
+
+
+def given_back(state: AdmitterState, _at: Position, event: PlacesReleased) -> None:
+    g.give_back(state, event)
+
+
+def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes | GangDeferred) -> Reservation | None:
+    found = state.reservations.get(event.ref.uid)
+    return found if found is not None and found.attempt == event.attempt else None

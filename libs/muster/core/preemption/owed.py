@@ -1,0 +1,44 @@
+"""The victims for a waiting job, as the preemptor sees the queues and the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.core.preemption.state import PreemptorState
+from muster.core.queueing.queues import Job
+from muster.core.quota.clearing import shares_with
+from muster.core.quota.demand import laid_out
+from muster.core.quota.reclaim import basis
+from muster.core.reclaim import profiles
+from muster.core.reclaim.search import Found
+from muster.core.reclaim.sites import Site, site_of
+
+May = Callable[[str], bool]
+"""Whether a running job may be suspended, by uid."""
+
+
+def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = None) -> Found:
+    """The victims for what it is owed; ``may``: by another measure than whether they may be evicted now."""
+    ledger, queue, demand = state.queues.ledger, job.queue, job.demand
+    shares = shares_with(ledger, job.ref.uid, queue, demand) if ledger.by_shares(queue) else None
+    return profiles.owed(basis(ledger, job.ref.uid), queue, demand, state.market(queue, may), site, shares)
+
+
+def outranked(
+    state: PreemptorState, job: Job, site: Site | None, may: May | None = None, *, others: bool = True
+) -> Found:
+    """The victims for its priority; ``may``: as for ``owed``. ``others``: those of other queues may, too."""
+    ledger, queue = state.queues.ledger, job.queue
+    given, reclaims = basis(ledger, job.ref.uid), others and ledger.rules_of(queue).reclaim != "disabled"
+    market = state.market(queue, may)
+    return profiles.outranked(given, queue, job.demand, job.priority, market, site, reclaims=reclaims)
+
+
+def nodes_for(state: PreemptorState, job: Job) -> Site | None:
+    """The nodes as a job sees them; None where it is not placed on them, or more may be added."""
+    return None if state.places.pools else site_now(state, job)
+
+
+def site_now(state: PreemptorState, job: Job, *, moves: bool = False) -> Site | None:
+    """The same where it counts only which nodes there are. ``moves``: what is gone starts again elsewhere."""
+    return site_of(state.places, job.ref.uid, laid_out(state.queues.ledger.nodes, job.queue), moves=moves)

@@ -1,0 +1,1 @@
+"""Victims for a waiting job: one search, asked with the rules of each profile."""

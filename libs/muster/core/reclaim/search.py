@@ -1,0 +1,396 @@
+"""One search for victims: the cheapest set of running jobs with which quota, and the nodes, take a waiting one.
+
+What it is given: an order of candidates, a judge that says which may go with those chosen so far gone, and two goals:
+that no limit refuses the job any more, and that it finds its places. Where nodes are looked at they come first: for
+each pod the node that costs least to clear, and what quota lacks then is taken from any other. What is not needed after
+all stays, the dearest first. Where that leads nowhere and few come into question, all of their sets are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from muster.core.placement.view import Ask
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.giving import GivingRules
+from muster.core.quota.reclaim import FIRST, MAX_LOOKS, RESTART_MS, Market, Run, Search, Turn, most_of
+from muster.core.reclaim.sets import Cost, Option, Rank, cheapest, is_worse
+from muster.core.reclaim.sites import Domain, Site
+from muster.model.demand import Shortfall
+
+MAX_STARTS = 64
+"""Nodes that are tried as the first one to be cleared."""
+MAX_SETS = 256
+"""Sets of jobs that are tried on one node."""
+MAX_TRADED = 24
+"""In plans with more jobs no others are tried in place of some: each of their nodes was the cheapest."""
+MAX_OTHERS = 32
+"""Jobs that are tried in place of several that were chosen."""
+FEW = 12
+"""Up to so many candidates all of their sets are looked at."""
+MAX_EXACT = 1_500
+"""Sets that are looked at then."""
+
+
+class Found(NamedTuple):
+    """The victims, in the order in which they were chosen; none where none were found."""
+
+    uids: list[str]
+    gave_up: bool = False
+    """It was not looked at everything."""
+    looked: bool = True
+    """Some came into question by their queues."""
+
+
+def plan(begun: Search, judge: GivingRules, market: Market, site: Site | None = None) -> Found:
+    """The victims with which the claimant of a search fits; ``begun`` may have chosen some: they stay chosen."""
+    return _Planner(begun, judge, market, site).plan()
+
+
+class _Planner:
+    """One search; counts its looks over all attempts."""
+
+    def __init__(self, begun: Search, judge: GivingRules, market: Market, site: Site | None) -> None:
+        self.begun, self.judge, self.market, self.site = begun, judge, market, site
+        self.may = cache(market.may)
+        self.looks = 0
+        self.tried: dict[str, None] = {}
+        """uids looked at, in order."""
+        self.runs: dict[str, Run] = {}
+        self.all: Search | None = None
+        self.turn = cache(lambda leaf: judge.turn(leaf, begun))
+        self.lacked: Shortfall | None = None
+        """What was still refused when no job was left to give."""
+
+    def plan(self) -> Found:
+        for start in self._starts():
+            found = self._filled(start)
+            if found is not None:
+                found.trim(self._enough, self.lost if self.judge.keeps else self._dear)
+                if not found.chosen:
+                    return Found([], looked=False)  # It fits as it is, and is about to be tried.
+                traded = self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED
+                return Found(self._improved(found.chosen) if traded else found.chosen)
+            if self.looks > MAX_LOOKS:
+                return Found([], gave_up=True)
+        return self._exact()
+
+    def _enough(self, found: Search) -> bool:
+        fits = found.missing() is None and (self.site is None or self.site.fits(found.chosen))
+        return fits and self.judge.fair(found)
+
+    def lost(self, uid: str) -> int:
+        """The work that a suspension throws away: what it frees times how long, in no unit."""
+        run = self.runs.get(uid)
+        amounts = counted(self.begun.giver(uid).demand)
+        age = 0 if run is None or run.youth == FIRST else max(self.market.now + run.youth, 0) + RESTART_MS
+        return sum(amounts.get(name, 0) for name in self.begun.names) * age
+
+    def _all_gone(self) -> Search:
+        """With all gone that may go: there is no more to be had."""
+        if self.all is None:
+            runs, none_gone = self.market.runs, self.begun.copied()
+            self.runs = {run.uid: run for leaf in runs if self.judge.asks(leaf) for run in runs[leaf]}
+            self.all = self.begun.copied()
+            for uid in [uid for uid in self.runs if self._may_give(none_gone, uid)]:
+                self.all.take(uid)
+        return self.all
+
+    def _fit_at_most(self) -> bool:
+        found = self._all_gone()
+        return found.missing() is None and (self.site is None or self.site.fits_at_most(found.chosen))
+
+    # --- by quota -------------------------------------------------------------------------------------------------
+
+    def _starts(self) -> Iterator[Sequence[str]]:
+        """What is taken first: nothing, each of those that were looked at; on the nodes those that clear some."""
+        if self.site is not None:
+            yield from self._by_nodes(self.site)
+            return
+        yield ()
+        bound = self.judge.keeps and self.lacked is not None
+        if self._could_give(self.lacked) if bound and self.lacked else self._fit_at_most():
+            for uid in list(self.tried):
+                yield (uid,)
+
+    def _filled(self, start: Iterable[str]) -> Search | None:
+        """With as many more as quota lacks, in their order; None where that leads nowhere."""
+        found = self.begun.copied()
+        for uid in start:
+            if uid not in found.chosen and not self._taken(found, uid):
+                return None
+        dead = set(found.chosen)
+        """Runs that are chosen, or cannot be: with others gone that cannot change."""
+        begins: dict[str, int] = {}
+        while (short := found.missing()) is not None:
+            uid = self._next(found, short, dead, begins)
+            if not uid or self.looks > MAX_LOOKS:
+                self.lacked = self.lacked or short
+                return None
+            found.take(uid)
+            dead.add(uid)
+        return found if self._enough(found) else None
+
+    def _taken(self, found: Search, uid: str) -> bool:
+        giver = found.giver(uid)
+        if not (self.judge.asks(giver.queue) and self.may(uid) and self.judge.gives(giver, found)):
+            return False
+        found.take(uid)
+        return True
+
+    def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
+        """The next victim for a resource that is short, of all queues below the node that is short of it."""
+        chosen: Run | None = None
+        best: tuple[Turn, int, bool, int, int, str] | None = None
+        for leaf, runs in self._leaves(short):
+            turn = self.judge.turn(leaf, found)
+            if best is not None and turn > best[0]:
+                continue
+            while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
+                begins[leaf] = begins.get(leaf, 0) + 1
+            for run in islice(runs, begins.get(leaf, 0), None):
+                if best is not None and turn == best[0] and is_worse(run, *best[1:4]):
+                    break  # All that follow have worked longer.
+                if run.uid in dead:
+                    continue
+                self.looks += 1
+                giver = found.giver(run.uid)
+                if not counted(giver.demand).get(short.resource, 0) or not self.may(run.uid):
+                    continue
+                self.tried[run.uid], self.runs[run.uid] = None, run
+                if not self.judge.gives(giver, found):
+                    dead.add(run.uid)
+                    continue
+                rank = (turn, run.priority, self.market.last(run.uid), run.youth, run.came, run.key)
+                if best is None or rank < best:
+                    best, chosen = rank, run
+        return chosen.uid if chosen is not None else ""
+
+    def _leaves(self, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
+        """The queues below the node that is short that come into question, and what runs there."""
+        for leaf, runs in self.market.runs.items():
+            if short.path in chain_of(leaf) and self.judge.asks(leaf):
+                yield leaf, runs
+
+    def _could_give(self, lacked: Shortfall) -> bool:
+        """Whether all leaves together could give what a limit lacks, each down to its own min and no further, and no
+        run in part: where they could not, no order of victims helps.
+        """
+        found, name = self.begun.copied(), lacked.resource
+        short = next((each for each in found.refusals() if (each.path, each.resource) == (lacked.path, name)), None)
+        if short is None:
+            return True
+        needed = short.missing
+        for leaf, runs in self._leaves(short):
+            node = found.ledger.nodes.get(leaf)
+            most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
+            gives = (counted(found.giver(run.uid).demand).get(name, 0) for run in runs if self.may(run.uid))
+            needed -= most_of(gives, most) if most > 0 else 0
+            if needed <= 0:
+                return True
+        return False
+
+    # --- by nodes -------------------------------------------------------------------------------------------------
+
+    def _by_nodes(self, site: Site) -> Iterator[Sequence[str]]:
+        """Sets of jobs without which the gang finds its places, the cheapest first as far as that is known."""
+        if site.fits(self.begun.chosen):
+            yield ()
+        if not site.pods or not site.fits_at_most(self._all_gone().chosen):
+            return
+        options = {domain: self._options(site, self.begun.copied(), site.pods[0], domain) for domain in site.domains()}
+        firsts = sorted((option, domain or ("", "")) for domain, found in options.items() for option in found)
+        for option, domain in firsts[:MAX_STARTS]:
+            where = domain if domain != ("", "") else None
+            uids = self._cleared(site, option, where, options[where])
+            if uids is not None:
+                yield uids
+
+    def _cleared(self, site: Site, first: Option, domain: Domain | None, options: Sequence[Option]) -> list[str] | None:
+        """Which jobs leave so that pod by pod the cheapest node has room, from this one on; None where none has."""
+        mark, found, known = site.view.mark(), self.begun.copied(), {each.node: each for each in options}
+        try:
+            for at, pod in enumerate(site.pods):
+                if at and pod != site.pods[at - 1]:
+                    known = {each.node: each for each in self._options(site, found, pod, domain)}
+                option: Option | None = first
+                while at and option is not None:
+                    option = min(known.values(), default=None)
+                    if option is None or self._legal(found, option.uids):
+                        break
+                    self._look_again(known, site, found, pod, [option.node])
+                if option is None or not all(self._taken(found, uid) for uid in option.uids):
+                    return None
+                for uid in option.uids:
+                    site.leave(uid)
+                site.put(pod, option.node)
+                touched = dict.fromkeys([option.node, *(each for uid in option.uids for each in site.nodes_of(uid))])
+                if site.pods[at + 1 : at + 2] == [pod]:
+                    self._look_again(known, site, found, pod, touched)
+            return found.chosen[len(self.begun.chosen) :]
+        finally:
+            site.view.undo(mark)
+
+    def _look_again(self, known: dict[str, Option], site: Site, found: Search, pod: Ask, names: Iterable[str]) -> None:
+        """What room for a pod costs on these nodes now."""
+        for name in names:
+            if known.pop(name, None) is not None:
+                option = self._option(site, found, pod, name)
+                if option is not None:
+                    known[name] = option
+
+    def _options(self, site: Site, found: Search, pod: Ask, domain: Domain | None) -> list[Option]:
+        """What room for a pod costs on each node that could have some."""
+        options = (self._option(site, found, pod, node) for node in site.nodes(pod, domain))
+        return [each for each in options if each is not None]
+
+    def _option(self, site: Site, found: Search, pod: Ask, node: str) -> Option | None:
+        """The cheapest set of jobs on a node that leaves room for a pod, as far as that is looked for."""
+        if site.room(pod, node):
+            return Option(Cost(), node, ())
+        here = [uid for uid in site.givers(node) if uid not in found.chosen and self._may_give(found, uid)]
+        if not here or not site.room_without(pod, node, here):
+            return None
+        here.sort(key=self._dear)
+        best: Option | None = None
+        dense = sorted(here, key=lambda uid: (self._rank(uid), self.lost(uid) // max(self._amount(uid), 1)))
+        for order in (here, dense):
+            best = self._better(best, node, self._grown(site, found, pod, node, order))
+        for uids in self._sets(site, pod, node, here, best):
+            if best is not None and self._cost(uids)[:2] > best.cost[:2]:
+                break
+            if site.room_without(pod, node, uids) and self._legal(found, uids):
+                best = self._better(best, node, uids)
+        return best
+
+    def _may_give(self, found: Search, uid: str) -> bool:
+        if uid not in self.runs or not self.may(uid):
+            return False
+        self.looks += 1
+        return self.judge.gives(found.giver(uid), found)
+
+    def _better(self, best: Option | None, node: str, uids: Sequence[str] | None) -> Option | None:
+        if uids is None:
+            return best
+        option = Option(self._cost(uids), node, tuple(self._in_order(uids)))
+        return option if best is None or option < best else best
+
+    def _rank(self, uid: str) -> Rank:
+        levels = tuple(priority for priority, _ in self._in_turn(uid)[0])
+        return levels, self.runs[uid].priority, self.market.last(uid)
+
+    def _in_turn(self, uid: str) -> tuple[Turn, Run]:
+        return self.turn(self.begun.giver(uid).queue), self.runs[uid]
+
+    def _dear(self, uid: str) -> tuple[Rank, int, tuple[Turn, Run]]:
+        return self._rank(uid), self.lost(uid), self._in_turn(uid)
+
+    def _cost(self, uids: Sequence[str]) -> Cost:
+        runs = sorted(map(self._in_turn, uids), reverse=True)
+        return Cost(max(map(self._rank, uids)), self._price(uids), tuple(runs)) if uids else Cost()
+
+    def _amount(self, uid: str) -> int:
+        amounts = counted(self.begun.giver(uid).demand)
+        return sum(amounts.get(name, 0) for name in self.begun.names)
+
+    def _in_order(self, uids: Iterable[str]) -> list[str]:
+        """The smallest first: a queue has to be above what it keeps before each of them goes."""
+        return sorted(uids, key=lambda uid: (self._amount(uid), self.runs[uid]))
+
+    def _legal(self, found: Search, uids: Sequence[str]) -> bool:
+        """Whether they may go one after the other."""
+        taken = list(takewhile(lambda uid: self._taken(found, uid), self._in_order(uids)))
+        for uid in taken:
+            found.leave(uid)
+        return len(taken) == len(uids)
+
+    def _grown(self, site: Site, found: Search, pod: Ask, node: str, order: Sequence[str]) -> list[str] | None:
+        """One after the other as far as they may, until there is room; then without those that are not needed."""
+        uids: list[str] = []
+        for uid in order:
+            if not self._legal(found, [*uids, uid]):
+                continue
+            uids.append(uid)
+            if site.room_without(pod, node, uids):
+                break
+        else:
+            return None
+        for uid in sorted(uids, key=lambda each: (self._rank(each), self.lost(each)), reverse=True):
+            rest = [each for each in uids if each != uid]
+            if rest and site.room_without(pod, node, rest):
+                uids = rest
+        return uids
+
+    def _sets(
+        self, site: Site, pod: Ask, node: str, here: Sequence[str], best: Option | None
+    ) -> Iterator[Sequence[str]]:
+        """Sets of those on a node that cost less than the best so far, the cheapest first; as many as are looked at."""
+        if best is not None and len(best.uids) == len(here):
+            return  # Without any of them there is no room.
+        lacks = {} if any(map(site.shares, here)) else site.lacks(pod, node)
+        freed = {uid: site.freed(uid, node) for uid in here}
+        if best is not None and lacks and len({tuple(each.items()) for each in freed.values()}) == 1:
+            return  # Of those that are alike the cheapest were taken.
+        for uids in islice(cheapest(here, self._rank, self.lost), MAX_SETS):
+            if all(sum(freed[uid].get(name, 0) for uid in uids) >= amount for name, amount in lacks.items()):
+                yield uids
+
+    def _improved(self, uids: list[str]) -> list[str]:
+        """With others in place of those that cost most, where that is cheaper: one that is enough with some of the
+        rest, or as many of the cheapest as it takes.
+        """
+        none_gone, most = self.begun.copied(), self._cost(uids).rank
+        cheap = [uid for uid in self.runs if self._rank(uid) <= most]
+        cheap.sort(key=lambda uid: (self.lost(uid), self._in_turn(uid)))
+        cheap = list(islice((uid for uid in cheap if self._may_give(none_gone, uid)), MAX_OTHERS))
+        for other in cheap:
+            if self.lost(other) < self._price(uids) and other not in uids:
+                uids = self._cheaper(uids, [other, *sorted(uids, key=self._dear)])
+        for dear in sorted(uids, key=self._dear, reverse=True):
+            uids = self._cheaper(uids, [uid for uid in cheap if self.lost(uid) < self.lost(dear)])
+        return uids
+
+    def _cheaper(self, uids: list[str], order: Iterable[str]) -> list[str]:
+        """As many as it takes of these, in this order, without those that are not needed; else the former."""
+        found = self.begun.copied()
+        for uid in order:
+            self._taken(found, uid)
+            if self._price(found.chosen) < self._price(uids) * 4 and self._enough(found):
+                break
+        if self._enough(found):
+            found.trim(self._enough, self._dear)
+            again = self._set(self._in_order(found.chosen))
+            if again is not None and self._cost(again.chosen) < self._cost(uids):
+                return again.chosen
+        return uids
+
+    def _price(self, uids: Iterable[str]) -> int:
+        return sum(map(self.lost, uids))
+
+    def _set(self, uids: Iterable[str]) -> Search | None:
+        """These chosen one after the other; None where they may not all go."""
+        found = self.begun.copied()
+        legal = all(uid in found.chosen or self._taken(found, uid) for uid in uids)
+        return found if legal else None
+
+    # --- exactly --------------------------------------------------------------------------------------------------
+
+    def _exact(self) -> Found:
+        """The cheapest of all sets, where they are few."""
+        gone = self._all_gone()
+        if not self._fit_at_most():
+            return Found([])
+        givers = sorted(gone.chosen[len(self.begun.chosen) :], key=self._dear)
+        if len(givers) > FEW:
+            return Found([], gave_up=True)
+        best: list[str] = []
+        for uids in islice(cheapest(givers, self._rank, self.lost), MAX_EXACT):
+            if best and self._cost(uids)[:2] > self._cost(best)[:2]:
+                break
+            found = self._set(self._in_order(uids))
+            if found is not None and self._enough(found) and (not best or self._cost(uids) < self._cost(best)):
+                best = found.chosen
+        return Found(best, gave_up=not best and 2 ** len(givers) > MAX_EXACT)

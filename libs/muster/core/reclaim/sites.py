@@ -1,0 +1,169 @@
+"""The nodes in a search for victims: where a pod could be, what is there, and whether a whole gang fits.
+
+Everything that was ordered before counts as done: what leaves is gone, and the job that it leaves for has its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from muster.core.gang import clearing, moving, planned
+from muster.core.gang.asks import asks_of
+from muster.core.gang.state import AdmitterState
+from muster.core.placement.choices import pinned_to_nodes, refused, suits
+from muster.core.placement.place import place, weight
+from muster.core.placement.view import Ask, View, need_of
+from muster.model.resources import Vector, add_into
+
+Domain = tuple[str, str]
+"""A label of nodes and its value."""
+
+
+class Site:
+    """The nodes as one waiting gang sees them."""
+
+    def __init__(self, places: AdmitterState, uid: str, asks: Sequence[Ask], *, moves: bool = False) -> None:
+        self._places, self._uid, self._asks, self.moves = places, uid, asks, moves
+        self._fits: dict[frozenset[str], bool] = {}
+        self._on: dict[str, dict[str, None]] | None = None
+
+    @cached_property
+    def view(self) -> View:
+        return clearing.supposed(self._places, self._uid)
+
+    def fits(self, gone: Iterable[str]) -> bool:
+        """Whether the gang finds its places with these gone, and each of them others where jobs are moved."""
+        key = frozenset(gone)
+        if key not in self._fits:
+            self._fits[key] = self._placed(key, moves=self.moves)
+        return self._fits[key]
+
+    def fits_at_most(self, gone: Iterable[str]) -> bool:
+        """Whether there is room for it with these gone: where not, with fewer gone neither."""
+        return self._placed(gone, moves=False) if self.moves else self.fits(gone)
+
+    def _placed(self, gone: Iterable[str], *, moves: bool) -> bool:
+        mark, uids, mode = self.view.mark(), sorted(gone), self._places.placement.strategy
+        for uid in uids:
+            self.leave(uid)
+        found = mode is None or place(self.view, self._asks, mode) is None
+        if found and moves and mode is not None:
+            found = moving.elsewhere(self._places, self.view, uids, mode) is not None
+        self.view.undo(mark)
+        return found
+
+    def may_fit(self) -> bool:
+        """Whether as much is free in all as the gang asks for."""
+        return moving.may_fit(self._places, self.view, self._asks)
+
+    def leave(self, uid: str) -> None:
+        """Suppose that nothing of a job were on the nodes."""
+        planned.leave(self._places, self.view, (uid,))
+
+    @cached_property
+    def pods(self) -> list[Ask]:
+        """The pods of the gang one by one, the largest first."""
+        ordered = sorted(self._asks, key=lambda ask: (-weight(self.view, ask), ask.name))
+        return [replace(ask, count=1) for ask in ordered for _ in range(ask.count)]
+
+    def domains(self) -> list[Domain | None]:
+        """Where the whole gang has to be: one domain of its topology; None for anywhere."""
+        levels = {ask.together.required or ask.rules.topology.required for ask in self._asks} - {""}
+        if len(levels) != 1:
+            return [None]
+        [level] = levels
+        labels = (node.labels.get(level) for node in self._places.ledger.nodes.values() if node.uid)
+        return [(level, value) for value in sorted({each for each in labels if each is not None})]
+
+    def nodes(self, ask: Ask, domain: Domain | None) -> Iterator[str]:
+        """The nodes that suit a pod, whatever is on them."""
+        pinned = pinned_to_nodes(self.view, ask)
+        for name, node in self._places.ledger.nodes.items():
+            slot = self.view.slot(name)
+            if slot is None or (domain is not None and node.labels.get(domain[0]) != domain[1]):
+                continue
+            closed = refused(ask, self.view.ledger.classes[slot.group], pinned) is not None
+            if not closed and (not pinned or suits(self.view, ask, name)):
+                yield name
+
+    def givers(self, node: str) -> Iterable[str]:
+        """Uids of the jobs that have something on a node."""
+        if self._on is None:
+            self._on = {}
+            held = {key: uid for uid, hold in self._places.holds.items() for key in hold.places}
+            for key, occupant in self._places.ledger.occupants.items():
+                uid = held.get(key) or occupant.owner
+                if uid:
+                    self._on.setdefault(occupant.node, {})[uid] = None
+        return self._on.get(node, ())
+
+    def nodes_of(self, uid: str) -> list[str]:
+        """The nodes on which a job has something."""
+        occupants = self._places.ledger.occupants
+        return list(dict.fromkeys(occupants[key].node for key in planned.occupants_of(self._places, uid)))
+
+    def room(self, ask: Ask, node: str) -> bool:
+        """Whether a node has room for a pod by what it has left."""
+        slot = self.view.slot(node)
+        need = need_of(ask, self.view.ledger.classes[slot.group])[0] if slot is not None else None
+        return slot is not None and need is not None and need.fit(slot.free, sorted(slot.shared.values())) > 0
+
+    def room_without(self, ask: Ask, node: str, uids: Iterable[str]) -> bool:
+        """Whether a node has room for a pod with these gone."""
+        mark = self.view.mark()
+        for uid in uids:
+            self.leave(uid)
+        fits = self.room(ask, node)
+        self.view.undo(mark)
+        return fits
+
+    def lacks(self, ask: Ask, node: str) -> Vector:
+        """What a node has too little of for a pod of whole devices; empty where that cannot be said."""
+        slot = self.view.slot(node)
+        if slot is None:
+            return {}
+        group = self.view.ledger.classes[slot.group]
+        need, _ = need_of(ask, group)
+        if need is None:
+            return {}
+        return {
+            group.resources[at]: amount - slot.free[at]
+            for at, amount in need.parts
+            if slot.free[at] < amount and group.resources[at] in ask.request
+        }
+
+    def freed(self, uid: str, node: str) -> Mapping[str, int]:
+        """What a job has on a node, apart from shared devices."""
+        found: Vector = {}
+        for key in planned.occupants_of(self._places, uid):
+            occupant = self._places.ledger.occupants[key]
+            if occupant.node == node:
+                add_into(found, occupant.request, occupant.count)
+        return found
+
+    def shares(self, uid: str) -> bool:
+        """Whether a job has shared devices."""
+        occupants = self._places.ledger.occupants
+        return any(occupants[key].share for key in planned.occupants_of(self._places, uid))
+
+    def put(self, ask: Ask, node: str) -> None:
+        """Suppose that a pod were on a node; it must fit."""
+        slot = self.view.slot(node)
+        need = need_of(ask, self.view.ledger.classes[slot.group])[0] if slot is not None else None
+        assert need is not None, f"{node} has had room just now"
+        self.view.take(ask, need, node, 1)
+
+
+def site_of(places: AdmitterState, uid: str, placement: str = "", *, moves: bool = False) -> Site | None:
+    """What a waiting job sees of the nodes; None where jobs are not placed. ``placement``: as in QuotaReserved.
+
+    ``moves``: what is gone starts again elsewhere.
+    """
+    gang = places.gangs.get(uid)
+    if places.placement.strategy is None or gang is None:
+        return None
+    asks = asks_of(places, replace(gang, placement=placement))
+    return Site(places, uid, asks, moves=moves)
