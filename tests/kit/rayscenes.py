@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import structs
 
 from kit import ray
@@ -13,6 +14,8 @@ from kit.facts import node, tree
 from kit.jobs import Obj
 from muster.core.autoscaling.reading import heads, news
 from muster.core.reading.registry import WATCHED
+from muster.core.workloads import rayresize
+from muster.core.workloads.ray import RayClusterSpec
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, PartialVictim
 from muster.events.effects import EffectApplied, EffectFailed
@@ -126,6 +129,10 @@ def alarm(reason: str) -> tuple[RayScene, str]:
         decided = scene.demands(RayDemand(joined={"small": 1}, pending=(RayShape({"CPU": RAY_UNIT}),)))
         [gate] = [event for event in decided if isinstance(event, GateSet)]
         scene.gated(gate)
+    if reason == "no_group":
+        scene.demands(RayDemand(joined={"small": 1}, pending=(RayShape({"GPU": RAY_UNIT}, 3),)))
+    if reason == "not_resizing":
+        _open_to_grow(scene)
     if reason == "not_shrinking":
         scene.demands(RayDemand(joined={"small": 1}, idle=(RayIdle("one-worker", "small", scene.bench.now),)))
     if reason == "not_ready":
@@ -134,6 +141,23 @@ def alarm(reason: str) -> tuple[RayScene, str]:
         scene.demands(RayDemand(joined={"small": 1}))
     scene.bench.pass_time({"not_shrinking": 120_000, "not_ready": 600_000}.get(reason, 60_000))
     return scene, "a/one"
+
+
+def _open_to_grow(scene: RayScene) -> None:
+    """Its worker is granted to grow in place, which is written; nothing comes of it."""
+    size = {"max-cpu": "2", "max-memory": "2Gi", "resize-timeout": 60}
+    notes = {"ray.io/ippr": json.dumps({"groups": {"small": size}})}
+    scene.notes = {**notes, **rayresize.notes_of(_spec(scene), notes, ())}
+    scene.written({"small": 1})
+    idle = RayIdle("one-worker", "small", scene.bench.now)
+    demand = RayDemand(joined={"small": 1}, idle=(idle,), pending=(RayShape({"CPU": 2 * RAY_UNIT}),))
+    [gate] = [event for event in scene.demands(demand) if isinstance(event, GateSet)]
+    scene.notes = rayresize.notes_of(_spec(scene), scene.notes, gate.grow)
+    scene.gated(gate)
+
+
+def _spec(scene: RayScene) -> RayClusterSpec:
+    return msgspec.convert(scene.cluster["spec"], RayClusterSpec)
 
 
 def kept(reason: str) -> tuple[RayScene, str]:

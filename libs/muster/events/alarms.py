@@ -9,6 +9,7 @@ from msgspec import field
 from muster.events.base import Decision
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
+from muster.model.raydemand import RayShape
 
 AlarmReason = Literal[
     "no_head",
@@ -18,7 +19,9 @@ AlarmReason = Literal[
     "stalled",
     "no_nodes",
     "not_growing",
+    "not_resizing",
     "not_shrinking",
+    "no_group",
     "not_ready",
 ]
 """What is wrong with a Ray cluster:
@@ -30,7 +33,9 @@ unreachable    its head pod runs, and nobody answers there
 stalled        its autoscaler makes no tick, while there is something to do
 no_nodes       workers that its autoscaler asked for find no node
 not_growing    replicas are granted and wanted, and its autoscaler does not ask for them
+not_resizing   pods may grow in place and are wanted larger, and stay as they are
 not_shrinking  workers are idle for longer than their timeout, and its autoscaler does not remove them
+no_group       something waits that no worker of any group could hold
 not_ready      it was let in, and has not become ready
 """
 DEAF: tuple[AlarmReason, ...] = ("no_head", "unauthorized", "unreadable", "unreachable", "stalled", "not_growing")
@@ -58,6 +63,8 @@ class AlarmRaised(Decision, frozen=True, kw_only=True):
     would do (``no_nodes``).
     """
     tries: int = 1
+    lacks: tuple[RayShape, ...] = ()
+    """What no worker of any group could hold (``no_group``), one of each shape."""
     fixed: bool = False
     """The cluster has a fixed size: there is nothing to grant, and nothing is taken back."""
 

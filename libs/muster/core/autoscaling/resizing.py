@@ -39,6 +39,15 @@ def is_written(cluster: Cluster, grant: Grant) -> bool:
     return not cluster.elastic.ungated and {*cluster.elastic.growing} == {*opened(cluster, grant.kept)}
 
 
+def untouched(state: BridgeState, cluster: Cluster) -> Counts:
+    """{worker group: its pods}, of those that are open to grow by what is written, while none of its pods has grown."""
+    grant, grew = state.grants.get(cluster.owner), large(state, cluster)
+    written = grant is not None and is_written(cluster, grant)
+    names = (name for name in cluster.elastic.growing if written and not grew.get(name))
+    found = {name: len(state.workers.get(cluster.ref.uid, {}).get(name, ())) for name in names}
+    return {name: count for name, count in found.items() if count}
+
+
 def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
     """{name of a growth: pods that need it}, of those that are granted more than that."""
     needs = _needs(state, cluster, grant)

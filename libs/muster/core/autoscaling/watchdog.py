@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from muster.core.autoscaling import nodeless
+from muster.core.autoscaling import nodeless, resizing
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Worker
 from muster.events.alarms import DEAF, AlarmCleared, AlarmRaised, AlarmReason
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen
 from muster.model.closed import total
 from muster.model.elastic import Counts, ScaledGroup
-from muster.model.raydemand import RayDemand, Trouble
+from muster.model.raydemand import RayDemand, RayShape, Trouble
 
 LIMITS_MS: dict[AlarmReason, int] = {
     "no_head": 60_000,
@@ -29,11 +29,15 @@ LIMITS_MS: dict[AlarmReason, int] = {
     "stalled": 0,
     "no_nodes": nodeless.WAIT_MS,
     "not_growing": 60_000,
+    "not_resizing": 60_000,
     "not_shrinking": 60_000,
+    "no_group": 60_000,
     "not_ready": 600_000,
 }
 """How long something may be wrong, the most severe first; six ticks without one are ``stalled`` already."""
 total(LIMITS_MS, AlarmReason, "libs/muster/core/autoscaling/watchdog.py (LIMITS_MS)")
+MAX_LACKS = 5
+"""Shapes that an alarm names."""
 LATE = 3
 """An autoscaler whose ticks take long has so many of them to ask for what it is granted."""
 HOLD_MS = 300_000
@@ -192,6 +196,10 @@ def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, 
         idle = [due for group in cluster.elastic.groups for due, _ in _idle(state, cluster, group)]
         if idle:
             yield "not_shrinking", Wrong({}, since=min(idle))
+    if small := resizing.untouched(state, cluster):
+        yield "not_resizing", Wrong(small)
+    if cluster.wish.unfit and not trouble:
+        yield "no_group", Wrong({})
     without, since = nodeless.groups(state, cluster)
     if without:
         yield "no_nodes", Wrong(without, since=since)
@@ -236,9 +244,10 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
         if known is not None:
             yield AlarmCleared(cause=cluster.cause, ref=grant.ref, attempt=grant.attempt, cluster=cluster.ref)
         return
-    tries = watch.tries + 1 if reason == "not_growing" else 1
+    tries, lacks = watch.tries + 1 if reason == "not_growing" else 1, _lacks(cluster) if reason == "no_group" else ()
     if known is not None and (known.reason, known.cluster) == (reason, cluster.ref):
-        if not over and (reason != "no_nodes" or barren.keys() <= known.groups.keys()):
+        news = not barren.keys() <= known.groups.keys() if reason == "no_nodes" else known.lacks != lacks
+        if not over and not news:
             return
         tries = known.tries + over
     hold, groups = 0, watch.groups.get(reason, {})
@@ -261,10 +270,17 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
         reason=reason,
         since=watch.since[reason],
         groups=groups,
+        lacks=lacks,
         fixed=cluster.fixed,
         until=state.now + hold if hold else 0,
         tries=tries,
     )
+
+
+def _lacks(cluster: Cluster) -> tuple[RayShape, ...]:
+    """One of each of the first shapes that no worker could hold."""
+    shapes = dict.fromkeys((tuple(each.resources.items()), each.selectors) for each in cluster.wish.unfit)
+    return tuple(RayShape(dict(asked), 1, selectors) for asked, selectors in [*shapes][:MAX_LACKS])
 
 
 def _is_late(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> bool:

@@ -311,7 +311,9 @@ class _Wishing:
     def _ever(self, shape: RayShape) -> bool:
         """Whether a worker of any group could hold one, were it new and empty."""
         return any(
-            group.most and fits(group.offers, shape.resources) and (not shape.selectors or suited(group.labels, shape))
+            self._elastic.ceiling(group)
+            and fits(group.offers, shape.resources)
+            and (not shape.selectors or suited(group.labels, shape))
             for group in self._groups
         )
 

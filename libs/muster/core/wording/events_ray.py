@@ -97,7 +97,7 @@ def scaling(found: Scaling) -> str:
 def alarm_reason(event: alarms.AlarmRaised) -> Reason:
     """The trouble with a Ray cluster, and its consequence."""
     code, words = reasons.ALARMS[event.reason]
-    text = words.format(cluster=event.cluster, groups=counts(event.groups))
+    text = words.format(ref=event.ref, cluster=event.cluster, groups=counts(event.groups), lacks=shapes(event.lacks))
     if event.reason == "not_growing":
         text = f"{text}. They are released, and tried again after {rfc3339(event.until)}"
     elif event.reason in alarms.DEAF and not event.fixed:

@@ -283,14 +283,24 @@ ALARMS: dict[AlarmReason, tuple[str, str]] = {
         "Replicas are granted and wanted in {cluster} ({groups}), and its autoscaler does not ask for them: see the "
         "log of container autoscaler in its head pod",
     ),
+    "not_resizing": (
+        "RayWorkersNotResized",
+        "Workers of {cluster} may grow in place ({groups}) and do not: see the log of container autoscaler in its head "
+        "pod. The API server refuses a resize that the node has no room for",
+    ),
     "not_shrinking": (
         "RayAutoscalerNotShrinking",
         "Workers of {cluster} are idle beyond their timeout ({groups}), and its autoscaler does not remove them: "
         "Muster does",
     ),
+    "no_group": (
+        "RayNoWorkerGroup",
+        "In {cluster} waits what no worker of any group can hold ({lacks}): change the request, or add a worker group "
+        "with such resources and labels",
+    ),
     "not_ready": (
         "RayClusterNotReady",
-        "{cluster} was admitted and is not ready: see its pods, and whether the images can be pulled",
+        "{ref} was admitted and is not ready: see its conditions, its pods, and whether the images can be pulled",
     ),
 }
 """{reason of an alarm: (its name on an Event, its sentence)}"""
