@@ -94,6 +94,13 @@ async def test_a_limit_below_what_is_used_takes_nothing_away(cluster: Cluster, m
     await cluster.until(lambda: cluster.running(large))
 
 
+async def ready(cluster: Cluster, name: str = "elasticquotatree") -> tuple[str, str] | None:
+    """Status and reason of the condition of a tree."""
+    tree = await cluster.kube.get(TREES, "ElasticQuotaTree", name, "kube-system")
+    found = (tree.get("status") or {}).get("conditions") or [None]
+    return (found[0]["status"], found[0]["reason"]) if found[0] else None
+
+
 async def test_an_invalid_edit_changes_nothing_and_says_why(cluster: Cluster, muster_up: Muster) -> None:
     await one_runs(cluster)
     await cluster.apply_tree(video_with(11, "14Gi"))
@@ -108,11 +115,17 @@ async def test_an_invalid_edit_changes_nothing_and_says_why(cluster: Cluster, mu
             "root/algorithm/video: min cpu 12 is over max 11; lower min or raise max",
         )
     ]
+
+    async def says(*wanted: str, name: str = "elasticquotatree") -> bool:
+        return await ready(cluster, name) == wanted
+
+    await cluster.until(lambda: says("False", "QuotaTreeRejected"), what="the tree to say that it is refused")
     second = await waits(cluster)
     assert "max 14, used 12" in await cluster.message(second)
     await cluster.apply_tree(video_with(26, "26Gi"))
     await cluster.until(lambda: cluster.running(second), what="the mended tree to be in force")
     assert len(await tree_events(cluster)) == 1
+    await cluster.until(lambda: says("True", "Counts"), what="the tree to say that it is in force")
 
 
 async def test_a_second_tree_takes_over_when_the_first_is_deleted(cluster: Cluster, muster_up: Muster) -> None:
@@ -125,6 +138,14 @@ async def test_a_second_tree_takes_over_when_the_first_is_deleted(cluster: Clust
 
     found = await cluster.until(told)
     assert [reason for reason, _ in found] == ["QuotaTreeRejected"]
+
+    async def both_say() -> bool:
+        return (await ready(cluster), await ready(cluster, "second")) == (
+            ("True", "Counts"),
+            ("False", "QuotaTreeRejected"),
+        )
+
+    await cluster.until(both_say, what="both trees to say whether they are in force")
     assert (await cluster.job(second))["spec"]["suspend"] is True
     await cluster.kube.delete(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system")
     await cluster.until(lambda: cluster.running(second), what="the second tree to be in force")

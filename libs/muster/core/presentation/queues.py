@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import to_builtins
 
+from muster.core.objects.conditions import ExplainedCondition
 from muster.core.objects.meta import digest
-from muster.core.presentation.desired import Body, DesiredObject, unit_name
+from muster.core.presentation.desired import Body, DesiredObject, trouble_reason, unit_name
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.trees.tree import ROOT
 from muster.core.reading.kubequeue import (
@@ -96,7 +97,7 @@ def surplus_queues(state: ReadState) -> list[Ref]:
 
 
 def tree_status(state: ReadState) -> Body | None:
-    """``status.root`` of the tree in force: the tree again, with used and request of every node."""
+    """The status of the tree in force: the tree again, with used and request of every node, and whether it counts."""
     tree = state.queues.ledger.trees.get(ROOT)
     if tree is None:
         return None
@@ -104,7 +105,16 @@ def tree_status(state: ReadState) -> Body | None:
     for shape in state.queues.book.shapes.values():
         for path in chain_of(shape.queue):
             add_into(wanted.setdefault(path, {}), counted(shape.demand), len(shape.waiting) + shape.open)
-    return {"root": _node_status(state, tree.nodes[0], wanted)}
+    return {"root": _node_status(state, tree.nodes[0], wanted), "conditions": tree_conditions(state, tree.ref.uid)}
+
+
+def tree_conditions(state: ReadState, uid: str) -> list[Body]:
+    """``status.conditions`` of a tree: whether the object as it is now is in force, and if not why."""
+    trouble = state.troubles.get(uid)
+    if trouble is None:
+        return [to_builtins(ExplainedCondition("Ready", "True", "Counts", ""))]
+    reason = trouble_reason(trouble)
+    return [to_builtins(ExplainedCondition("Ready", "False", reason.code, reason.text))]
 
 
 def _node_status(state: ReadState, node: QuotaNode, wanted: dict[str, Vector]) -> Body:

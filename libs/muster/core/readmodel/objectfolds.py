@@ -40,7 +40,7 @@ class ObjectFolds:
             facts.QueueUnitGone: self._unit_gone,
             facts.QueueObserved: self._queue_observed,
             facts.QueueGone: self._queue_gone,
-            facts.QuotaTreeObserved: self._settled,
+            facts.QuotaTreeObserved: self._tree_observed,
             facts.QuotaTreeGone: self._settled,
             facts.KaiQueueObserved: self._kai_queue,
             facts.KaiQueueGone: self._kai_queue_gone,
@@ -78,6 +78,10 @@ class ObjectFolds:
     def _settled(self, state: ReadState, _at: Position, event: _SeenByRef | facts.ObjectGone) -> None:
         """It can be read, or is gone: what was wrong with it is over."""
         self._mark.clear(state, event.ref.uid)
+
+    def _tree_observed(self, state: ReadState, at: Position, event: facts.QuotaTreeObserved) -> None:
+        self._settled(state, at, event)
+        self._mark.tree()
 
     def _kai_queue(self, state: ReadState, _at: Position, event: facts.KaiQueueObserved) -> None:
         uid = event.queue.ref.uid

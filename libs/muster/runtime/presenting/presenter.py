@@ -15,7 +15,7 @@ import msgspec
 
 from muster.core.objects.meta import digest
 from muster.core.presentation import desired, kaigroups, kaiqueues, queues, scalegates
-from muster.core.presentation.desired import DesiredObject, EventNote
+from muster.core.presentation.desired import Body, DesiredObject, EventNote
 from muster.core.quota.trees.tree import ROOT
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
@@ -23,6 +23,7 @@ from muster.core.readmodel.touched import Touched
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import JSON_PATCH, MERGE_PATCH
+from muster.model.keys import Ref
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.presenting.gangs import GangWriter
 from muster.runtime.presenting.objectwriting import RATE_PER_S, ObjectWriter
@@ -290,7 +291,11 @@ class Presenter(Follower[ReadState]):
         shown = digest(status)
         if self._told.get("tree/") == shown:
             return False
-        ref = tree.ref
+        if await self._tree_says(tree.ref, status):
+            self._told["tree/"] = shown
+        return True
+
+    async def _tree_says(self, ref: Ref, status: Body) -> bool:
         split = await self._writer.has_split_status(api.QUOTA_TREES)
         answer = await self._writer.send(
             "PATCH",
@@ -301,9 +306,15 @@ class Presenter(Follower[ReadState]):
             msgspec.json.encode({"status": status}),
             subresource="status" if split else "",
         )
-        if answer.ok:
-            self._told["tree/"] = shown
-        return True
+        return answer.ok
+
+    async def _refused_tree(self, ref: Ref) -> None:
+        """Say on a tree that it does not count; on one that did before, beside what is still in force of it."""
+        tree = self.state.queues.ledger.trees.get(ROOT)
+        if tree is not None and tree.ref.uid == ref.uid:
+            await self._tree("")
+        else:
+            await self._tree_says(ref, {"conditions": queues.tree_conditions(self.state, ref.uid)})
 
     async def _kai(self, uid: str) -> bool:
         queue = self.state.kai_queues.get(uid)
@@ -319,6 +330,9 @@ class Presenter(Follower[ReadState]):
     async def _trouble(self, uid: str) -> bool:
         await self._kai_group(uid)
         note = desired.trouble_event(self.state, uid)
+        ref = self.state.troubles[uid].ref if note is not None else None
+        if ref is not None and ref.kind == api.QUOTA_TREES.kind:
+            await self._refused_tree(ref)
         if note is None or self._told.get(f"trouble/{uid}") == note.name:
             return False
         await self._writer.event(note)
