@@ -18,7 +18,7 @@ from muster.events.envelope import Stored
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.snapshotting import decode_state, state_schema, usable
 from muster_cli.console import Output
-from muster_cli.positions import Bookmark, until
+from muster_cli.positions import Bookmark, mark, reached, until
 from muster_cli.reading import LogReading, commits
 from muster_cli.sources import Feed, Source, source_of
 
@@ -40,14 +40,32 @@ async def read_model(source: Source | None, out: Output, end: Bookmark | None) -
 
     Raises CliError, BusError, LogFileError, ArchiveError.
     """
-    model = ReadModel()
-    folder = Folder(model)
     async with source_of(source, out, based=True) as feed:
-        state, stream = await begun(feed, lambda seq, now: end is None or not end.passed(seq, now))
-        async for stored in until(stream, end):
-            folder.fold(state, stored)
-        present = end.at if end is not None else await feed.time()
-        return Read(state, feed.acting, present)
+        return await read_feed(feed, end)
+
+
+async def read_at(source: Source | None, out: Output, at: str) -> Read:
+    """The same, as of what ``--at`` says. Raises CliError where the log does not reach that sequence."""
+    async with source_of(source, out, based=True) as feed:
+        return await read_feed_at(feed, at)
+
+
+async def read_feed_at(feed: Feed, at: str) -> Read:
+    """The same of an open source."""
+    end = mark(at, "--at")
+    found = await read_feed(feed, end)
+    reached(end if end is not None and end.seq else None, "--at", found.state.seq, found.state.now)
+    return found
+
+
+async def read_feed(feed: Feed, end: Bookmark | None) -> Read:
+    """The read model of an open source, as of a position or of now."""
+    folder = Folder(ReadModel())
+    state, stream = await begun(feed, lambda seq, now: end is None or not end.passed(seq, now))
+    async for stored in until(stream, end):
+        folder.fold(state, stored)
+    present = end.at if end is not None else await feed.time()
+    return Read(state, feed.acting, present)
 
 
 async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored]]:

@@ -98,6 +98,14 @@ Document = Annotated[
     Literal["text", "json", "yaml"],
     Parameter(name=["--output", "-o"], help="How to print it: text for people, the others for programs."),
 ]
+At = Annotated[
+    str,
+    Parameter(
+        show_default=False,
+        allow_leading_hyphen=True,
+        help="As it was at this sequence or time, or so long ago (-5m), instead of now.",
+    ),
+]
 Job = Annotated[str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be.")]
 Reason = Annotated[str, Parameter(help="Why; kept with your name on the object, and shown.")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -9,7 +10,11 @@ from msgspec import Struct
 
 from muster.events.envelope import Stored
 from muster.model.text import moment
+from muster.runtime.clock import SystemClock
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
+
+UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AGO = re.compile(r"-(\d+)([smhd])")
 
 
 class Bookmark(Struct, frozen=True):
@@ -36,11 +41,13 @@ def mark(text: str, option: str) -> Bookmark | None:
         return None
     if text.isdecimal() and int(text) > 0:
         return Bookmark(seq=int(text))
+    if ago := _AGO.fullmatch(text):
+        return Bookmark(at=SystemClock().now() - int(ago[1]) * UNITS[ago[2]])
     try:
-        found = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text.removesuffix(" UTC"))
     except ValueError:
         raise CliError(
-            f"{option} {text} is neither a sequence nor a time: write 1200, or 2026-03-01T12:00:00Z", USAGE
+            f"{option} {text} is neither a sequence nor a time: write 1200, 2026-03-01T12:00:00Z, or -5m", USAGE
         ) from None
     at = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return Bookmark(at=int(at.timestamp() * 1000))

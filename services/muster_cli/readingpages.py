@@ -37,6 +37,21 @@ muster ls --state waiting --queue root/algorithm
 muster ls -n video -o wide                     with what each asks for, since when, and why
 muster ls --state refused
 muster ls --since 24h -o json
+muster ls --at 2026-03-01T09:00:00Z             as it was then
+""",
+    ),
+    Page(
+        name="nodes",
+        function="nodes",
+        order=28,
+        summary="List the nodes: what is free on each, and which jobs hold the rest.",
+        details="What is free is what the node can give less what its pods ask for. Under the list is what is free in "
+        "all, and the most on one node: a pod needs it in one piece.",
+        examples="""
+muster nodes
+muster nodes -o wide                           every job on each node
+muster nodes --at -1h                          as it was an hour ago
+muster nodes -o json
 """,
     ),
     Page(

@@ -163,6 +163,7 @@ muster queue tree -o json
 muster queue ls
 muster queue ls --all                         also the inner nodes of the tree, which have no queue
 muster queue ls -o json
+muster queue ls --log archive --at -2h          as it was two hours ago
 """,
     ),
     Page(

@@ -265,3 +265,30 @@ async def test_the_page_of_metrics_answers_what_is_asked_on_call(demo: Demo) -> 
             assert recorded.ask(question.query), question.query
     found = {each.name for each in ALERTS if recorded.ask(each.query)}
     assert found <= {"AdmittedButNoPods"}, found
+
+
+async def test_the_nodes_and_what_holds_them(demo: Demo) -> None:
+    shown = (await demo.run("nodes")).ok()
+    assert shown.lines[0].split()[:2] == ["NODE", "STATE"]
+    assert any(demo.first in line for line in shown.lines), shown.out
+    assert any(re.search(r"cpu: \S+ free on ready nodes, at most \S+ on one", line) for line in shown.lines)
+    found = (await demo.run("nodes", "-o", "json")).ok().json()
+    assert found["total"] == len(found["nodes"]) == len((await demo.run("nodes", "-o", "name")).ok().lines)
+    holders = {pod["job"] for node in found["nodes"] for pod in node["pods"]}
+    assert holders - {""} == {demo.first}
+
+
+async def test_lists_show_any_earlier_moment_of_a_recorded_log(demo: Demo) -> None:
+    log = demo.folder / "past.jsonl.gz"
+    (await demo.run("export", "--out", str(log))).ok()
+    source = ("--log", str(log))
+    assert len((await demo.run("ls", "-o", "name", *source)).ok().lines) >= 2
+    assert (await demo.run("ls", "-o", "name", "--at", "1", *source)).ok().lines == []
+    assert (await demo.run("queue", "ls", "-o", "name", "--at", "1", *source)).ok().lines == []
+    assert (await demo.run("queue", "ls", "-o", "name", *source)).ok().lines
+    before = (await demo.run("queue", "tree", "-o", "json", "--at", "-10m")).ok().json()
+    assert before["tree"] == ""
+    assert (await demo.run("nodes", "-o", "name", "--at=-10m")).ok().lines == []
+    late = await demo.run("ls", "--at", "99999999", *source)
+    assert late.code == 3
+    assert "lies after the end of this log" in late.err

@@ -21,6 +21,11 @@ COUNTED = frozenset((JOBS, MACHINES))
 DEFAULT_QUEUE_PRIORITY = 100
 
 
+def is_device(resource: str) -> bool:
+    """Whether a resource is a device of a vendor: ``nvidia.com/gpu``."""
+    return "/" in resource and resource not in COUNTED
+
+
 class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """One node of an accepted tree.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.views.measures import is_device
 from muster.events import public
+from muster.model.quota import is_device
 from muster.model.resources import parse_quantity
 from muster.telemetry.metrics import Metrics, labels
 

@@ -17,10 +17,9 @@ from muster.serving.shapes import AskView
 from muster.serving.views import moment_of
 from muster_cli.console import DIM, GOOD, STRONG, WARN, Output, styled
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.folding import read_model
+from muster_cli.folding import read_at
 from muster_cli.manifests import read_manifests
-from muster_cli.options import Document
-from muster_cli.positions import mark
+from muster_cli.options import At, Document
 from muster_cli.sources import Source
 
 
@@ -28,7 +27,7 @@ async def ask_(
     file: Annotated[str, Parameter(allow_leading_hyphen=True, help="YAML file of a job; - for stdin.")],
     /,
     *,
-    at: Annotated[str, Parameter(show_default=False, help="As of this sequence or time, instead of now.")] = "",
+    at: At = "",
     output: Document = "text",
     source: Source | None = None,
 ) -> None:
@@ -38,7 +37,7 @@ async def ask_(
         workloads = [read_job(each.body) for each in read_manifests(_text(file), file)]
     except ManifestError as err:
         raise CliError(f"{file}: {err}", USAGE) from err
-    read = await read_model(source, out, mark(at, "--at"))
+    read = await read_at(source, out, at)
     now = max(read.present, read.state.now)
     moment = moment_of(read.state, now, live=not at)
     found = [ask(read.state, Lens(EVERYTHING, read.state), moment, each, now) for each in workloads]

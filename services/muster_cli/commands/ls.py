@@ -11,14 +11,15 @@ from muster.model.text import counted
 from muster.serving.joblist import JobFilter, job_rows, record_of_row
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.folding import read_model
+from muster_cli.folding import read_at
+from muster_cli.options import At
+from muster_cli.positions import UNITS
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
 from muster_cli.sources import Source
 
 STATES: tuple[str, ...] = get_args(Phase)
 COLOURED = 1_000
 """More lines are printed without colour, which is faster."""
-_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 async def ls(
@@ -33,6 +34,7 @@ async def ls(
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"], show_default=False, help="Only of this one.")] = "",
     kind: Annotated[str, Parameter(show_default=False, help="Only of this kind: RayJob, TFJob, Job ...")] = "",
     since: Annotated[str, Parameter(help="How long ago a job may have ended: 90s, 30m, 1h, 7d.")] = "1h",
+    at: At = "",
     output: Annotated[
         Literal["table", "wide", "json", "yaml", "name"],
         Parameter(name=["--output", "-o"], help="How to print it: a table, a wide one, or for programs."),
@@ -42,7 +44,7 @@ async def ls(
     """List the jobs."""
     out, states = Output(), _states(state or [])
     ago = span_of(since)
-    read = await read_model(source, out, None)
+    read = await read_at(source, out, at)
     now = max(read.state.now, read.present)
     asked = JobFilter(states, queue.strip("/"), namespace, kind, now - ago)
     _known(read.state.queues.ledger.nodes, asked.queue)
@@ -86,6 +88,6 @@ def _known(paths: object, queue: str) -> None:
 def span_of(text: str) -> int:
     """``90s``, ``30m``, ``1h``, ``7d`` in ms. Raises CliError."""
     number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not number.isdecimal():
+    if unit not in UNITS or not number.isdecimal():
         raise CliError(f"--since {text} is no span of time: write 90s, 30m, 1h or 7d", USAGE)
-    return int(number) * _UNITS[unit]
+    return int(number) * UNITS[unit]

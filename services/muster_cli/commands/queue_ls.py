@@ -9,24 +9,22 @@ from cyclopts import Parameter
 from muster.serving.board import board_of, record
 from muster_cli.commands.queue_tree import chosen
 from muster_cli.console import Output
-from muster_cli.folding import present_view
-from muster_cli.options import Bus, Form
-from muster_cli.reading import locate, opened, tell_which
+from muster_cli.folding import read_at
+from muster_cli.options import At, Form
 from muster_cli.render.queues import list_lines
+from muster_cli.sources import Source
 
 
 async def queue_ls(
     *,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Inner nodes of the tree too.")] = False,
+    at: At = "",
     output: Form = "table",
-    bus: Bus | None = None,
+    source: Source | None = None,
 ) -> None:
     """List the queues."""
-    place = locate(bus)
     out = Output()
-    tell_which(out, place)
-    async with opened(place) as reading:
-        board = board_of(await present_view(reading))
+    board = board_of((await read_at(source, out, at)).state)
     nodes = [node for node in chosen(board, "") if node.leaf or every]
     if output in ("table", "wide"):
         out.lines(list_lines(board, nodes, width=200 if output == "wide" else out.width))

@@ -9,25 +9,26 @@ from cyclopts import Parameter
 from muster.serving.board import Board, BoardNode, board_of, record
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.folding import present_view
-from muster_cli.options import Bus, Form
-from muster_cli.reading import locate, opened, tell_which
+from muster_cli.folding import read_feed_at
+from muster_cli.options import At, Form
 from muster_cli.reclaiming import notes_on_reclaim
 from muster_cli.render.queues import tree_lines
+from muster_cli.sources import Source, source_of
 
 
 async def queue_tree(
     *,
     under: Annotated[str, Parameter(show_default=False, help="Only this quota path and what is below it.")] = "",
+    at: At = "",
     output: Form = "table",
-    bus: Bus | None = None,
+    source: Source | None = None,
 ) -> None:
     """Show the quota tree."""
-    place = locate(bus)
     out = Output()
-    tell_which(out, place)
-    async with opened(place) as reading:
-        board = board_of(await present_view(reading), await notes_on_reclaim(reading))
+    async with source_of(source, out, based=True) as feed:
+        read = await read_feed_at(feed, at)
+        notes = await notes_on_reclaim(feed.reading) if feed.reading is not None and not at else []
+        board = board_of(read.state, notes)
     nodes = chosen(board, under)
     if output in ("table", "wide"):
         out.lines(tree_lines(board, nodes, unicode=out.unicode, width=200 if output == "wide" else out.width))

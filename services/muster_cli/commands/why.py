@@ -13,9 +13,8 @@ from muster.core.views.story import Story
 from muster.core.workloads.registry import KINDS
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.folding import read_model
-from muster_cli.options import Document
-from muster_cli.positions import mark, reached
+from muster_cli.folding import read_at
+from muster_cli.options import At, Document
 from muster_cli.render.gang import tale_lines, tale_record
 from muster_cli.render.queueshares import share_lines
 from muster_cli.render.why import record, story_lines
@@ -31,17 +30,15 @@ async def why(
     /,
     *,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Every small step too.")] = False,
-    at: Annotated[str, Parameter(show_default=False, help="As it was at this sequence or time, instead of now.")] = "",
+    at: At = "",
     output: Document = "text",
     source: Source | None = None,
 ) -> None:
     """Tell why a job waits, or what became of it; of a queue, why its share is what it is."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
-    end = mark(at, "--at")
-    found_at = await read_model(source, out, end)
+    found_at = await read_at(source, out, at)
     state = found_at.state
-    reached(end if end is not None and end.seq else None, "--at", state.seq, state.now)
     story = Story(wanted, kind, state)
     width, names = min(out.width, MAX_WIDTH), [] if kind else gangs_named(state, wanted)
     if not story.matches().keys and names:

@@ -8,7 +8,7 @@ from muster.core.quota.demand import counted
 from muster.core.quota.ledger.kaishares import kai_shares
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.readmodel.state import ReadState
-from muster.model.quota import COUNTED
+from muster.model.quota import COUNTED, is_device
 from muster.model.resources import Vector, add_into, in_bytes, summed
 
 Labels = tuple[tuple[str, str], ...]
@@ -43,11 +43,6 @@ def devices(state: ReadState) -> Iterator[tuple[str, str, float]]:
     for name, amount in idle(state).items():
         if is_device(name):
             yield "", name, _plain(amount, name)
-
-
-def is_device(resource: str) -> bool:
-    """Whether a resource is a device of a vendor: ``nvidia.com/gpu``."""
-    return "/" in resource and resource not in COUNTED
 
 
 def idle(state: ReadState) -> Vector:

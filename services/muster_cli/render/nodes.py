@@ -1,0 +1,64 @@
+"""The nodes as a table: what is free on each, and which jobs hold the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from muster.model.quota import is_device
+from muster.model.resources import format_quantity, parse_quantity
+from muster.model.text import counted, shorten
+from muster.serving.shapes import NodesView, NodeView
+from muster_cli.console import BAD, DIM, STRONG, WARN, columns, styled
+
+ALWAYS = ("cpu", "memory")
+HOLDERS = 3
+
+
+def node_lines(found: NodesView, *, wide: bool = False, width: int = 200) -> list[Text]:
+    """A line for each node, then what is free in all and in how many pieces."""
+    if not found.nodes:
+        return [Text("No node is known.")]
+    names = [*sorted({name for node in found.nodes for name in node.allocatable if is_device(name)}), *ALWAYS]
+    rows: list[list[Text | str]] = [[styled((word, DIM)) for word in ("NODE", "STATE", *map(_title, names), "JOBS")]]
+    for node in found.nodes:
+        cells = [_free(node, name) for name in names]
+        rows.append([styled((node.name, STRONG)), _state(node), *cells, _holders(node, all_of_them=wide)])
+    return [*(each[:width] for each in columns(rows)), Text(), *_sums(found, names)]
+
+
+def _title(resource: str) -> str:
+    return f"FREE {resource.rpartition('/')[2].upper()}"
+
+
+def _state(node: NodeView) -> Text:
+    if not node.ready:
+        return styled(("not ready", BAD))
+    return styled(("ready", "")) if node.schedulable else styled(("cordoned", WARN))
+
+
+def _free(node: NodeView, name: str) -> str:
+    return f"{node.free[name]} of {node.allocatable[name]}" if name in node.allocatable else "-"
+
+
+def _holders(node: NodeView, *, all_of_them: bool) -> str:
+    """The jobs with pods on it, and how many pods belong to none."""
+    jobs = list(dict.fromkeys(pod.job for pod in node.pods if pod.job))
+    others = sum(not pod.job for pod in node.pods) + node.others
+    shown = jobs if all_of_them else jobs[:HOLDERS]
+    more = [f"{len(jobs) - len(shown)} more"] if len(jobs) > len(shown) else []
+    return ", ".join([*shown, *more, *([f"{counted(others, 'other pod')}"] if others else [])]) or "-"
+
+
+def _sums(found: NodesView, names: Sequence[str]) -> list[Text]:
+    """What is free in all, and the most on one node: a pod needs it in one piece."""
+    lines = []
+    open_nodes = [node for node in found.nodes if node.ready and node.schedulable]
+    for name in names:
+        free = [parse_quantity(node.free.get(name, "0"), name) for node in open_nodes]
+        total, most = format_quantity(sum(free), name), format_quantity(max(free, default=0), name)
+        lines.append(styled((f"{name}: ", STRONG), f"{total} free on ready nodes, at most {most} on one"))
+    if found.fragmented:
+        lines.append(Text(shorten(f"{counted(found.fragmented, 'node')} with a part of the GPUs free", 100)))
+    return lines
