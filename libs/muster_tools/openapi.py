@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 import muster
-from muster.serving import shapes
+from muster.serving import shapes, supposed
 from muster.serving.answering import AT, ROUTES, Question
 from muster.serving.streaming import News
 from muster_tools.attributes import attribute_docs, summary
@@ -57,7 +57,8 @@ def _bodies() -> list[type[msgspec.Struct]]:
 
 
 def _all(types: list[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
-    found = [each for each in vars(shapes).values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    there = (vars(shapes) | vars(supposed)).values()
+    found = [each for each in there if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     return [*found, *types]
 
 
@@ -112,7 +113,7 @@ def _stream(schema: Any) -> dict[str, Any]:
 
 
 def text() -> str:
-    notice = "# Written by `make schemas`: change muster/serving/shapes.py and answering.py instead.\n"
+    notice = "# Written by `make schemas`: change muster/serving/shapes.py, supposed.py and answering.py instead.\n"
     return notice + yaml.safe_dump(document(), sort_keys=False, width=110, allow_unicode=True)
 
 

@@ -18,7 +18,7 @@ from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
 from muster.events.envelope import Stored
 from muster.ports import Clock
-from muster.serving import shapes, views
+from muster.serving import shapes, supposed, views
 from muster.serving.access import Viewed
 from muster.serving.asking import ManifestError, ask, read_job
 from muster.serving.causes import causes
@@ -275,7 +275,7 @@ async def _series(of: Questions, asked: Asked) -> Struct:
 
 async def _whatif(of: Questions, asked: Asked) -> Struct:
     try:
-        wanted = msgspec.json.decode(asked.body, type=shapes.Changes)
+        wanted = msgspec.json.decode(asked.body, type=supposed.Changes)
         before = of.foreseen(asked)
         return what_if(asked.state, asked.lens, asked.moment, wanted.changes, asked.now, wanted.job, before)
     except (msgspec.DecodeError, ChangeError) as err:
@@ -284,7 +284,7 @@ async def _whatif(of: Questions, asked: Asked) -> Struct:
 
 async def _ask(of: Questions, asked: Asked) -> Struct:
     try:
-        workload = read_job(msgspec.json.decode(asked.body, type=shapes.Submission).manifest)
+        workload = read_job(msgspec.json.decode(asked.body, type=supposed.Submission).manifest)
     except (msgspec.DecodeError, ManifestError) as err:
         raise BadRequestError(str(err)) from err
     return ask(asked.state, asked.lens, asked.moment, workload, asked.now, of.foreseen(asked))
@@ -340,13 +340,13 @@ ROUTES: tuple[Question, ...] = (
         _series,
         {"queue": "Its path.", "resource": "Which resource; nvidia.com/gpu where none is named."},
     ),
-    Question("/api/v1/whatif", "What a change would do now.", shapes.WhatIf, _whatif, body=shapes.Changes),
+    Question("/api/v1/whatif", "What a change would do now.", supposed.WhatIf, _whatif, body=supposed.Changes),
     Question(
         "/api/v1/ask",
         "What a job would meet that is not submitted yet.",
-        shapes.AskView,
+        supposed.AskView,
         _ask,
-        body=shapes.Submission,
+        body=supposed.Submission,
     ),
 )
 

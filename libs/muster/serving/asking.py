@@ -27,7 +27,7 @@ from muster.model.resources import format_vector, texts
 from muster.model.text import counted as numbered
 from muster.model.text import span
 from muster.model.workload import Workload
-from muster.serving import shapes
+from muster.serving import shapes, supposed
 from muster.serving.forking import binds, new_job, projected, with_job
 from muster.serving.scope import Lens
 from muster.serving.views import start_shape
@@ -66,14 +66,14 @@ def ask(
     workload: Workload,
     now: int,
     before: Mapping[str, Projected] | None = None,
-) -> shapes.AskView:
+) -> supposed.AskView:
     """What it would meet. ``before``: the queues as they are, played forward."""
     queues, ref = state.queues, workload.ref
     leaf = leaf_of(queues.ledger, workload)
     if leaf is None or not lens.sees(ref.namespace):
         text = "no quota that you may see claims its namespace"
         key, summary = lens.words(ref.key), f"It is not queued: {text}."
-        return shapes.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
+        return supposed.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
     job = new_job(ref, leaf, queues.demand_of(workload), queues.priority_of(workload), max(now, state.now))
     refused = refusal(state, job, workload)
     before = projected(state, queues, now) if before is None else before
@@ -82,7 +82,7 @@ def ask(
     costs = [lens.words(each) for each in _costs(queues, job, after, before)] if refused or after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
     summary = _summary(refused, promise, advice, now, owed=UID in after and after[UID].owed)
-    return shapes.AskView(
+    return supposed.AskView(
         moment=moment,
         kind=ref.kind,
         job=ref.key,
@@ -154,7 +154,7 @@ def _borrowers(queues: Queues, job: Job) -> Iterator[str]:
             yield f"{workload.ref.key} borrows at {charge.queue}, and may be suspended for it"
 
 
-def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Iterator[shapes.Advice]:
+def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Iterator[supposed.Advice]:
     """What would start at once: a smaller job, another queue, a declared run time; the smallest change of each."""
     smaller = _smaller(state, job, workload)
     if smaller is not None:
@@ -162,20 +162,20 @@ def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Itera
     for path, node in state.queues.ledger.nodes.items():
         other = not node.children and path != job.queue and lens.sees_queue(path)
         if other and not refusal(state, structs.replace(job, queue=path), workload):
-            yield shapes.Advice(f"queue={path}", f"in queue {path} it starts now")
+            yield supposed.Advice(f"queue={path}", f"in queue {path} it starts now")
             break
     for run_ms in RUN_TIMES_MS:
         demand = structs.replace(job.demand, run_ms=run_ms)
         if (not job.demand.run_ms or run_ms < job.demand.run_ms) and not refusal(
             state, structs.replace(job, demand=demand), workload
         ):
-            yield shapes.Advice(
+            yield supposed.Advice(
                 f"run_time={span(run_ms)}", f"if it declares to run at most {span(run_ms)}, it starts now"
             )
             break
 
 
-def _smaller(state: ReadState, job: Job, workload: Workload) -> shapes.Advice | None:
+def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice | None:
     """The most pods of its largest set with which it starts now, if any."""
     largest = max(workload.pod_sets, key=lambda each: each.count, default=None)
     if largest is None or largest.count < 2:
@@ -185,7 +185,7 @@ def _smaller(state: ReadState, job: Job, workload: Workload) -> shapes.Advice | 
         if fewer is not None and not refusal(state, fewer, workload):
             asks = format_vector(fewer.demand.request)
             text = f"with {count} instead of {largest.count} pods of {largest.name} ({asks}) it starts now"
-            return shapes.Advice(f"{largest.name}={count}", text)
+            return supposed.Advice(f"{largest.name}={count}", text)
     return None
 
 
@@ -200,7 +200,7 @@ def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:
     return structs.replace(job, demand=structs.replace(job.demand, request=request, pods=pods))
 
 
-def _summary(refused: str, promise: Promise, advice: list[shapes.Advice], now: int, *, owed: bool) -> str:
+def _summary(refused: str, promise: Promise, advice: list[supposed.Advice], now: int, *, owed: bool) -> str:
     if not refused:
         return "It would start now."
     text = "It would wait"

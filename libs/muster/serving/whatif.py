@@ -14,7 +14,7 @@ from muster.core.wording import jobs as job_words
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, parse_quantity
 from muster.model.text import counted, span
 from muster.model.workload import Workload
-from muster.serving import shapes
+from muster.serving import shapes, supposed
 from muster.serving.forking import FIELDS, binds, projected, with_quota, with_request
 from muster.serving.scope import Lens
 
@@ -31,11 +31,11 @@ def what_if(
     state: ReadState,
     lens: Lens,
     moment: shapes.MomentView,
-    changes: Sequence[shapes.Change],
+    changes: Sequence[supposed.Change],
     now: int,
     job: str = "",
     before: Mapping[str, Projected] | None = None,
-) -> shapes.WhatIf:
+) -> supposed.WhatIf:
     """``job``: one that is asked about, which is listed first. ``before``: the queues as they are, played forward.
     Raises ChangeError.
     """
@@ -49,7 +49,7 @@ def what_if(
             queues = _changed(queues, change, lens)
     before = projected(state, state.queues, now) if before is None else before
     after = projected(state, queues, now)
-    found: list[shapes.Effect] = []
+    found: list[supposed.Effect] = []
     earlier = later = 0
     for uid, waiting in queues.jobs.items():
         if waiting.status != "waiting":
@@ -62,7 +62,7 @@ def what_if(
             continue
         waits = [each.wait if each is not None else None for each in (was, would)]
         found.append(
-            shapes.Effect(waiting.ref.key, waiting.queue, waits[0], waits[1], uid)
+            supposed.Effect(waiting.ref.key, waiting.queue, waits[0], waits[1], uid)
         )  # `binds` holds the uid until those that are shown are chosen.
     found.sort(key=lambda each: (each.job != job, -_gain(each), each.job))
     shown = [
@@ -70,16 +70,16 @@ def what_if(
     ]
     one, other = (sum(1 for each in played.values() if not each.wait and not each.owed) for played in (before, after))
     summary = _summary(earlier, later, shown, nodes)
-    return shapes.WhatIf(moment, [*changes], len(found), one, other, earlier, later, shown, summary)
+    return supposed.WhatIf(moment, [*changes], len(found), one, other, earlier, later, shown, summary)
 
 
-def _gain(effect: shapes.Effect) -> int:
+def _gain(effect: supposed.Effect) -> int:
     never = 1 << 50
     before, after = (never if each is None else each for each in (effect.before, effect.after))
     return abs(before - after)
 
 
-def _changed(queues: Queues, change: shapes.Change, lens: Lens) -> Queues:
+def _changed(queues: Queues, change: supposed.Change, lens: Lens) -> Queues:
     if change.job:
         found = [each for each in queues.jobs.values() if each.ref.key == change.job and each.status == "waiting"]
         if not found or not lens.sees(found[0].ref.namespace):
@@ -92,7 +92,7 @@ def _changed(queues: Queues, change: shapes.Change, lens: Lens) -> Queues:
     return with_quota(queues, change.queue, change.field, change.resource, _parsed(change) if change.value else None)
 
 
-def _parsed(change: shapes.Change) -> int:
+def _parsed(change: supposed.Change) -> int:
     if not change.resource:
         raise ChangeError("name the resource, e.g. nvidia.com/gpu")
     try:
@@ -101,7 +101,7 @@ def _parsed(change: shapes.Change) -> int:
         raise ChangeError(str(err)) from err
 
 
-def _amount(change: shapes.Change) -> Vector:
+def _amount(change: supposed.Change) -> Vector:
     if not 0 < change.nodes <= 1000:
         raise ChangeError(f"nodes is {change.nodes}; take 1 to 1000")
     return {change.resource: _parsed(change)}
@@ -138,7 +138,7 @@ def fits(state: ReadState, workload: Workload, more: Sequence[Vector]) -> bool:
     return True
 
 
-def _summary(earlier: int, later: int, shown: Sequence[shapes.Effect], nodes: Sequence[Vector]) -> str:
+def _summary(earlier: int, later: int, shown: Sequence[supposed.Effect], nodes: Sequence[Vector]) -> str:
     """One sentence, and the limit that still binds."""
     if not shown:
         return "No job waits: nothing changes."

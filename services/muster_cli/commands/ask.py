@@ -13,7 +13,7 @@ from rich.text import Text
 from muster.model.text import counted
 from muster.serving.asking import ManifestError, ask, read_job
 from muster.serving.scope import EVERYTHING, Lens
-from muster.serving.shapes import AskView
+from muster.serving.supposed import AskView
 from muster.serving.views import moment_of
 from muster_cli.console import DIM, GOOD, STRONG, WARN, Output, styled
 from muster_cli.exits import NOT_FOUND, USAGE, CliError

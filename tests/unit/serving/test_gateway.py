@@ -21,7 +21,7 @@ from muster.core.stage import Folder
 from muster.ports import ApiResponse, ApiUnreachableError
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving import moments as ladder
-from muster.serving import shapes
+from muster.serving import supposed
 from muster.serving.access import Reviewed, Unrestricted, Viewed
 from muster.serving.answering import ROUTES, BadRequestError, Questions
 from muster.serving.http import GatewayServer
@@ -60,8 +60,8 @@ async def test_every_question_is_answered_in_its_shape(chaos: Chaos, tmp_path: P
         if "gangs/" in route.path:
             continue  # Chaos has no gangs of pods; test_gateway_props asks of them.
         query = {"queue": "root", "resource": "cpu"} if "series" in route.path else {}
-        change = shapes.Change(queue="root", field="max", resource="cpu", value="99")
-        bodies = {shapes.Changes: shapes.Changes([change]), shapes.Submission: shapes.Submission(TRAINING)}
+        change = supposed.Change(queue="root", field="max", resource="cpu", value="99")
+        bodies = {supposed.Changes: supposed.Changes([change]), supposed.Submission: supposed.Submission(TRAINING)}
         body = msgspec.json.encode(bodies[route.body]) if route.body is not None else b""
         answer = await asked.answer(route, ADMIN, path, query, body)
         assert msgspec.json.decode(msgspec.json.encode(answer), type=route.shape) == answer
