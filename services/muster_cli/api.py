@@ -88,7 +88,7 @@ async def mismatch(reading: LogReading, api: Api) -> str:
     if known is None:
         return ""
     uid = await cluster_uid(api.transport)
-    if not uid or uid == known.uid:
+    if not uid or uid == (known.uid or uid):
         return ""
     identity = reading.log.identity
     log = f"log {identity.log_id} of cell {identity.cell} at {reading.place.config.nats_url}"

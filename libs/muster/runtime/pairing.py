@@ -1,4 +1,5 @@
 """Which cluster a log is about: recorded beside the log by whatever watches the cluster, checked before a write.
+So is that the cluster was restored to an earlier state: the log goes on from what the cluster says then.
 
 A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The record is key ``cluster`` of
 the cell's state bucket and names the log it was made for, so that a record of a lost log says nothing of the next.
@@ -21,11 +22,14 @@ PATIENCE_S = 5.0
 
 
 class ClusterIdentity(Struct, frozen=True):
-    """A cluster as a log remembers it. ``server``: its address as the watcher knew it."""
+    """A cluster as a log remembers it. ``server``: its address as the watcher knew it; ``set_back``: how it is known
+    to have been restored to an earlier state than the log is about.
+    """
 
     uid: str
     server: str
     log_id: str
+    set_back: str = ""
 
 
 async def cluster_uid(transport: ApiTransport) -> str:
@@ -41,12 +45,23 @@ async def record_cluster(js: JetStream, identity: LogIdentity, transport: ApiTra
     uid = await cluster_uid(transport)
     if not uid:
         return False
-    bucket = KvBucket(js, subjects.state_bucket(identity.cell))
-    body = msgspec.json.encode(ClusterIdentity(uid, server, identity.log_id))
+    await _record(js, identity.cell, ClusterIdentity(uid, server, identity.log_id))
+    return True
+
+
+async def record_set_back(js: JetStream, identity: LogIdentity, why: str) -> None:
+    """Write down that the cluster was restored to an earlier state. Raises BusError, UnansweredError."""
+    known = await recorded_cluster(js, identity)
+    uid, server = (known.uid, known.server) if known is not None else ("", "")
+    await _record(js, identity.cell, ClusterIdentity(uid, server, identity.log_id, why))
+
+
+async def _record(js: JetStream, cell: str, cluster: ClusterIdentity) -> None:
+    bucket = KvBucket(js, subjects.state_bucket(cell))
+    body = msgspec.json.encode(cluster)
     entry = await bucket.get(KEY, patience_s=PATIENCE_S)
     if entry is None or entry.value != body:
         await bucket.set(KEY, body, revision=entry.revision if entry is not None else 0, patience_s=PATIENCE_S)
-    return True
 
 
 async def recorded_cluster(js: JetStream, identity: LogIdentity) -> ClusterIdentity | None:

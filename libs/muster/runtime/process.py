@@ -40,7 +40,7 @@ from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
 from muster.runtime.measuring import Measuring
-from muster.runtime.pairing import record_cluster
+from muster.runtime.pairing import record_cluster, record_set_back
 from muster.runtime.presenting.presenter import Presenter
 from muster.runtime.runners.acting import ActuatorRunner
 from muster.runtime.runners.activating import Activator, announce
@@ -193,6 +193,7 @@ class Process(Struct, dict=True):
                     hooks=telemetry,
                     reflector_hooks=telemetry,
                     quarantine=partial(Quarantine(self.js, self.config.cell).put, "watcher"),
+                    set_back=partial(record_set_back, self.js, self.log.identity),
                     kinds=self.config.kinds_on,
                 )
             )

@@ -8,9 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.cell import open_log
-from muster.bus.marks import JetStreamMarks, give_up, hear_marks
+from muster.bus.marks import LOST, JetStreamMarks, give_up, hear_marks
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
+from muster.runtime.pairing import recorded_cluster
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, OK
 from muster_cli.marking import short
@@ -35,7 +36,11 @@ async def log_recover(
         found = await hear_marks(log, await JetStreamMarks(js, identity.cell).all())
         for mark in found.lost:
             out.line(f"{mark.service} has read the log up to sequence {mark.seq}, and that is not in it")
-        if not found.lost:
+        known = await recorded_cluster(js, identity)
+        set_back = known.set_back if known is not None else ""
+        if set_back:
+            out.line(set_back)
+        if not found.lost and not set_back:
             out.line(f"The log holds all that {counted(len(found.shown), 'service')} read of it: nothing to recover.")
             return OK
         if not yes:
@@ -45,6 +50,6 @@ async def log_recover(
             )
             return FAILED
         by = short(os.environ.get("USER") or "unknown")
-        made = await give_up(js, identity, SystemClock().now(), by=by)
+        made = await give_up(js, identity, SystemClock().now(), by=by, reason=set_back or LOST)
     out.line(f"Generation {made.generation} of cell {made.cell} (log {made.log_id}) is in force, from the cluster.")
     return OK

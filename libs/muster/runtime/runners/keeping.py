@@ -18,6 +18,7 @@ from muster.runtime.logkeeping.archive import ArchiveError
 from muster.runtime.logkeeping.archiving import archive, archive_of
 from muster.runtime.logkeeping.pruning import PruneError, deletable, delete, sealed, surplus
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
+from muster.runtime.pairing import recorded_cluster
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
 
@@ -96,6 +97,7 @@ class LogKeeper:
             raise LogSealedError(f"generation {log.identity.generation} of the log is in force: go on with that")
         if not sealed:
             await self._check_whole(log)
+            await self._check_cluster(log)
         usage = await log.usage()
         full = usage.max_bytes > 0 and usage.bytes * 100 >= usage.max_bytes * self._percent > 0
         if sealed or full:
@@ -132,6 +134,15 @@ class LogKeeper:
         if found.agrees:
             made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper")
             raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
+
+    async def _check_cluster(self, log: JetStreamLog) -> None:
+        """Found the next generation where the cluster is older than this one knows it."""
+        known = await recorded_cluster(self._js, log.identity)
+        if known is None or not known.set_back:
+            return
+        self._hooks.note("error", "cluster_set_back", message=known.set_back)
+        made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper", reason=known.set_back)
+        raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
 
     async def _archive(self, log: JetStreamLog) -> None:
         now = asyncio.get_running_loop().time()

@@ -62,6 +62,7 @@ class WatcherRunner(Leader[WatchState]):
         hooks: Hooks | None = None,
         reflector_hooks: WatchHooks | None = None,
         quarantine: Callable[[bytes, str], Awaitable[object]] | None = None,
+        set_back: Callable[[str], Awaitable[object]] | None = None,
         kinds: tuple[str, ...] = tuple(KINDS),
     ) -> None:
         super().__init__(
@@ -78,6 +79,10 @@ class WatcherRunner(Leader[WatchState]):
         self._reflector_hooks = reflector_hooks
         self._quarantine = quarantine
         """Takes (bytes, cause) of what has not even an identity that can be read."""
+        self._tell_set_back = set_back
+        """Takes the sentence that says how the API server was restored to an earlier state."""
+        self._newest = 0
+        """The newest resourceVersion that was read; a list is never older, but from a server that was set back."""
         self._pending: dict[str, _UnreportedObject] = {}
         self._put_off: dict[str, _UnreportedObject] = {}
         """New objects that name a parent which does not know them yet."""
@@ -209,6 +214,7 @@ class WatcherRunner(Leader[WatchState]):
             ObjectMeta(uid=uid, name=was.ref.name, namespace=was.ref.namespace, resource_version=str(was.rv))
             for uid, was in self.state.objects.items()
         ]
+        self._newest = max((was.rv for was in self.state.objects.values()), default=0)
         resource = await self._served()
         if resource is None:
             if self._reflector_hooks is not None:
@@ -255,6 +261,10 @@ class WatcherRunner(Leader[WatchState]):
                     self._pend(delta.meta, delta.head, unreadable=delta.reason)
             case deltas.ListSynced():
                 self._absent = False
+                listed = version_of(delta.resource_version) or 0
+                if 0 < listed < self._newest:
+                    await self._set_back(listed)
+                self._newest = max(self._newest, listed)
                 if not delta.relist:
                     self._announcements.append(Synced(kind=self.shard, objects=delta.count))
             case deltas.Absent():
@@ -264,10 +274,25 @@ class WatcherRunner(Leader[WatchState]):
                     self._announcements.append(Synced(kind=self.shard, absent=True))
                 self._absent = True
 
+    async def _set_back(self, listed: int) -> None:
+        """Report nothing more: every reader takes it for late. The next generation starts from the cluster."""
+        name = str(self.stage.row.resource)
+        why = (
+            f"the API server was restored to an earlier state: it lists {name} as of resourceVersion {listed}, and "
+            f"{self._newest} was read before"
+        )
+        self.hooks.note("error", "cluster_set_back", message=why)
+        if self._reflector_hooks is not None:
+            self._reflector_hooks.ready(name, False, f"{why}; the keeper starts the next generation of the log")
+        if self._tell_set_back is not None:
+            await self._tell_set_back(why)
+        await asyncio.Event().wait()
+
     def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "") -> None:
         ref = Ref(self.stage.kind, meta.namespace, meta.name, meta.uid or meta.path)
         self._pending.pop(ref.uid, None)
         pending = _UnreportedObject(ref, version_of(meta.resource_version) or 0, raw, unreadable)
+        self._newest = max(self._newest, pending.rv)
         put_off = self._put_off.pop(ref.uid, None)
         if put_off is not None and raw is not None:
             pending.due = put_off.due

@@ -1,0 +1,146 @@
+"""An API server that was restored to an earlier state: the next generation of the log starts from what it says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kit.cli import Cli
+from kit.doubles.log import MemoryLeases
+from kit.nats import SMALL
+from kit.simulated import create
+from kit.story import rayjob
+from kit.waiting import until
+from muster.bus.cell import open_log, open_stores
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.jetstream import JetStream
+from muster.bus.log import JetStreamLog
+from muster.bus.server import EmbeddedServer
+from muster.bus.snapshots import JetStreamSnapshots
+from muster.events.facts import Synced, WorkloadObserved
+from muster.fakecluster.world import SimCluster
+from muster.model import api
+from muster.ports import LogSealedError
+from muster.runtime.clock import SystemClock
+from muster.runtime.pairing import record_cluster, record_set_back, recorded_cluster
+from muster.runtime.runners.hooks import Level, NoHooks
+from muster.runtime.runners.keeping import LogKeeper
+from muster.runtime.runners.watching import WatcherRunner
+
+
+class Notes(NoHooks):
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def note(self, level: Level, event: str, **values: object) -> None:
+        self.noted.append(f"{level} {event}")
+
+
+@asynccontextmanager
+async def watched(js: JetStream, log: JetStreamLog, cluster: SimCluster, notes: Notes) -> AsyncIterator[WatcherRunner]:
+    runner = WatcherRunner(
+        "rayjobs",
+        cluster.transport(),
+        log=log,
+        lease=MemoryLeases().lease("watcher", "rayjobs", "p"),
+        snapshots=None,
+        clock=SystemClock(),
+        process="p",
+        hooks=notes,
+        set_back=partial(record_set_back, js, log.identity),
+    )
+    task = asyncio.ensure_future(runner.run())
+    yield runner
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def facts(log: JetStreamLog) -> list[object]:
+    found: list[object] = []
+    async for batch in log.follow(0):
+        if not batch:
+            return found
+        found += [event for each in batch for event in each.commit.events]
+    return found
+
+
+async def cluster_with(*names: str, others: int = 0) -> SimCluster:
+    made = SimCluster({})
+    for number in range(others):
+        await create(made, api.RAYJOBS, rayjob(f"gone-{number}", runtime="1h"))
+    for name in names:
+        await create(made, api.RAYJOBS, rayjob(name, runtime="1h"))
+    return made
+
+
+@pytest.mark.parametrize("others", [0, 5], ids=["as it was or later", "an earlier state"])
+async def test_the_next_generation_starts_from_what_a_restored_cluster_says(
+    js: JetStream, cell: str, others: int
+) -> None:
+    await open_stores(js, cell, create=True, limits=SMALL)
+    log = await open_log(js, cell, create=True, limits=SMALL, at=1)
+    before, notes = await cluster_with("kept", others=others), Notes()
+    await record_cluster(js, log.identity, before.transport(), "https://server")
+
+    async def synced(times: int) -> bool:
+        return sum(isinstance(each, Synced) for each in await facts(log)) == times
+
+    async with watched(js, log, before, notes):
+        await until(lambda: synced(1), what="the first list")
+    restored = await cluster_with("kept")
+    keeper = LogKeeper(
+        js,
+        JetStreamGenerations(js, cell),
+        log.identity.log_id,
+        lease=MemoryLeases().lease("keeper", "0", "k"),
+        snapshots=JetStreamSnapshots(js, log.identity, warn=lambda _: None),
+        clock=SystemClock(),
+        hooks=notes,
+        percent=80,
+    )
+    if not others:
+        async with watched(js, log, restored, notes):
+            await until(lambda: synced(2), what="the second list")
+        await keeper._look()
+        assert notes.noted == []
+        return
+    async with watched(js, log, restored, notes):
+        await until(lambda: "error cluster_set_back" in notes.noted, what="it to be noticed")
+
+        async def told() -> bool:
+            known = await recorded_cluster(js, log.identity)
+            return known is not None and "restored to an earlier state" in known.set_back
+
+        await until(told, what="it to be told")
+        known = await recorded_cluster(js, log.identity)
+        assert known is not None
+        assert known.server == "https://server", "what was recorded of the cluster stays"
+    assert not await synced(2), "a list of an earlier state is not complete for this log"
+    with pytest.raises(LogSealedError, match="generation 2 of the log is in force"):
+        await keeper._look()
+    after = await open_log(js, cell)
+    assert (after.identity.generation, after.identity.earlier) == (2, ())
+    assert (await log.usage()).sealed
+    async with watched(js, after, restored, notes):
+        await until(lambda: _observed(after), what="the job of the cluster as it is")
+    assert await recorded_cluster(js, after.identity) is None, "the record of the former log says nothing of this one"
+
+
+async def test_where_no_keeper_runs_a_person_starts_it(
+    js: JetStream, nats_server: EmbeddedServer, cell: str, tmp_path: Path
+) -> None:
+    await open_stores(js, cell, create=True, limits=SMALL)
+    log = await open_log(js, cell, create=True, limits=SMALL, at=1)
+    cli, where = Cli(tmp_path), ("--url", nats_server.url, "--cell", cell)
+    assert "nothing to recover" in (await cli.run("log", "recover", *where)).ok().out
+    await record_set_back(js, log.identity, "the API server was restored to an earlier state: it lists pods")
+    asked = await cli.run("log", "recover", *where)
+    assert (asked.code, "it lists pods" in asked.out) == (1, True)
+    assert "Generation 2" in (await cli.run("log", "recover", "--yes", *where)).ok().out
+
+
+async def _observed(log: JetStreamLog) -> bool:
+    return any(isinstance(each, WorkloadObserved) for each in await facts(log))
