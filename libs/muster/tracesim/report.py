@@ -8,6 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from muster.model.text import clean, span
+from muster.tracesim.compared import bought, charts, curve, keys, style_of, time_plot
+from muster.tracesim.limits import too_large_text
 from muster.tracesim.metrics import mean, percentile
 from muster.tracesim.model import GPU, WHOLE
 from muster.tracesim.runner import Result
@@ -16,7 +18,6 @@ from muster.tracesim.svg import Plot, Series, drawn, legend
 from muster.tracesim.sweep import waits
 from muster.tracesim.timeline import Timeline
 
-HOUR_MS = 3_600_000
 SIZES = (("1 GPU or less", 0, 1), ("2 to 7", 1, 7), ("8 and more", 7, 10**9))
 """(name, more GPUs than, at most)"""
 MAX_QUEUES = 24
@@ -40,8 +41,12 @@ _COLUMNS = (
 def write_report(path: Path, results: Sequence[Result]) -> None:
     """Write the page. With one result also how its queues fared over time."""
     title = results[0].policy if len(results) == 1 else "policies compared"
-    body = [f"<h1>Simulation: {escape(title)}</h1>", _about(results[0]), _table(results), *_waits(results)]
-    body += _over_time(results[0], results[0].timeline) if len(results) == 1 else _side_by_side(results)
+    body = [f"<h1>Simulation: {escape(title)}</h1>", _about(results[0]), _table(results)]
+    if len(results) == 1:
+        body += [*_grid(_waits(results), *_over_time(results[0].timeline)), *_by_queue(results[0], results[0].timeline)]
+    else:
+        body += [bought(results), *_grid(_waits(results), *charts(results))]
+    body += _waits_by_size(results)
     style = files("muster.tracesim").joinpath("report.css").read_text(encoding="utf-8")
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -70,12 +75,14 @@ def _about(result: Result) -> str:
         parts.append(f"of {stops.checkpointing / ALL_OF_THEM:.0%} of the jobs")
     if options.faults.rows:
         parts.append(f"{len(options.faults.rows)} faults")
-    return f"<p>{escape('; '.join(parts))}.</p>"
+    never = too_large_text(result.trace)
+    warning = f"<p class=warning>{escape(never)}.</p>" if never else ""
+    return f"<p>{escape('; '.join(parts))}.</p>{warning}"
 
 
 def _table(results: Sequence[Result]) -> str:
     head = "".join(f"<th>{escape(title)}</th>" for _, title in _COLUMNS)
-    rows = "".join(f"<tr>{_row(result)}</tr>" for result in results)
+    rows = "".join(f"<tr>{_row(result, linked=len(results) > 1)}</tr>" for result in results)
     bound = results[0].metrics.jct_lower_bound_s
     note = f"<p class=note>No policy can have a mean until done under {_span(bound)}.</p>" if bound else ""
     return _wide(head, rows) + note
@@ -85,11 +92,11 @@ def _wide(head: str, rows: str) -> str:
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
-def _row(result: Result) -> str:
-    cells = []
-    for name, _ in _COLUMNS:
-        value = result.policy if name == "policy" else getattr(result.metrics, name)
-        cells.append(f"<td>{escape(_cell(name, value))}</td>")
+def _row(result: Result, *, linked: bool) -> str:
+    """``linked``: to the report of that policy alone."""
+    name = escape(result.policy)
+    cells = [f'<td><a href="{name}/report.html">{name}</a></td>' if linked else f"<td>{name}</td>"]
+    cells += [f"<td>{escape(_cell(key, getattr(result.metrics, key)))}</td>" for key, _ in _COLUMNS[1:]]
     return "".join(cells)
 
 
@@ -123,8 +130,13 @@ def _delays(result: Result, more: float = -1, most: float = 10**9) -> list[float
     return sorted(found)
 
 
-def _waits(results: Sequence[Result]) -> list[str]:
-    """How many waited how long, and the means by gang size."""
+def _grid(*figures: str) -> list[str]:
+    """Charts side by side, as many as the window has room for."""
+    return ["<div class=charts>", *figures, "</div>"]
+
+
+def _waits(results: Sequence[Result]) -> str:
+    """How many waited how long."""
     delays = [_delays(result) for result in results]
     longest = max((each[-1] for each in delays if each), default=1.0)
     plot = Plot(
@@ -136,11 +148,16 @@ def _waits(results: Sequence[Result]) -> list[str]:
         y_max=100.0,
         log=True,
         series=[
-            Series(result.policy, _cumulative(each), style=f"c{index % 10}")
+            Series(result.policy, _cumulative(each), style=style_of(index))
             for index, (result, each) in enumerate(zip(results, delays, strict=True))
         ],
     )
-    keys = [(f"c{index % 10}", result.policy) for index, result in enumerate(results)]
+    named = legend(keys(results)) if len(results) > 1 else ""
+    return f"<figure><h2>Waits</h2>{drawn(plot)}{named}</figure>"
+
+
+def _waits_by_size(results: Sequence[Result]) -> list[str]:
+    """The means by gang size."""
     rows = []
     for result in results:
         cells = [f"<td>{escape(result.policy)}</td>"]
@@ -150,7 +167,7 @@ def _waits(results: Sequence[Result]) -> list[str]:
         rows.append(f"<tr>{''.join(cells)}</tr>")
     head = "".join(f"<th>{name}: mean</th><th>95 %</th><th>jobs</th>" for name, _, _ in SIZES)
     table = _wide(f"<th>policy</th>{head}", "".join(rows))
-    return ["<h2>Waits</h2>", drawn(plot), legend(keys) if len(results) > 1 else "", table]
+    return ["<h2>Waits by size</h2>", table]
 
 
 def _cumulative(ordered: Sequence[float]) -> list[tuple[float, float]]:
@@ -165,30 +182,33 @@ def _cumulative(ordered: Sequence[float]) -> list[tuple[float, float]]:
 # --- over time --------------------------------------------------------------------------------------------------
 
 
-def _curve(timeline: Timeline, values: Sequence[float]) -> list[tuple[float, float]]:
-    return [((index + 0.5) * timeline.width, value) for index, value in enumerate(values)]
-
-
-def _over_time(result: Result, timeline: Timeline) -> list[str]:
+def _over_time(timeline: Timeline) -> list[str]:
+    """How the cluster was used, and how often work was stopped."""
     most = max([*timeline.capacity, *timeline.busy, 1.0])
-    use = _time_plot(timeline, "GPUs in use, of those there are; asked for (cut off at twice the cluster)", most * 1.05)
+    use = time_plot(timeline, "GPUs in use, of those there are; asked for (cut off at twice the cluster)", most * 1.05)
     use.series = [
-        Series("in use", _curve(timeline, timeline.busy), style="area"),
-        Series("there are", _curve(timeline, timeline.capacity), style="guide"),
-        Series("asked for", _curve(timeline, [min(asked, 2 * most) for asked in timeline.asked]), style="c1"),
+        Series("in use", curve(timeline, timeline.busy), style="area"),
+        Series("there are", curve(timeline, timeline.capacity), style="guide"),
+        Series("asked for", curve(timeline, [min(asked, 2 * most) for asked in timeline.asked]), style="c1"),
     ]
     use.y_max = min(max([most, *timeline.asked]), 2 * most) * 1.05
-    parts = ["<h2>Utilisation</h2>", drawn(use)]
-    parts.append(legend([("area", "in use"), ("guide", "there are"), ("c1", "asked for")]))
-    parts += ["<h2>Share against guarantee</h2>"]
+    named = legend([("area", "in use"), ("guide", "there are"), ("c1", "asked for")])
+    evicted = _evictions(timeline) if any(timeline.evictions) else "<p>No job was evicted.</p>"
+    return [
+        f"<figure><h2>Utilisation</h2>{drawn(use)}{named}</figure>",
+        f"<figure><h2>Evictions</h2>{evicted}</figure>",
+    ]
+
+
+def _by_queue(result: Result, timeline: Timeline) -> list[str]:
+    """What each queue used, asked for and is guaranteed."""
+    parts = ["<h2>Share against guarantee</h2>"]
     parts.append(legend([("area", "in use"), ("c1", "asked for"), ("guide", "guaranteed")]))
     parts.append("<div class=grid>")
     parts += [_queue(result, timeline, path) for path in list(timeline.used)[:MAX_QUEUES]]
     parts.append("</div>")
     if len(timeline.used) > MAX_QUEUES:
         parts.append(f"<p class=note>{len(timeline.used) - MAX_QUEUES} more queues are not shown.</p>")
-    parts.append("<h2>Evictions</h2>")
-    parts.append(_evictions(timeline) if any(timeline.evictions) else "<p>Nobody was evicted.</p>")
     if timeline.cut:
         parts.append(
             f"<p class=note>Shown is the time up to {span(timeline.end)}; after that only what was left ran out.</p>"
@@ -197,7 +217,7 @@ def _over_time(result: Result, timeline: Timeline) -> list[str]:
 
 
 def _evictions(timeline: Timeline) -> str:
-    plot = _time_plot(timeline, f"Evictions per {span(round(timeline.width))}", max(timeline.evictions) * 1.1)
+    plot = time_plot(timeline, f"Evictions per {span(round(timeline.width))}", max(timeline.evictions) * 1.1)
     plot.bars = [
         (index * timeline.width, (index + 1) * timeline.width, count) for index, count in enumerate(timeline.evictions)
     ]
@@ -211,39 +231,11 @@ def _queue(result: Result, timeline: Timeline, path: str) -> str:
     low = queue.min.get(GPU, 0) / WHOLE
     used, wanted = timeline.used[path], timeline.wanted[path]
     most = max([*used, low, 1.0]) * 1.25
-    plot = _time_plot(timeline, f"{clean(queue.name)}: GPUs in use, asked for, guaranteed", most)
+    plot = time_plot(timeline, f"{clean(queue.name)}: GPUs in use, asked for, guaranteed", most)
     plot.width, plot.height = 372, 170
     plot.series = [
-        Series("in use", _curve(timeline, used), style="area"),
-        Series("asked for", _curve(timeline, [min(value, most) for value in wanted]), style="c1"),
+        Series("in use", curve(timeline, used), style="area"),
+        Series("asked for", curve(timeline, [min(value, most) for value in wanted]), style="c1"),
         Series("guaranteed", [(0.0, low), (float(timeline.end), low)], style="guide"),
     ]
     return f"<figure><figcaption>{escape(clean(queue.name))}</figcaption>{drawn(plot)}</figure>"
-
-
-def _time_plot(timeline: Timeline, title: str, most: float) -> Plot:
-    hours = timeline.end <= 72 * HOUR_MS
-    return Plot(
-        title=title,
-        x_title="hours" if hours else "days",
-        y_title="GPUs",
-        x_max=float(timeline.end),
-        y_max=most,
-        x_scale=float(HOUR_MS if hours else 24 * HOUR_MS),
-    )
-
-
-def _side_by_side(results: Sequence[Result]) -> list[str]:
-    """Use of the cluster and evictions of several policies, one small plot each."""
-    parts = ["<h2>GPUs in use</h2>", legend([("area", "in use"), ("guide", "there are")]), "<div class=grid>"]
-    for result in results:
-        timeline = result.timeline
-        plot = _time_plot(timeline, f"{result.policy}: GPUs in use", max([*timeline.capacity, 1.0]) * 1.05)
-        plot.width, plot.height = 372, 170
-        plot.series = [
-            Series("in use", _curve(timeline, timeline.busy), style="area"),
-            Series("there are", _curve(timeline, timeline.capacity), style="guide"),
-        ]
-        link = f'<a href="{escape(result.policy)}/report.html">{escape(result.policy)}</a>'
-        parts.append(f"<figure><figcaption>{link}</figcaption>{drawn(plot)}</figure>")
-    return [*parts, "</div>"]

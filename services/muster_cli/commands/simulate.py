@@ -13,6 +13,7 @@ from muster.core.quota.trees.rules import KNOWN
 from muster.tracesim import transforms
 from muster.tracesim.faults import NO_FAULTS, read_faults
 from muster.tracesim.jobsfile import read_trace
+from muster.tracesim.limits import too_large_text
 from muster.tracesim.machines import node_capacities
 from muster.tracesim.model import Trace
 from muster.tracesim.output import EVENTS, JOBS, REPORT, SUMMARY, write_jobs, write_summary
@@ -110,6 +111,9 @@ def simulate(
     )
     out.mkdir(parents=True, exist_ok=True)
     shown = Output()
+    never = too_large_text(trace)
+    if never:
+        shown.note(never)
     if swept:
         if policy != MUSTER:
             raise CliError(f"--rule with several values runs policy {MUSTER} alone, and --policy says {policy}", USAGE)

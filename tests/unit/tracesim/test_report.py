@@ -67,7 +67,7 @@ def test_evictions_are_drawn(tmp_path):
     cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 4}, "b": {"min": 4}}}
     made = trace(tmp_path, cluster, "x,a,4,0,100\nyoung,a,4,20,100\ny,b,4,50,10")
     found = page(tmp_path, run(made, "kueue-like"))
-    assert "Nobody was evicted" not in found.words
+    assert "No job was evicted" not in found.words
     assert found.count["rect"] == 1
 
 
@@ -77,9 +77,28 @@ def test_a_report_of_several_policies_links_to_each(tmp_path):
     assert found.loads == ["fifo/report.html", "srtf/report.html"]
 
 
+def test_each_question_has_one_chart_with_all_policies(tmp_path):
+    made = trace(tmp_path, TWO, JOBS)
+    results = [run(made, policy) for policy in ("muster", "fifo", "srtf")]
+    found = page(tmp_path, *results)
+    assert found.count["svg"] == 4
+    for question in ("Waits", "How much of the cluster works", "kept from jobs that ask", "How often work is stopped"):
+        assert question in found.words
+    assert found.count["li"] == 2
+    assert "Against fifo: " in found.words
+
+
+def test_a_job_that_no_policy_can_start_is_named_with_the_limit(tmp_path):
+    cluster = {"nodes": [{"count": 1, "gpus": 4}], "queues": {"a": {"min": 2, "max": 3}, "b": {"min": 2}}}
+    found = page(tmp_path, run(trace(tmp_path, cluster, "x,a,4,0,9\ny,b,9,0,9\nz,b,1,0,9")))
+    assert "2 jobs can never start, whatever the policy: " in found.words
+    assert "x asks for nvidia.com/gpu 4, and queue a has 3" in found.words
+    assert "y asks for nvidia.com/gpu 9, and the cluster has 4" in found.words
+
+
 def test_a_report_of_nothing_is_a_report(tmp_path):
     found = page(tmp_path, run(trace(tmp_path, TWO, "x,a,9,0,100")))
-    assert "Nobody was evicted" in found.words
+    assert "No job was evicted" in found.words
 
 
 def test_spans_hold_means_over_time(tmp_path):

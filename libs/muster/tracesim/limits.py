@@ -1,0 +1,38 @@
+"""Jobs that no policy can start: they ask for more than their queue may use, or than the whole cluster has."""
+
+from __future__ import annotations
+
+from muster.model.resources import format_quantity
+from muster.model.text import clean, counted
+from muster.tracesim.model import Trace, TraceJob
+
+SHOWN = 3
+
+
+def too_large(trace: Trace) -> list[tuple[TraceJob, str, str, int]]:
+    """(job, the resource, whose limit it is, how much that is) of each job that can never start."""
+    found = []
+    for job in trace.jobs:
+        limits = [(name, "the cluster", amount) for name, amount in trace.cluster.capacity.items()]
+        for path, queue in trace.cluster.queues.items():
+            if queue is not trace.cluster.root and f"{job.queue}/".startswith(f"{path}/"):
+                limits += [(name, f"queue {queue.name}", amount) for name, amount in queue.max.items()]
+        broken = next((each for each in limits if job.request.get(each[0], 0) > each[2]), None)
+        if broken is not None:
+            found.append((job, *broken))
+    return found
+
+
+def too_large_text(trace: Trace) -> str:
+    """One sentence; empty where every job fits."""
+    found = too_large(trace)
+    if not found:
+        return ""
+    shown = [_text(*each) for each in found[:SHOWN]]
+    more = f", and {counted(len(found) - SHOWN, 'more job')}" if len(found) > SHOWN else ""
+    return f"{counted(len(found), 'job')} can never start, whatever the policy: {'; '.join(shown)}{more}"
+
+
+def _text(job: TraceJob, name: str, owner: str, limit: int) -> str:
+    asked = format_quantity(job.request[name], name)
+    return f"{clean(job.id)} asks for {name} {asked}, and {clean(owner)} has {format_quantity(limit, name)}"
