@@ -29,14 +29,14 @@ AlarmReason = Literal[
 no_head        it has no live head pod
 unauthorized   its head wants a token that Muster does not have
 unreadable     its head answers with something that cannot be read
-unreachable    its head pod runs, and nobody answers there
+unreachable    its head pod runs, and its ports do not answer
 stalled        its autoscaler makes no tick, while there is something to do
 no_nodes       workers that its autoscaler asked for find no node
 not_growing    replicas are granted and wanted, and its autoscaler does not ask for them
 not_resizing   pods may grow in place and are wanted larger, and stay as they are
 not_shrinking  workers are idle for longer than their timeout, and its autoscaler does not remove them
 no_group       something waits that no worker of any group could hold
-not_ready      it was let in, and has not become ready
+not_ready      it was admitted, and has not become ready
 """
 DEAF: tuple[AlarmReason, ...] = ("no_head", "unauthorized", "unreadable", "unreachable", "stalled", "not_growing")
 """While one of these is raised nothing that is granted would be used."""
@@ -45,12 +45,12 @@ DEAF: tuple[AlarmReason, ...] = ("no_head", "unauthorized", "unreadable", "unrea
 class AlarmRaised(Decision, frozen=True, kw_only=True):
     """Something is wrong with a Ray cluster for longer than it may be; it replaces what was wrong with it before.
 
-    While its head or its autoscaler is not heard, it is granted nothing more, and what is granted and not used is given
-    back.
+    While its head or its autoscaler is not heard, it is granted nothing more, and its unused grants are
+    released.
     """
 
     ref: Ref
-    """Who is charged: the RayJob, or the RayCluster itself."""
+    """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     cluster: Ref
     reason: AlarmReason

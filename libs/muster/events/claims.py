@@ -54,7 +54,7 @@ no_nodes          the evictions that were tried would not free the nodes it need
 
 
 class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
-    """What others give back is held for ``ref``, which has waited longer than the age limit."""
+    """Quota that others release is held for ``ref``, which has waited longer than the age limit."""
 
     top: str = ""
     """The uppermost node at which it is held: the highest one that refuses it."""
@@ -65,7 +65,7 @@ class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
 
 
 class PlanStale(Decision, frozen=True, kw_only=True):
-    """A proposed preemption no longer holds; nobody is suspended for it."""
+    """A proposed preemption no longer holds; no job is suspended for it."""
 
     ref: Ref
     attempt: int
@@ -97,7 +97,7 @@ StayReason = Literal["overdue", "runs_again"]
 """Why a claim does not wait for a victim any more:
 
 overdue     it was suspended long ago, and something of it is left
-runs_again  it was suspended, and somebody has started it again
+runs_again  it was suspended, and another client has started it again
 """
 
 

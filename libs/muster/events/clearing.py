@@ -12,8 +12,8 @@ from muster.model.keys import Ref
 from muster.model.places import Placement, Shortage
 
 ClearingKind = Literal["move", "reclaim", "priority"]
-"""By which rule others give way: they have places elsewhere, they are above what their queue may keep, or of lower
-priority in the same queue.
+"""By which rule others are suspended: they have places elsewhere, their queue is above its fair share, or they have a
+lower priority in the same queue.
 """
 
 
@@ -33,12 +33,12 @@ class Move(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ClearingProposed(DemandDecision, frozen=True, kw_only=True):
-    """``ref`` has found no place on the nodes though its quota has room: who may be suspended for it, in this order."""
+    """``ref`` has found no place on the nodes though its quota has room: jobs that may be evicted, in order."""
 
     kind: ClearingKind
     victims: tuple[Victim, ...]
     priority: int | None = None
-    """Its priority, where work of its own queue should give way to that; else None."""
+    """Its priority, where jobs of its own queue are proposed to be suspended for that; else None."""
     placement: str = ""
     """As in QuotaReserved: how its pods are to be laid out on nodes."""
 
@@ -64,7 +64,7 @@ class ClearingOrdered(DemandDecision, frozen=True, kw_only=True):
     kind: ClearingKind
     victims: tuple[Victim, ...]
     priority: int | None = None
-    """Its priority, where work of its own queue gives way to that; else None."""
+    """Its priority, where jobs of its own queue are suspended for that; else None."""
     moves: tuple[Move, ...] = ()
     """Of kind ``move``: where each of the victims starts again, with the quota it has."""
 

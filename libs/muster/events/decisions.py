@@ -39,7 +39,7 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     queue: str
     request: Vector
     basis: str = ""
-    """Digest of what was decided on, as it stands in the fact about the workload."""
+    """Digest of what was decided on, as it is in the fact about the workload."""
     pods: int = 0
     preemptible: bool = True
     tries: int = 0
@@ -53,7 +53,7 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class DemandDecision(Decision, frozen=True, kw_only=True):
-    """What every decision about the quota of a workload says of it; the fields of its Demand stand flat in it."""
+    """What every decision about the quota of a workload says of it; it has the fields of its Demand."""
 
     ref: Ref
     attempt: int
@@ -85,7 +85,7 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     generation: int = 0
     """metadata.generation of the object as it was then."""
     basis: str = ""
-    """Digest of what was decided on, as it stands in the fact about the workload."""
+    """Digest of what was decided on, as it is in the fact about the workload."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ class QuotaReserved(DemandDecision, frozen=True, kw_only=True):
 
 
 class QuotaMoved(Decision, frozen=True, kw_only=True):
-    """A charge follows its workload to another leaf, even over a limit there: a person moved what was let in."""
+    """A charge follows its workload to another leaf, even over a limit there: a user moved an admitted workload."""
 
     ref: Ref
     attempt: int
@@ -186,7 +186,7 @@ class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
 
 
 class SuspensionRecorded(Decision, frozen=True, kw_only=True):
-    """An admitted workload was suspended by somebody else: charged until nothing of it is left, then queued again."""
+    """An admitted workload was suspended by another client: charged until its pods are gone, then queued again."""
 
     ref: Ref
     attempt: int
@@ -206,7 +206,7 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
 
 
 class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A workload to be suspended, and what it gives back."""
+    """A workload to be suspended, and the quota that it releases."""
 
     ref: Ref
     attempt: int
@@ -214,25 +214,25 @@ class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
     request: Vector
     pods: int = 0
     priority: int | None = None
-    """Its priority, where it is of the claimant's own queue and gives way to a higher one; else None."""
+    """Its priority, where it is of the claimant's own queue and leaves for a higher one; else None."""
 
 
 class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A Ray cluster that gives back workers of its own and goes on with the others."""
+    """A Ray cluster that releases some of its workers and goes on with the others."""
 
     ref: Ref
-    """Who is charged: the RayJob, or the RayCluster itself."""
+    """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     queue: str
     request: Vector
-    """What it gives back."""
+    """The quota that it releases."""
     taken: Counts
     """Replicas, by worker group."""
     left: Counts
     """What these groups are granted afterwards; never below their minReplicas."""
     pods: int = 0
     priority: int | None = None
-    """Its own, where it gives way to a higher one of its queue."""
+    """Its own, where it leaves for a higher one of its queue."""
 
 
 Withheld = Literal["reclaim_disabled"]
@@ -249,8 +249,8 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
 
     ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
     of its own leaf and have lower priority, where the tree asks for that. ``service``: victims keep checkpoints and
-    have had more service, where the tree asks for that. ``age``: it has waited longer than the age limit, nobody leaves
-    for it, and what others give back should be held for it up to ``path``.
+    have had more service, where the tree asks for that. ``age``: it has waited longer than the age limit, no job leaves
+    for it, and the quota that others release should be held for it up to ``path``.
     """
 
     kind: ClaimKind = "guarantee"
@@ -263,15 +263,15 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
     supply: int = 0
     """How often what could be taken back had changed when this was decided."""
     priority: int | None = None
-    """Its priority, where work of its own queue should give way to that; else None."""
+    """Its priority, where jobs of its own queue are proposed to be suspended for that; else None."""
     placement: str = ""
     """As in QuotaReserved: how its pods are to be laid out on nodes."""
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):
-    """``ref`` is owed quota, or outranks who runs in its queue, and nothing may be taken back for it now.
+    """``ref`` is owed quota, or outranks running jobs of its queue, and no job may be evicted for it now.
 
-    It is looked at again when that changes.
+    It is evaluated again when that changes.
     """
 
     ref: Ref
@@ -281,23 +281,23 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
     resource: str
     reason: DeferralReason
     until: int = 0
-    """Log time (ms) at which somebody has run long enough; 0 when none will."""
+    """Log time (ms) at which a job has run long enough; 0 when none will."""
     supply: int = 0
     nodes: int = -1
     """Changes of the nodes that were seen, where they are the reason."""
 
 
 class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):
-    """The victims are suspended for ``ref``; what they give back is held until it is admitted or its claim ends."""
+    """The victims are suspended for ``ref``; their quota is held until it is admitted or its claim ends."""
 
     kind: Literal["guarantee", "priority", "service"] = "guarantee"
     victims: tuple[Victim, ...] = ()
     partial: tuple[PartialVictim, ...] = ()
-    """Ray clusters that give back workers; the autoscaler bridge chooses which."""
+    """Ray clusters that release workers; the autoscaler bridge chooses which."""
     path: str = ""
     resource: str = ""
     priority: int | None = None
-    """Its priority, where work of its own queue gives way to that; else None."""
+    """Its priority, where jobs of its own queue are suspended for that; else None."""
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):
@@ -346,7 +346,7 @@ class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
 
 
 class GangDeferred(Decision, frozen=True, kw_only=True):
-    """The gang has no place for all of it: it gives its quota back, and is tried again when there is room."""
+    """The gang has no place for all of it: its quota is released, and it is tried again when there is room."""
 
     ref: Ref
     attempt: int
@@ -357,7 +357,7 @@ class GangDeferred(Decision, frozen=True, kw_only=True):
 
 
 class PlacesFound(Decision, frozen=True, kw_only=True):
-    """The nodes have room for a gang that gave its quota back for want of it: it is queued and tried again."""
+    """The nodes have room for a gang whose quota was released for want of it: it is queued and tried again."""
 
     ref: Ref
     attempt: int

@@ -1,4 +1,4 @@
-"""Effects: what became of a decision on the API server. Written by the actuator, folded by everybody."""
+"""Effects: what became of a decision on the API server. Written by the actuator, folded by every stage."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ withdrawn     a pod that is to lose its node again has not been bound to it, and
 
 Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker"]
 """What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node; a
-ProvisioningRequest (the ref, with its name for a uid, which nobody knows yet) is made or removed; a pod (the ref) that
-keeps a GPU device for nobody is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to what is granted."""
+ProvisioningRequest (the ref, with its name for a uid) is made or removed; a pod (the ref) that
+keeps an unused GPU device is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to what is granted."""
 
 
 class EffectApplied(Event, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ class GrowthRequested(Decision, frozen=True, kw_only=True):
     """A cluster wants these replicas on top of what is granted; without any it wants no more than it has."""
 
     ref: Ref
-    """Who is charged: the RayJob, or the RayCluster itself."""
+    """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     cluster: Ref
     granted: Counts
@@ -115,7 +115,7 @@ class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
 
     removed: Counts
     claimant: Ref | None = None
-    """The job that they were taken back for; None for what nobody used."""
+    """The job that they were taken back for; None for unused ones."""
 
 
 class GrowthDenied(Decision, frozen=True, kw_only=True):
@@ -145,7 +145,7 @@ class GateSet(Decision, frozen=True, kw_only=True):
     ref: Ref
     """The RayCluster."""
     owner: Ref
-    """Who is charged: the RayJob, or the RayCluster itself."""
+    """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     groups: tuple[str, ...]
     """The worker groups in the order of the spec: writes name them by their place in it."""
@@ -181,12 +181,12 @@ class ChosenWorker(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class WorkersChosen(Decision, frozen=True, kw_only=True):
-    """These workers of a cluster are given back: its head places nothing more on them, and then they go."""
+    """These workers of a cluster are released: its head places nothing more on them, and then they go."""
 
     ref: Ref
     """The RayCluster."""
     owner: Ref
-    """Who is charged: the RayJob, or the RayCluster itself."""
+    """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     workers: tuple[ChosenWorker, ...]
     """In the order in which they were chosen: those that lose least first."""
@@ -198,10 +198,10 @@ class WorkersChosen(Decision, frozen=True, kw_only=True):
 
 
 class WorkersKept(Decision, frozen=True, kw_only=True):
-    """Nothing more can be taken from a cluster that was to give back workers: its claimant need not wait for it."""
+    """Nothing more can be taken from a cluster that was to release workers: its claimant need not wait for it."""
 
     ref: Ref
-    """Who is charged: the RayJob, or the RayCluster itself."""
+    """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     reason: WorkersKeptReason
     unasked: bool = False
@@ -214,7 +214,7 @@ class WorkersRemoved(Decision, frozen=True, kw_only=True):
     ref: Ref
     """The RayCluster."""
     owner: Ref
-    """Who is charged: the RayJob, or the RayCluster itself."""
+    """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     workers: dict[str, tuple[Ref, ...]]
     """{worker group: pods}"""
@@ -222,7 +222,7 @@ class WorkersRemoved(Decision, frozen=True, kw_only=True):
     """Log time (ms) since when their operator has been asked to delete them."""
     tries: int = 1
     claimant: Ref | None = None
-    """The job that they are taken back for; None for what nobody used."""
+    """The job that they are taken back for; None for unused ones."""
 
 
 ElasticDecision = (

@@ -154,7 +154,7 @@ class KaiQueueGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class QueueObserved(Event, frozen=True, kw_only=True):
-    """A Queue object we keep exists: which quota path it stands for and what it shows."""
+    """A Queue object we keep exists: its quota path and what it shows."""
 
     ref: Ref
     rv: int
@@ -176,7 +176,7 @@ class QueueGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class QueueUnitObserved(Event, frozen=True, kw_only=True):
-    """A QueueUnit exists: the job that it stands for and what it shows."""
+    """A QueueUnit exists: its job and what it shows."""
 
     ref: Ref
     rv: int

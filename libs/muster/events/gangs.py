@@ -87,7 +87,7 @@ HELD_AS: dict[HeldBackReason, HeldAs] = {
 total(HELD_AS, HeldBackReason, "libs/muster/events/gangs.py (HELD_AS)")
 
 LACKS_NODES = ("no_nodes", "timed_out", "gave_way", "starved")
-"""Reasons of gangs that were tried in vain: what is said of a gang may go from one to another, not too often."""
+"""Reasons of gangs that found no places: what is said of a gang may go from one to another, not too often."""
 
 MAX_PODS_NAMED = 64
 """How many pods an event names where it does not need all of them."""
@@ -101,7 +101,7 @@ class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
     devices: tuple[int, ...] = ()
     """The shared GPU devices it takes, where it takes shares."""
     groups: tuple[str, ...] = ()
-    """Who shares each of these devices: its own name, for as long as anybody does."""
+    """The group that shares each of these devices: a name of its own, as long as it has pods."""
     share: int = 0
     """Thousandths of each of these devices."""
 
@@ -162,7 +162,7 @@ class PodsPlaced(Decision, frozen=True, kw_only=True):
 
 
 class PodsReleased(Decision, frozen=True, kw_only=True):
-    """Pods that had a node and are not known to be bound are to lose it: nobody binds them there any more.
+    """Pods that had a node and are not known to be bound are to lose it: they are no longer bound there.
 
     They wait again, and their room is free, once the actuator has said that they were not bound: ``effect_failed`` with
     reason ``withdrawn``. What was bound all the same keeps both.
@@ -193,7 +193,7 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
     short: Shortfall | None = None
     """What refuses it, where the nodes have places and the quota has no room."""
     by: str = ""
-    """The gang, namespace/name, that was let in before it, and without whose pods it would have its places."""
+    """The gang, namespace/name, that was admitted before it, and without whose pods it would have its places."""
     ended: bool = False
     """The round is over with this; the next one begins."""
     group: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ class NodesClaimEnded(Decision, frozen=True, kw_only=True):
 
 
 class GpuReservationEnded(Decision, frozen=True, kw_only=True):
-    """Nobody shares a device any more: the pod that keeps it from the device plugin is deleted."""
+    """No pod shares a device any more: the pod that keeps it from the device plugin is deleted."""
 
     ref: Ref
     """The pod that keeps it."""

@@ -67,5 +67,5 @@ GrowthDecision = NodesRequested | NodesRequestWithdrawn
 
 
 def for_whom(event: GrowthDecision) -> str:
-    """Uid of the job, or name of the first gang; empty when nobody is known."""
+    """Uid of the job, or name of the first gang; empty when neither is known."""
     return event.ref.uid if event.ref is not None else event.gangs[0] if event.gangs else ""

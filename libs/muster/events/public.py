@@ -1,7 +1,7 @@
 """The public contract: what other systems may rely on, one JSON object per message, version 1.
 
 Written apart from the events of the log on purpose: those may change with a rule set, these only grow. Quantities
-are Kubernetes texts, times RFC 3339. The schema of each, samples and what changed stand in ``proto-schemas/``.
+are Kubernetes texts, times RFC 3339. The schema of each, samples and changes are in ``proto-schemas/``.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class PublicWorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It comes before others that run: they are being suspended, or give back workers, and what they give back is held
-    for it.
+    """It comes before others that run: they are being suspended, or release workers, and their quota is held for
+    it.
     """
 
     attempt: int
@@ -169,7 +169,7 @@ class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The API server has a patch that suspends it again: to give quota back, or because it did not come to run."""
+    """The API server has a patch that suspends it again: to release quota, or because it did not start in time."""
 
     attempt: int
     queue: str = ""
@@ -177,7 +177,7 @@ class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     reason: str = ""
     """``reclaimed``, ``preempted``, ``moved``, ``running_timeout``, ``stale_gang`` or ``overuse``."""
     claimant: str = ""
-    """namespace/name of the job it gives way to."""
+    """namespace/name of the job that it is evicted for."""
     ran_ms: int | None = None
 
 
@@ -203,7 +203,7 @@ class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """Somebody else suspended it after its admission."""
+    """Another client suspended it after its admission."""
 
     attempt: int
     queue: str = ""

@@ -33,14 +33,14 @@ ReleaseReason = Literal[
 ]
 """Why a charge ended.
 
-finished           the workload is over and nothing of it is left
-gone               the workload object is gone and nothing of it is left
-suspended_outside  somebody suspended it after admission, and nothing of it is left
+finished           the workload has finished and its pods are gone
+gone               the workload was deleted and its pods are gone
+suspended_outside  another client suspended it after admission, and its pods are gone
 superseded         its spec changed before it was resumed: queued again under the new need
-held               somebody held it back before it was admitted
+held               it was put on hold before it was admitted
 paused             the admissions of its queue were paused before it was admitted: queued again in its old place
 resume_failed      the API server refused to resume it; the effect says why
-evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
+evicted            suspended to release quota that another queue is owed: queued again in its old place
 preempted          suspended for a job of higher priority in its own queue, or of less service: queued again
 timed_out          admitted, and not running within the time limit: queued again after a pause
 stale              had too few pods of its gang for too long, and was suspended: queued again in its old place
@@ -51,12 +51,12 @@ overuse            ran without an admission, or beyond its grant, while its quot
 
 OfOthers = Literal["nothing_evictable", "no_place", "search_ended", "too_young", "evictions_paused", "grace"]
 DeferralReason = Literal[OfOthers, "nodes_stay", "lower_stays", "lower_too_young", "lower_paused"]
-"""Why nothing is taken back: of what others run above their min, or of what runs with lower priority in its queue."""
+"""Why no job is evicted: of those above the min of their queue, or of those with lower priority in its queue."""
 
 AdoptionReason = Literal["already_running", "bypassed", "reserved"]
-"""Why something is charged that came through no queue: it ran when first seen; it was started around the queue; or it
+"""Why a job without an admission is charged: it ran when first seen; another client started it; or it
 is a pod of no job that fits, and is placed next.
 """
 
 GiveBackReason = Literal["not_taken", "node_gone"]
-"""Why held places were given back: no pod came for them in time, or their node no longer exists."""
+"""Why held places were released: no pod came for them in time, or their node no longer exists."""

@@ -24,7 +24,7 @@ cannot_suspend  its controller could never suspend it again; ``problem`` names t
 unbound         no quota claims its namespace, or its label names none that takes work
 unreadable      the object cannot be read; ``problem`` names the field
 no_tree         no valid quota tree is in force
-held            somebody holds it back; name and text say who and why
+held            it is on hold; name and text: the user and the reason
 two_quotas      its label names a KAI queue, and an ElasticQuotaTree claims it as well
 queue_label_missing  there are KAI queues, and no label and no namespace leads it to one
 queue_unknown   the KAI queue its label names does not exist, is disabled, or is no leaf

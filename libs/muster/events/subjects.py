@@ -1,4 +1,4 @@
-"""Names on the bus: streams, subjects, buckets. No literal of these stands anywhere else."""
+"""Names on the bus: streams, subjects, buckets. No other module has such a literal."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Genesis(Event, frozen=True, kw_only=True):
     state: str = ""
     """Digest of the snapshots this generation starts from, empty when it starts from nothing."""
     by: str = ""
-    """Who rolled the log over."""
+    """The user that rolled the log over."""
     reason: str = ""
     """Why, in their words."""
     own_time: bool = False
@@ -64,7 +64,7 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
     grow_ms: int = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
     claim_ms: int = 0
-    """How long a gang, of a job or of pods, is tried in vain until what becomes free is kept for it. 0: as before this
+    """How long a gang, of a job or of pods, finds no places until free places are kept for it. 0: as before this
     was chosen: gangs of jobs claim no nodes, those of pods after 10 minutes, and kept is what a whole pod fits in."""
 
     gpu_sharing: bool = True
