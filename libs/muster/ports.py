@@ -98,7 +98,7 @@ class Log(Protocol):
         ``last``: digest of the commit at ``after``. On each connection it is proven that the log still holds what was
         read last: LogLostError where it does not.
 
-        Yields an empty list once, when the end of the log as it stood at the start has been reached.
+        Yields an empty list once, when the end that the log had at the start has been reached.
         Raises LogSealedError at the end of a generation that was sealed, LogGapError, LogGoneError, and what
         decode_commit raises.
         """
@@ -179,7 +179,7 @@ class Replica(Struct, frozen=True):
 
 
 class Replicas(Protocol):
-    """Who is alive. An announcement is forgotten when it is not repeated within the time of a lease."""
+    """The processes that are alive. An announcement is forgotten when it is not repeated within the time of a lease."""
 
     async def announce(self, replica: Replica) -> None: ...
 
@@ -220,9 +220,9 @@ class Generations(Protocol):
         reason: str = "",
         prefix: str = "",
     ) -> LogIdentity:
-        """Found the generation after a sealed one, if nobody has, and have it be in force.
+        """Found the generation after a sealed one, unless it exists, and have it be in force.
 
-        ``by``, ``reason``: who does it and why, for its genesis; ``prefix``: hash of the log at its end.
+        ``by``, ``reason``: the user and the reason, for its genesis; ``prefix``: hash of the log at its end.
         """
         ...
 

@@ -25,7 +25,7 @@ from muster.core.stage import Folder
 from muster.core.status.gang import gang_status
 from muster.core.status.job import job_status
 from muster.core.views.gangstory import gang_tale
-from muster.core.views.standing import stand
+from muster.core.views.standing import standing_of
 from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.events.decisions import WorkloadQueued
@@ -59,7 +59,7 @@ def readers_agree(state: ReadState) -> set[str]:
         story = Story(record.ref.key, record.ref.kind, state).of(record.ref.key)
         if story.ref.uid == uid:
             assert story.standing.code == status.code
-        assert stand(state, uid, state.now).code == status.code
+        assert standing_of(state, uid, state.now).code == status.code
         assert (listed[uid].code, listed[uid].phase) == (status.code, status.phase)
         assert jobs.reason(status).text
         assert standing_line(state, uid) == jobs.line(status)

@@ -1,7 +1,7 @@
 """What the judge of a log remembers between two commits, and what only that memory can tell of the next one.
 
 Part of the state of every stage: verdicts are a function of the log alone, so each reader comes to the same ones,
-wherever it begins. A commit that is void says nothing to anybody; it occupies its place and its subject all the same.
+wherever it begins. A commit that is void says nothing; it occupies its place and its subject all the same.
 
 The prefix of a log is attested: a rolling hash over (sequence, subject, bytes), of which each commit carries what its
 writer had at its ``in_seq``. A writer that folded another log than this one is found out by it.
@@ -86,7 +86,7 @@ def voided(stored: Stored, why: FieldProblem) -> Stored:
 
 
 class Judge(Struct):
-    """For who reads a log and keeps no state of a stage: feed it every commit in order, from the first on.
+    """For a reader of a log that keeps no state of a stage: feed it every commit in order, from the first on.
 
     ``docket``, ``log_id``, ``generation``: of a state from whose position on it hears.
     """
@@ -146,7 +146,7 @@ def _accept(docket: Docket, stored: Stored) -> None:
     if isinstance(first, LeaderStarted):
         docket.epochs[parts(stored.subject)[1]] = stored.seq
     elif isinstance(first, Genesis):
-        docket.epochs.clear()  # Each leader begins anew in the new generation.
+        docket.epochs.clear()  # Each leader begins again in the new generation.
         docket.own_time = docket.own_time or first.own_time
 
 

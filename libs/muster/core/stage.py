@@ -72,7 +72,7 @@ class StageState(Struct):
 
     @property
     def admitting(self) -> bool:
-        """Whether anything new may be let in: the cluster is fully known and the log has room."""
+        """Whether new jobs may be admitted: the cluster is fully known and the log has room."""
         return not self.unsynced and not self.closing
 
 
@@ -113,7 +113,7 @@ class Folder:
     def __init__(self, stage: Stage[Any]) -> None:
         self._arms = dict(stage.arms())
         self._passed: Callable[[Any], None] | None = getattr(stage, "time_passed", None)
-        # Who decides nothing has no rules.
+        # A stage that decides nothing has no rules.
         self._newest: int | None = getattr(stage, "newest_ruleset", None)
         shared: dict[type[Event], Arm] = {
             Genesis: _genesis,
@@ -190,7 +190,7 @@ def _synced(state: StageState, _at: Position, event: Synced) -> None:
 
 
 def _kinds_configured(state: StageState, _at: Position, event: KindsConfigured) -> None:
-    """What is required from now on must be listed, unless it is; what no longer is holds nobody up."""
+    """What is required from now on must be listed, unless it is; what no longer is delays no admission."""
     for kind in event.required:
         if kind not in state.required and kind not in state.listed:
             state.unsynced[kind] = None

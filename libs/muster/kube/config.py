@@ -225,7 +225,7 @@ def _build(
 
 
 def _file_credential(path: Path) -> Credential:
-    """The token in a file that somebody replaces from time to time."""
+    """The token in a file that is replaced from time to time."""
 
     def read() -> Loaded:
         token = path.read_text(encoding="ascii").strip()
@@ -240,7 +240,7 @@ def _file_credential(path: Path) -> Credential:
 
 
 def _user_loader(choice: kubeconfig.ContextChoice, clock: Clock | None) -> Callable[[Any], Awaitable[Loaded]]:
-    """Logs in anew each time it is called: runs the exec plugin, refreshes the OIDC token, or reads what is there."""
+    """Logs in again each time it is called: runs the exec plugin, refreshes the OIDC token, or reads what is there."""
 
     async def load(configuration: Any) -> Loaded:
         from kubernetes_asyncio.config.kube_config import load_kube_config_from_dict

@@ -36,7 +36,7 @@ class Loaded(Struct, frozen=True):
 class Credential:
     """One source of headers, shared by all requests of a transport.
 
-    ``load``: gives the header anew; None when that could not give another one. Raises CredentialError, OSError or
+    ``load``: gives the header again; None when that could not give another one. Raises CredentialError, OSError or
     ValueError.
     ``clock``: monotonic seconds.
     """

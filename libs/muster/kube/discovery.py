@@ -91,7 +91,7 @@ async def can_i(
 ) -> Access:
     """Whether we may do that; an empty namespace asks for all of them, an empty name for any.
 
-    ``user``, ``groups``: somebody else who is meant; to ask that takes a right of its own.
+    ``user``, ``groups``: another user that is meant; to ask that takes a right of its own.
     """
     attributes = {
         "verb": verb,

@@ -25,7 +25,7 @@ class WatchHooks(Protocol):
 
 
 class NoWatchHooks:
-    """Hooks of those who do not care."""
+    """Hooks that do nothing."""
 
     def restarted(self, resource: str, cause: str, detail: str) -> None: ...
 

@@ -1,7 +1,7 @@
 """Reads kubeconfig files the way kubectl does and picks one context out of them.
 
 Done here because kubernetes-asyncio merges several files differently (the last current-context wins), fails without a
-user, and lets a token stand before a tokenFile. What it gets from us is a document with one context and absolute
+user, and prefers a token to a tokenFile. What it gets from us is a document with one context and absolute
 paths. Imports nothing heavy: the CLI completes context names with it.
 """
 

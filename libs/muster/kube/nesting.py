@@ -21,7 +21,7 @@ class NestingError(ValueError):
 
 
 def object_members(data: bytes) -> dict[str, bytes]:
-    """{name: raw value} of the object in ``data``; of a name that stands there twice, the last."""
+    """{name: raw value} of the object in ``data``; of a name that is there twice, the last."""
     members: dict[str, bytes] = {}
     for part in _split(data, b"{"):
         match = _TOKEN.match(part)
@@ -40,7 +40,7 @@ def array_items(data: bytes) -> list[bytes]:
 
 
 def _split(data: bytes, bracket: bytes) -> list[bytes]:
-    """What stands between the outer brackets of ``data``, cut at the commas of that level."""
+    """The text between the outer brackets of ``data``, cut at the commas of that level."""
     start = len(data) - len(data.lstrip())
     if data[start : start + 1] != bracket:
         raise NestingError(f"expected {bracket.decode()} at {data[start : start + 40]!r}")

@@ -2,7 +2,7 @@
 
 Decoding takes two steps: an envelope whose objects stay raw, then the identity of each object on its own, so that
 one malformed object is a fact about that object and not the failure of a whole page. What an object means is
-decided by those who convert the raw bytes; nothing here knows a kind.
+decided by the code that converts the raw bytes; nothing here knows a kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which HTTP proxy stands before the API server, by the environment variables everybody uses. Pure."""
+"""Which HTTP proxy is before the API server, by the usual environment variables. Pure."""
 
 from __future__ import annotations
 

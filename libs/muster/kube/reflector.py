@@ -37,7 +37,7 @@ from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError
 PAGE_SIZE = 500
 LIST_TIMEOUT_S = 60.0
 WATCH_TIMEOUT_S = (300, 600)
-"""Range of the timeoutSeconds asked of the server; drawn anew for each watch so that watches do not end together."""
+"""Range of the timeoutSeconds asked of the server; drawn again for each watch so that watches do not end together."""
 IDLE_LIMIT_S = 150.0
 """More than twice the minute between bookmarks."""
 HEALTHY_S = 120.0
@@ -222,7 +222,7 @@ class Reflector:
                 return
 
     def _must_relist(self, cause: RestartCause) -> bool:
-        """Whether the watch cannot go on from where it stands, or has tried that often enough."""
+        """Whether the watch cannot go on from its version, or has tried that often enough."""
         if cause in {RestartCause.TOO_NEW, RestartCause.GARBLED, RestartCause.STREAM_ERROR}:
             self._strikes += 1
         if cause in {RestartCause.EXPIRED, RestartCause.REFUSED, RestartCause.ABSENT} or self._strikes >= STRIKES:

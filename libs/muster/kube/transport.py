@@ -93,7 +93,7 @@ class KubeTransport:
         self._session = aiohttp.ClientSession(
             connector=wire.connector,
             connector_owner=False,
-            # Neither cookies nor ~/.netrc have a say in who we are, and looking for them costs a thread hop a request.
+            # Neither cookies nor ~/.netrc change our identity, and looking for them costs a thread hop a request.
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             read_bufsize=READ_BUFFER_BYTES,
@@ -164,7 +164,7 @@ class KubeTransport:
     async def close(self) -> None:
         """End all connections; watches that are being read end with ApiUnreachableError."""
         for response in self._watching:
-            # Closing a connection does not wake who reads from it.
+            # Closing a connection does not wake its reader.
             response.content.set_exception(aiohttp.ClientConnectionError("the transport has been closed"))
         await self._session.close()
         await self._wire.close()

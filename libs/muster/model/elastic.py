@@ -95,7 +95,7 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     beside: Vector = field(default_factory=dict)
     """What its autoscaler asks for beside the head."""
     ungated: bool = False
-    """Annotation ray.io/ippr is as its owner wrote it: its autoscaler tries what nobody has granted."""
+    """Annotation ray.io/ippr is as its owner wrote it: its autoscaler tries sizes that were not granted."""
     drain: str = ""
     """Annotation muster.dev/drain: how long workers that are taken back may finish what they do."""
     node_wait: str = ""

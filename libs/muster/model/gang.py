@@ -40,7 +40,7 @@ class PodGroup(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     owner_uid: str = ""
     """Uid of the object that controls it."""
     attempt: int = 0
-    """Of the job that owns it: the one that we made it for; 0 for a PodGroup of somebody else."""
+    """Of the job that owns it: the one that we made it for; 0 for a PodGroup of another client."""
     verdict: Verdict | None = None
     """What kube-scheduler said last; only of those of Kubernetes itself."""
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Position(NamedTuple):
-    """Where an event stands: log sequence, place inside its commit, log time in ms since the epoch."""
+    """The position of an event: log sequence, place inside its commit, log time in ms since the epoch."""
 
     seq: int
     item: int
@@ -48,7 +48,7 @@ class Intent(Struct, frozen=True, gc=False, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Intent | None:
-        """The intent a text names, or None when somebody else wrote something else there."""
+        """The intent a text names, or None when another client wrote something else there."""
         parts = text.split("-")
         if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
             return None

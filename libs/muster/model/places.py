@@ -35,7 +35,7 @@ class Placement(Struct, frozen=True, gc=False, omit_defaults=True):
     devices: tuple[int, ...] = ()
     """The shared GPU devices of each, one pod after the other, where they take shares."""
     groups: tuple[str, ...] = ()
-    """Who shares each of these devices."""
+    """The group that shares each of these devices."""
 
 
 class Obstacle(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -61,7 +61,7 @@ class Growth(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The gang that stands for all of them."""
+        """The gang that is named for all of them."""
         return self.gangs[0] if self.gangs else ""
 
 

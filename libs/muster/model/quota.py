@@ -15,7 +15,7 @@ JOBS = "kube-queue/max-jobs"
 MACHINES = "muster.dev/machines"
 """In ``min`` and ``max``: machines, counting each pod of a workload as one."""
 COUNTED = frozenset((JOBS, MACHINES))
-"""Not asked for by anybody: counted from the workloads themselves."""
+"""Not requested by users: counted from the workloads themselves."""
 
 
 DEFAULT_QUEUE_PRIORITY = 100
@@ -69,7 +69,7 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How a tree is applied: annotations ``muster.dev/...`` on the tree. Times in ms."""
 
     reclaim: Literal["", "enabled", "disabled"] = ""
-    """Unset: enabled, unless work that nobody had admitted was running when the cluster was first seen."""
+    """Unset: enabled, unless jobs without an admission were running when the cluster was first seen."""
     paused: tuple[str, ...] = ()
     """What rests on all of the tree: ``admissions``, ``evictions``."""
     paused_by: str = ""
@@ -97,10 +97,10 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """Which queue is served first beyond the guarantees: the one that uses least of its min, the one whose job waits
     longest, or that too with expected GPU time as a handicap."""
     least_attained_ms: tuple[int, ...] = ()
-    """GPU time at which a job that keeps checkpoints reaches the next level, rising; empty: nobody gives way for it."""
+    """GPU time at which a job that keeps checkpoints reaches the next level, rising; empty: no levels."""
     borrow_freely_ms: int = 0
     """How long a job is expected to run at the most that borrows whatever is free; any other borrows what owners have
-    not wanted lately. 0: everybody borrows whatever is free."""
+    not wanted lately. 0: every job borrows whatever is free."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
     charge_pods: Literal["", "none", "all"] = ""
@@ -145,7 +145,7 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def by_shares(self) -> bool:
-        """Whether fair shares say who comes first and who gives back, and priorities who may be preempted."""
+        """Whether fair shares order queues and choose victims of reclaim, and priorities those of preemption."""
         return self.rule_profile == "kai"
 
     @property

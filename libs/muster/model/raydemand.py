@@ -14,7 +14,7 @@ Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 RayTrouble = Literal["unreachable", "unauthorized", "unreadable", "stalled"]
 """What is wrong with a head or its autoscaler:
 
-unreachable   nobody answers at its address
+unreachable   its address does not answer
 unauthorized  it wants a token that we do not have
 unreadable    it answers with something that cannot be read
 stalled       its autoscaler says nothing new for three ticks, while there is demand or an idle worker

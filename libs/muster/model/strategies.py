@@ -44,7 +44,7 @@ def strategies_text(found: dict[Resource, Strategy]) -> str:
 
 
 def inherited(texts: Iterable[str]) -> dict[Resource, Strategy]:
-    """What holds where texts stand one below the other, the lowest last: each resource by the lowest that names it."""
+    """What holds where texts are one below the other, the lowest last: each resource by the lowest that names it."""
     found: dict[Resource, Strategy] = {}
     for text in texts:
         found |= strategies(text)

@@ -1,4 +1,4 @@
-"""What the deciders know of a workload: who it is, what it needs, where it stands in its life."""
+"""What the deciders know of a workload: its identity, its need, and its phase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
 Phase = Literal["waiting", "suspending", "starting", "running", "finished"]
-"""Where a workload stands, in words every kind shares:
+"""The phase of a workload, in words every kind shares:
 
 waiting     suspended and at rest: nothing of it runs
 suspending  asked to stop; its pods may still run
@@ -73,7 +73,7 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
     at: str
     """JSON pointer of the description: that of a pod, or a kind's own words for one."""
     flat: bool = False
-    """It is in a kind's own words: schedulerName and annotations stand in it, not in its spec and its metadata."""
+    """It is in a kind's own words: schedulerName and annotations are in it, not in its spec and its metadata."""
     named: bool = False
     """It names one of our schedulers already."""
     fixed: bool = False
@@ -99,7 +99,7 @@ class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
     annotation: bool = False
     """The annotation of older operators is there (scheduling.x-k8s.io/suspend): it is set along with the field."""
     templates: tuple[Template, ...] = ()
-    """Descriptions of its pods; none where it is not ours to say who places them."""
+    """Descriptions of its pods; none where Muster does not choose the scheduler."""
 
 
 DIRECT = Switch()
@@ -135,7 +135,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """A priority given as a number in the pod template; beats the class."""
     outcome: Outcome = ""
     detail: str = ""
-    """The kind's own word for where it stands, e.g. ``Initializing``."""
+    """The kind's own word for its phase, e.g. ``Initializing``."""
     settled: bool = False
     """The kind's controller has confirmed that nothing of a suspended object is left."""
     child: str = ""
@@ -155,7 +155,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     basis: str = ""
     """Digest of what decisions about it rest on: what it needs, its pod sets, whether it can be suspended.
 
-    An edit that leaves it as it is (a controller writes a default) changes nothing for who has decided.
+    An edit that leaves it as it is (a controller writes a default) changes nothing for a stage that has decided.
     """
     intent: str = ""
     """Value of the annotation muster.dev/intent."""
@@ -169,7 +169,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def waits(self) -> bool:
-        """Whether it is suspended, asks to run, and nobody holds it back."""
+        """Whether it is suspended, asks to run, and is not on hold."""
         held = self.refusal is not None or self.wishes.hold
         return self.suspended and self.phase in ("waiting", "suspending") and not held
 
@@ -224,7 +224,7 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     devices: tuple[int, ...] = ()
     """The shared GPU devices that it was given, as its annotation says."""
     groups: tuple[str, ...] = ()
-    """Who shares each of these devices, in the same order."""
+    """The group that shares each of these devices, in the same order."""
     trouble: PodTrouble | None = None
     """Why it does not run, or failed, where it says so."""
     keeps: str = ""
@@ -232,7 +232,7 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def ours(self) -> bool:
-        """Whether it is bound by us, and nobody else."""
+        """Whether it is bound by Muster."""
         return self.scheduler in SCHEDULERS
 
 

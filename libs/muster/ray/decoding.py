@@ -15,7 +15,7 @@ from muster.ray.shapes import MAX_SHAPES, bundle, group_of, is_held, room_of, sh
 
 OBJECTS = "object_store_memory"
 HEAD_RESOURCE = "node:__internal_head__"
-"""Every head has it, and nobody else."""
+"""Every head has it, and no other node."""
 _STATUS: dict[int, Status] = {pb.RUNNING: "running", pb.IDLE: "idle", pb.DRAINING: "draining"}
 _STRATEGIES = get_args(Strategy)
 MAX_CONSTRAINTS = 64

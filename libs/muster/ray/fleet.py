@@ -59,7 +59,7 @@ class Fleet:
         return self._followed[uid][0] if uid in self._followed else None
 
     async def follow(self, heads: Mapping[str, Head], known: Mapping[str, RayDemand]) -> None:
-        """Read these heads from now on, by uid of the RayCluster; close others, and open anew what changed."""
+        """Read these heads from now on, by uid of the RayCluster; close others, and open again what changed."""
         for uid in [uid for uid, (reader, _) in self._followed.items() if heads.get(uid) != reader.head]:
             reader, task = self._followed.pop(uid)
             task.cancel()

@@ -43,8 +43,8 @@ class TickPace:
     def note(self, ticks: Ticks, now: int, *, version: int = 0, launching: bool = False) -> None:
         """What a reading says; a tick that is quick again halves what is remembered.
 
-        ``version``: of the state of the head; each look of anybody makes a newer one. A head takes no report of an
-        autoscaler that was started anew until that has changed as much as the one before. So where somebody besides us
+        ``version``: of the state of the head; each reading makes a newer one. A head takes no report of an
+        autoscaler that was restarted until that has changed as much as the one before. So where a client besides us
         looks it counts as a tick; unless launches are open: an autoscaler that fails because of them looks as well.
         """
         looked = 0 < self._version < version - 1 and not launching

@@ -64,7 +64,7 @@ class Reading(Struct, frozen=True):
     ticks: Ticks | None = None
     """None where no autoscaler reports: the first version never does."""
     looks: int = 0
-    """How often anybody has asked the head for its state, this reading included; 0 where that is not known."""
+    """How often any client has asked the head for its state, this reading included; 0 where that is not known."""
     failed: tuple[tuple[str, str], ...] = ()
     """(worker group, reason) of launches that failed."""
     left_out: int = 0

@@ -45,7 +45,7 @@ def get(**context: object) -> Logger:
 
 
 def _guard(_logger: Any, _method: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """No secrets, no endless values, no line breaks or terminal codes from somebody else's text."""
+    """No secrets, no endless values, no line breaks or terminal codes from the text of others."""
     for key, value in values.items():
         if any(word in key.lower() for word in _SECRET):
             values[key] = "[hidden]"

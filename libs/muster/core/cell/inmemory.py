@@ -51,7 +51,7 @@ class InMemoryCell(Generic[T]):
         self._sink = sink
 
     def begin(self, log_id: str, process: str, leaders: Iterable[str]) -> None:
-        """The first commits of a log: its genesis, and who leads."""
+        """The first commits of a log: its genesis, and its leaders."""
         self.append("genesis", "input", [Genesis(log_id=log_id, generation=1)])
         for key in leaders:
             self.lead(key, process)

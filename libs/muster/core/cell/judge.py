@@ -1,4 +1,4 @@
-"""The judge of a log: what of a stored message counts, the same for everybody who reads it.
+"""The judge of a log: what of a stored message counts, the same for every reader.
 
 Two halves, both pure. This one needs the message alone: it can be read, its body names the stage and the shard of its
 subject, and that stage may say each of its events. The other half (``core.docket``) needs what came before, and is

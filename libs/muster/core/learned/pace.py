@@ -1,7 +1,7 @@
 """How fast queues move, and what that lets a waiting job expect.
 
-Measured are the times between one admission from a queue and the next while somebody waited there: only those say how
-fast it moves, for an idle queue admits nobody. The job at position p waits for p of them in a row; what such
+Measured are the times between one admission from a queue and the next while a job waited there: only those say how
+fast it moves, for an idle queue admits no job. The job at position p waits for p of them in a row; what such
 rows have taken in the past is what it may take now. Pure, in integers (ms).
 """
 
@@ -30,7 +30,7 @@ class Estimate(Struct, frozen=True):
     rows: int = 0
     """How many rows of admissions it rests on; 0 where none of that length was seen and the mean is drawn out."""
     intervals: int = 0
-    """How many times one admission followed another while somebody waited."""
+    """How many times one admission followed another while a job waited."""
     why: Literal["", "too_few", "overdue"] = ""
 
     @property
@@ -42,12 +42,12 @@ class Pace(Struct):
     """How fast each queue moves."""
 
     intervals: dict[str, list[int]] = field(default_factory=dict)
-    """queue -> ms between admissions while somebody waited, the newest last"""
+    """queue -> ms between admissions while a job waited, the newest last"""
     last: dict[str, int] = field(default_factory=dict)
-    """queue -> log time of its last admission, as long as somebody has waited there ever since"""
+    """queue -> log time of its last admission, as long as a job has waited there ever since"""
 
     def admitted(self, queue: str, now: int, *, waiting: bool) -> None:
-        """One was admitted from a queue; ``waiting``: somebody still waits there."""
+        """One was admitted from a queue; ``waiting``: a job still waits there."""
         if queue in self.last:
             kept = self.intervals.setdefault(queue, [])
             kept.append(now - self.last[queue])
@@ -61,7 +61,7 @@ class Pace(Struct):
             self.last.pop(queue, None)
 
     def expect(self, queue: str, position: int, now: int) -> Estimate:
-        """What somebody at a position (from 1) may expect, given how long ago the last admission was."""
+        """What a job at a position (from 1) may expect, given how long ago the last admission was."""
         seen = list(self.intervals.get(queue, ()))
         rows = [sum(seen[first : first + position]) for first in range(len(seen) - position + 1)]
         if len(seen) < ENOUGH:

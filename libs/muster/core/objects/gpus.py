@@ -2,7 +2,7 @@
 
 ``gpu-fraction: "0.5"`` or ``gpu-memory: "4096"`` (MiB), of ``gpu-fraction-num-devices`` devices, for the container
 ``gpu-fraction-container-name``; ``nvidia.com/container.NAME.gpu-memory.request`` asks for an amount and names the
-container at once, and ``.limit`` stands in for it where it is missing. One container of a pod shares, as KAI Scheduler
+container at once, and ``.limit`` replaces it where it is missing. One container of a pod shares, as KAI Scheduler
 has it; what is wrong is worded as it words it.
 """
 
@@ -29,7 +29,7 @@ GROUP = "runai-gpu-group"
 KEEPS = "muster.dev/keeps-gpu"
 """Label of a pod that keeps a device from the device plugin: the group that shares it."""
 RESERVATIONS = "muster-gpu-reservations"
-"""Namespace of those pods: anywhere else the label says nothing, since anybody may write it."""
+"""Namespace of those pods: anywhere else the label says nothing, since any user may write it."""
 COMPUTE_MODE = "kai.scheduler/gpu-compute-sharing-mode"
 TIME_SLICING = "time-slicing"
 MAX_DEVICES = 64

@@ -66,7 +66,7 @@ class KaiStatus(Struct, frozen=True, rename="camel"):
 
 
 class _RawStatus(Struct, frozen=True, rename="camel"):
-    """A status as anybody may have written it."""
+    """A status as any client may have written it."""
 
     child_queues: tuple[str, ...] | None = None
     allocated: dict[str, str | int] | None = None
@@ -149,7 +149,7 @@ def read_kai_queue(raw: bytes) -> KaiQueue:
 
 
 def _text(number: Decimal | None) -> str:
-    """The number without an exponent, as far as anybody writes one; what is unset is 0."""
+    """The number without an exponent, as far as users write one; what is unset is 0."""
     if number is None:
         return "0"
     text = format(number, "f") if number.is_finite() and abs(number.adjusted()) < MAX_DIGITS else str(number)

@@ -63,5 +63,5 @@ def is_ray_head(labels: Mapping[str, str]) -> bool:
 
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:
-    """Whether a workload may be suspended to give quota back; true unless a label says ``false``."""
+    """Whether a workload may be suspended to release quota; true unless a label says ``false``."""
     return not labels or all(labels.get(key, "") != "false" for key in _PREEMPTIBLE)

@@ -25,7 +25,7 @@ CHECKPOINTED_AT = f"{PREFIX}/checkpointed-at"
 ENQUEUE_STAMPS = ("kube-queue/job-enqueue-timestamp", "koord-queue/job-enqueue-timestamp")
 DEQUEUE_STAMPS = ("kube-queue/job-dequeue-timestamp", "koord-queue/job-dequeue-timestamp")
 SUSPEND = "scheduling.x-k8s.io/suspend"
-"""Suspends workloads of operators that know no field for it; whatever stands in it, only ``true`` does."""
+"""Suspends workloads of operators that know no field for it; of its values, only ``true`` does."""
 GANG = f"{PREFIX}/gang"
 """On pods of a workload that was placed before it was resumed: its name."""
 SCHEDULING_GROUP = f"{PREFIX}/scheduling-group"
@@ -35,7 +35,7 @@ ATTEMPT = f"{PREFIX}/attempt"
 GPU_DEVICE = f"{PREFIX}/gpu-device"
 """On a pod that takes shares of GPUs: which of the shared devices of its node, as we count them, with commas."""
 GPU_GROUPS = f"{PREFIX}/gpu-groups"
-"""On such a pod: who shares each of these devices, in the same order."""
+"""On such a pod: the group that shares each of these devices, in the same order."""
 GPU_UUIDS = f"{PREFIX}/gpu-uuids"
 """On such a pod: the devices as the driver knows them, in the same order."""
 GPU_PORTION = f"{PREFIX}/gpu-portion"
@@ -118,7 +118,7 @@ class Owner(Struct, frozen=True, rename="camel"):
 
 
 class Meta(Struct, frozen=True, rename="camel"):
-    """metadata, as far as anybody here reads it."""
+    """metadata, as far as Muster reads it."""
 
     name: str = ""
     namespace: str = ""
@@ -174,7 +174,7 @@ def wishes(annotations: dict[str, str]) -> Wishes:
         priority = int(text)
     hold = annotations.get(HOLD, "false") != "false"
     by, reason = (clean(annotations.get(key, "")[:200]) for key in (CHANGED_BY, CHANGE_REASON))
-    # Who starts a job around the queue says so here, and asks for nothing.
+    # A user that starts a job without an admission says so here, and asks for nothing.
     if priority is None and not hold and not by:
         return NO_WISHES
     return Wishes(priority=priority, hold=hold, by=by, reason=reason)

@@ -1,6 +1,6 @@
 """Node pools as an operator declares them, and ProvisioningRequests (autoscaling.x-k8s.io/v1) as they are answered.
 
-Pools stand in one ConfigMap, a key for each; its value is JSON. A pool that cannot be read is refused by itself, with
+Pools are in one ConfigMap, a key for each; its value is JSON. A pool that cannot be read is refused by itself, with
 the key, the value and what would do; the others count.
 """
 
@@ -25,7 +25,7 @@ NAME = "muster-node-pools"
 REQUESTED = f"{PREFIX}/nodes-requested"
 """Label of what we make to ask for nodes."""
 BY_PODS = "unschedulable-pods"
-"""As a class: nodes are added for pods that lack one, nobody has to be asked."""
+"""As a class: nodes are added for pods that lack one, no request is needed."""
 MAX_POOLS = 64
 MAX_NODES = 10_000
 MAX_WAIT_S = 86_400
@@ -143,7 +143,7 @@ class _Request(Struct, frozen=True):
 
 
 def read_nodes_request(raw: bytes) -> NodesRequestObserved | None:
-    """A ProvisioningRequest that we made, and how far the autoscaler has come; None for somebody else's."""
+    """A ProvisioningRequest that we made, and how far the autoscaler has come; None for one of another client."""
     found: _Request = decode(raw, _Request)
     if REQUESTED not in found.metadata.labels:
         return None

@@ -128,7 +128,7 @@ def pod_rules(spec: PodSpec, labels: dict[str, str]) -> PodRules:
 def pod_request(spec: PodSpec, path: str, *, extra: Vector | None = None) -> Vector:
     """The request of one pod, base units, sorted by resource; ``extra`` is what an operator adds as one container.
 
-    ``path`` says where the spec stands, for errors. Raises UnreadableError on a quantity that is none.
+    ``path`` is the path of the spec, for errors. Raises UnreadableError on a quantity that is none.
     """
     running: Vector = dict(extra or {})
     sidecars: Vector = {}

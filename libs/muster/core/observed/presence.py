@@ -28,7 +28,7 @@ def is_alone(pod: PodState, owner_of: Mapping[str, str]) -> bool:
 class Presence(Struct):
     """Live children and pods, by the uid of the workload they belong to.
 
-    Every ``fold`` method returns the uid of the workload it concerns, or None when nothing changed for anybody.
+    Every ``fold`` method returns the uid of the workload it concerns, or None when nothing changed for any job.
     """
 
     seen: Seen = field(default_factory=Seen)

@@ -113,22 +113,20 @@ def pauses_over(state: ReadState, queue: str = "") -> list[str]:
 
 def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
     """The QueueUnit of a job, or None when it should have none or shows what it should."""
-    workload, stands = state.queues.workloads.get(uid), unit_state(state, uid)
-    if workload is None or stands is None or workload.ref.kind not in KINDS or workload.deleting:
+    workload, found = state.queues.workloads.get(uid), unit_state(state, uid)
+    if workload is None or found is None or workload.ref.kind not in KINDS or workload.deleting:
         return None
     admissions = tuple(
-        Admission(_set_name(pods), pods.count, pods.count if stands.phase == "Running" else 0)
+        Admission(_set_name(pods), pods.count, pods.count if found.phase == "Running" else 0)
         for pods in workload.pod_sets[:MAX_POD_SETS]
-        if stands.admitted
+        if found.admitted
     )
     spec = _unit_spec(state, workload)
-    shown = digest((stands.phase, stands.reason.key, admissions, spec))
+    shown = digest((found.phase, found.reason.key, admissions, spec))
     existing = state.units.get(uid)
     if existing is not None and existing.shown == shown:
         return None
-    status = QueueUnitStatus(
-        stands.phase, shown_text(stands.reason.text), admissions, rfc3339(state.now // 1000 * 1000)
-    )
+    status = QueueUnitStatus(found.phase, shown_text(found.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
     return DesiredObject(
         key=f"unit/{uid}",
         resource=api.QUEUE_UNITS,
@@ -143,7 +141,7 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
         },
         spec=spec,
         status=to_builtins(status),
-        passing=existing is not None and stands.passing,
+        passing=existing is not None and found.passing,
     )
 
 
@@ -225,7 +223,7 @@ ADMITTED_MS = 300_000
 
 
 def leaving_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job why it was suspended, and where it stands now; None until it is queued again."""
+    """The Event that tells a job why it was suspended, and its status now; None until it is queued again."""
     workload, job, leaving = state.queues.workloads.get(uid), state.queues.jobs.get(uid), state.leaving.get(uid)
     if workload is None or job is None or leaving is None or job.status != "waiting":
         return None

@@ -93,7 +93,7 @@ def _note(state: ReadState, ref: Ref, stamp: str, code: str, text: str) -> Event
 
 
 def _whole(gang: GangShown, first: Ref) -> Ref:
-    """The object that stands for a gang."""
+    """The object on which a gang is shown."""
     found = gang.pod_group
     return found.ref if found is not None else first
 
@@ -178,7 +178,7 @@ def _upsert(
 
 
 def _occupied_by(state: ReadState, gang: GangShown) -> str:
-    """namespace/name of the job its pods belong to; empty where they are nobody's, or several jobs'."""
+    """namespace/name of the job its pods belong to; empty where they have none, or several."""
     owners = {pod.owner_uid for pod in gang.pods.values()}
     if len(owners) != 1:
         return ""
@@ -195,7 +195,7 @@ def conditions(state: ReadState, key: str) -> list[tuple[Ref, str, bytes]]:
     An autoscaler adds nodes for pods that are Unschedulable, and a gang that waits for anything else needs none: its
     pods say so only while more nodes would help, and once they have said so they say what they wait for since. Where
     nodes are asked for as a whole, or no node pool can help, they say another reason: of nodes for single pods some
-    would be bought in vain.
+    would be bought for nothing.
     """
     gang = state.gangs.gangs.get(key)
     if gang is None or gang.held is None or not gang.lacked:

@@ -1,7 +1,7 @@
 """Our entry in ``scaleStrategy.scaleGate`` of the worker groups that quota refuses more replicas.
 
-It is a signal and nothing else: no decision rests on it, and ``maxReplicas`` keeps the limit whether it stands or not.
-An entry stands while the growth of a group is denied and its autoscaler has asked for all that is granted: one that
+It is a signal and nothing else: no decision rests on it, and ``maxReplicas`` keeps the limit with and without it.
+An entry is there while the growth of a group is denied and its autoscaler has asked for all that is granted: one that
 heeds the entry still gets what it was granted.
 """
 
@@ -50,7 +50,7 @@ def patch(ref: Ref, wanted: Sequence[str], body: bytes) -> bytes | None:
     """What is applied to the cluster as it was just read; None when nothing is to be written.
 
     It holds what is ours and nothing else: what we applied before and is not in it is taken away. It names the uid
-    and the resourceVersion that was read, so it neither makes an object nor a worker group anew.
+    and the resourceVersion that was read, so it neither makes an object nor a worker group again.
     """
     try:
         found: _Signalled = decode(body, _Signalled)
@@ -60,10 +60,10 @@ def patch(ref: Ref, wanted: Sequence[str], body: bytes) -> bytes | None:
     meta = found.metadata
     if elastic is None or meta.uid != ref.uid or meta.deletion_timestamp:
         return None
-    stands = tuple(name for name in elastic.full if name in wanted)
-    if stands == elastic.signalled:
+    signals = tuple(name for name in elastic.full if name in wanted)
+    if signals == elastic.signalled:
         return None
-    groups = [{"groupName": name, "scaleStrategy": {"scaleGate": [{"name": SIGNAL}]}} for name in stands]
+    groups = [{"groupName": name, "scaleStrategy": {"scaleGate": [{"name": SIGNAL}]}} for name in signals]
     metadata = {
         "name": ref.name,
         "namespace": ref.namespace,

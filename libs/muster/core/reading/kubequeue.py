@@ -93,7 +93,7 @@ class QueueUnit(Struct, frozen=True):
 
 
 def read_queue(raw: bytes) -> QueueObserved:
-    """A Queue: the path it stands for and a digest of what it shows."""
+    """A Queue: its quota path and a digest of what it shows."""
     queue: Queue = decode(raw, Queue)
     return QueueObserved(
         ref=queue.metadata.ref("Queue"),
@@ -133,7 +133,7 @@ def _paused(text: str) -> tuple[str, ...]:
 
 
 def read_queue_unit(raw: bytes) -> QueueUnitObserved:
-    """A QueueUnit: the job it stands for and a digest of what it shows."""
+    """A QueueUnit: its job and a digest of what it shows."""
     unit: QueueUnit = decode(raw, QueueUnit)
     priority = unit.spec.priority
     return QueueUnitObserved(

@@ -82,7 +82,7 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     container_statuses: tuple[ContainerStatus, ...] | None = None
     conditions: tuple[ExplainedCondition, ...] | None = None
     resize: str = ""
-    """Servers before 1.33 say here how a resize stands."""
+    """Servers before 1.33 say here how far a resize is."""
 
 
 NO_STATE = ContainerState()

@@ -1,6 +1,6 @@
 """What presentation knows of gangs of pods: their members, their PodGroups, and what holds them back.
 
-Folds only. Of gangs none of whose pods name one of our schedulers nothing is ever shown: they are somebody else's.
+Folds only. Of gangs none of whose pods name one of our schedulers nothing is shown: others schedule them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class GangShown(Struct):
 
     @property
     def minimum(self) -> int:
-        """How many pods it takes; 0 when nobody says."""
+        """How many pods it takes; 0 when it is unknown."""
         found = self.pod_group
         if found is not None:
             return max(found.minimum, 0)

@@ -262,7 +262,7 @@ class JobFolds:
     def _claim_changed(
         self, state: ReadState, _at: Position, event: d.EvictionOrdered | ClaimOpened | ClaimEnded
     ) -> None:
-        """The claimant reads otherwise now; others who wait read so when they are tried or looked at again."""
+        """The claimant reads otherwise now; other waiting jobs read so when they are tried or looked at again."""
         self._mark.jobs(event.ref.uid)
 
     def _resumed(self, state: ReadState, _at: Position, event: EffectApplied) -> None:

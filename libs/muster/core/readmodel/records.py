@@ -48,7 +48,7 @@ class Record(Struct):
     seen_at: int = 0
     queue: str = ""
     request: Vector | None = None
-    """What it asks for, or gave back last."""
+    """What it asks for, or released last."""
     admitted_at: int = 0
     adoption: AdoptionReason | None = None
     """Why it is charged without an admission."""

@@ -9,7 +9,7 @@ from muster.model.keys import Ref
 
 
 def cluster_seen(state: ReadState, mark: Marker, ref: Ref, owner: str, elastic: Elastic | None) -> None:
-    """It was observed, newer than before; its owner is looked at where something else stands on it now."""
+    """It was observed, newer than before; its owner is looked at where something else is on it now."""
     if elastic is None:
         state.scaled.pop(ref.uid, None)
         return

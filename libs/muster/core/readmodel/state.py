@@ -44,7 +44,7 @@ class Scaled(Struct, frozen=True):
 
     ref: Ref
     owner: str
-    """uid of who is charged."""
+    """uid of the charged object."""
     full: tuple[str, ...]
     """Its autoscaler has asked for all that ``maxReplicas`` allows."""
     signalled: tuple[str, ...]
@@ -140,13 +140,13 @@ class ReadState(StageState):
     pace: Pace = field(default_factory=Pace)
     """How fast the queues move."""
     promises: Promises = field(default_factory=Promises)
-    """How long jobs run and wait, and what was promised to those who wait."""
+    """How long jobs run and wait, and what was promised to waiting jobs."""
     illegal: list[Illegal] = field(default_factory=list)
     """Steps of jobs that may not be: the newest."""
     parked_at: dict[str, int] = field(default_factory=dict)
     """key of a refused shape -> log time (ms) of the refusal"""
     scaled: dict[str, Scaled] = field(default_factory=dict)
-    """uid of a Ray cluster that scales itself -> what stands on it"""
+    """uid of a Ray cluster that scales itself -> what is on it"""
     takers: list[Taker] = field(default_factory=list)
     """The newest reservations, oldest first."""
 
@@ -156,7 +156,7 @@ def record_of(state: ReadState, ref: Ref) -> Record:
     record = state.records.get(ref.uid)
     if record is None:
         record = Record(ref, seen_at=state.now, since=state.now)
-        if ref.kind in KINDS:  # Pods of no job are charged too, and are nobody's to list.
+        if ref.kind in KINDS:  # Pods of no job are charged too, and not listed.
             state.records[ref.uid] = record
     return record
 

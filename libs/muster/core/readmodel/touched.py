@@ -16,7 +16,7 @@ from muster.model.problem import FieldProblem
 
 
 class Touched(Struct):
-    """Names of what may have to be shown otherwise; who looks clears them."""
+    """Names of what may have to be shown otherwise; the reader clears them."""
 
     jobs: dict[str, None] = field(default_factory=dict)
     queues: dict[str, None] = field(default_factory=dict)

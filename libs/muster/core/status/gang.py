@@ -1,4 +1,4 @@
-"""Where a gang of pods stands: a pure function of what is shown of it. A pod in no gang is one of its own."""
+"""The status of a gang of pods: a pure function of what is shown of it. A pod in no gang is one of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def held_back_code(event: GangHeldBack) -> GangCode:
 
 
 def gang_status(gang: GangShown | None) -> GangStatus:
-    """Where a gang stands; ``None``: one that is not known any more."""
+    """The status of a gang; ``None``: one that is not known any more."""
     if gang is None or not gang.pods:
         return GangStatus("Gone")
     found, held = gang.counted(), gang.held.event if gang.held is not None else None

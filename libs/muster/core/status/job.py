@@ -53,7 +53,7 @@ AHEAD_SHOWN = 3
 
 
 def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
-    """Where a job stands as of the state's position. ``acting``: false where nobody carries admissions out."""
+    """The status of a job as of the state's position. ``acting``: false where admissions are not carried out."""
     for look in _SITUATIONS:
         found = look(state, uid, acting)
         if found is not None:
@@ -225,7 +225,7 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 
 def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
-    """What refuses it, or that what is free is kept for others; ``found``: where it stands."""
+    """What refuses it, or that what is free is kept for others; ``found``: its place."""
     uid = job.ref.uid
     shape = state.queues.book.shapes.get(job.shape)
     if shape is None:
@@ -277,7 +277,7 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
 
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:
-    """Who paused the admissions of a queue, and why, as far as they said."""
+    """The user that paused the admissions of a queue, and the reason, as far as they are known."""
     rules = state.queues.ledger.rules_of(queue)
     if "admissions" in rules.paused:
         return rules.paused_by, rules.paused_reason
@@ -292,7 +292,7 @@ _SITUATIONS: tuple[Callable[[ReadState, str, bool], JobStatus | None], ...] = (
     _queued,
     _outside,
 )
-"""In this order: the first that applies says where a job stands."""
+"""In this order: the first that applies is the status of a job."""
 
 
 # --- what holds it up ---------------------------------------------------------------------------------------------

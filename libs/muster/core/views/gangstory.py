@@ -1,4 +1,4 @@
-"""The story of a gang of pods: where it stands, and what was decided of it.
+"""The story of a gang of pods: its status, and what was decided of it.
 
 Pure: a view of the read model, asked by the name of a gang or of a pod in one.
 """

@@ -50,7 +50,7 @@ def entry_of(ref: Ref | None, happening: Happening) -> NarratedEvent:
 
 
 _OTHER_WRITES = ("request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker")
-"""Writes to other objects than jobs and pods: a failure of one is a turn for everybody."""
+"""Writes to other objects than jobs and pods: a failure of one is a turn for every reader."""
 
 
 class Narrator:

@@ -14,7 +14,7 @@ from muster.model.resources import EVERYTHING, format_quantity
 
 
 class ResourceShare(Struct, frozen=True):
-    """One resource of a queue; amounts as text. ``keeps``: up to where nobody takes anything back."""
+    """One resource of a queue; amounts as text. ``keeps``: the amount that is not reclaimed."""
 
     resource: str
     share: str
@@ -45,7 +45,7 @@ def queues_named(state: ReadState, wanted: str) -> list[str]:
 
 
 def queue_share(state: ReadState, queue: str) -> QueueShare:
-    """The shares of a queue as the ledger stands."""
+    """The shares of a queue by the ledger."""
     ledger = state.queues.ledger
     if not ledger.by_shares(queue):
         return QueueShare(queue, state.seq, state.now, _of_tree(ledger, queue))

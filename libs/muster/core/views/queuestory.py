@@ -186,7 +186,7 @@ class QueueStory:
         return [path for path in self._paths if path.endswith(f"/{self._wanted}")]
 
     def of(self, queue: str, *, shown: int = 10, present: int = 0) -> QueueTale:
-        """The story of a queue, which must be the one of ``matches()``; ``shown``: how many of those who wait."""
+        """The story of a queue, which must be the one of ``matches()``; ``shown``: how many of its waiting jobs."""
         state = self.told.state
         now = max(state.now, present)
         node = state.queues.ledger.nodes.get(queue)

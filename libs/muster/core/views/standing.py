@@ -1,4 +1,4 @@
-"""Where a job stands, as ``muster why`` and ``position`` show it: the status in words, and who holds what it waits for.
+"""The status of a job, as ``muster why`` and ``position`` show it: the status in words, and the holders of its quota.
 
 A view: it decides nothing about standings, see ``core.status``, and has no sentences, see ``core.wording``.
 """
@@ -40,7 +40,7 @@ class ShownWanting(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """Where a job stands. ``code`` is one word for programs, ``text`` one or more sentences for people."""
+    """The status of a job. ``code`` is one word for programs, ``text`` one or more sentences for people."""
 
     code: JobCode
     text: str
@@ -51,10 +51,10 @@ class Standing(Struct, frozen=True):
     wanting: ShownWanting | None = None
 
 
-def stand(state: ReadState, uid: str, now: int, *, acting: bool = True, more: str = "") -> Standing:
-    """Where a job stands. ``now``: ms since the epoch; ``more``: what follows on what refuses it.
+def standing_of(state: ReadState, uid: str, now: int, *, acting: bool = True, more: str = "") -> Standing:
+    """The status of a job. ``now``: ms since the epoch; ``more``: what follows on what refuses it.
 
-    ``acting``: false where nobody carries admissions out.
+    ``acting``: false where admissions are not carried out.
     """
     status = job_status(state, uid, acting=acting)
     return Standing(

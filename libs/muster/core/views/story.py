@@ -1,4 +1,4 @@
-"""The story of a job: where it stands, and everything that happened to it, from its first fact on, gone or not.
+"""The story of a job: its status, and everything that happened to it, from its first fact on, gone or not.
 
 Pure: a view of the read model, in words.
 """
@@ -22,7 +22,7 @@ from muster.core.stage import Folder
 from muster.core.status.job import job_status
 from muster.core.views import takers
 from muster.core.views.narrator import NarratedEvent, entry_of
-from muster.core.views.standing import Standing, stand
+from muster.core.views.standing import Standing, standing_of
 from muster.core.wording.events import line
 from muster.core.wording.explain import room_made
 from muster.events.decisions import PreemptionProposed
@@ -97,7 +97,7 @@ class Story:
     def of(self, key: str, *, acting: bool = True, present: int = 0) -> JobStory:
         """The story of the newest job with that ``namespace/name``, which must be one of ``matches().keys``.
 
-        ``present``: when it is now, if that is known: an idle log stands still.
+        ``present``: when it is now, if that is known: an idle log has no newer time.
         """
         state = self.state
         records = [each for each in state.records.values() if each.ref.key == key and self._kind in ("", each.ref.kind)]
@@ -105,7 +105,7 @@ class Story:
         told = sorted((*record.happenings, *_parked(state, record)), key=lambda each: (each.seq, each.item))
         return JobStory(
             ref=record.ref,
-            standing=stand(state, uid, now, acting=acting, more=more_of(state, uid)),
+            standing=standing_of(state, uid, now, acting=acting, more=more_of(state, uid)),
             happenings=[_shown(record.ref, each) for each in told],
             log_id=state.log_id,
             generation=state.generation,
@@ -154,7 +154,7 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
 
 
 def more_of(state: ReadState, uid: str) -> str:
-    """What follows on the refusal of a waiting job: who took what it waits for, and what was tried for it."""
+    """What follows on the refusal of a waiting job: the jobs that took its quota, and what was tried for it."""
     status, job, record = job_status(state, uid), state.queues.jobs.get(uid), state.records.get(uid)
     if status.short is None or job is None or record is None:
         return ""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from muster.core.stage import REQUIRED_KINDS
 from muster.core.views.narrator import Narrator
-from muster.core.views.standing import stand
+from muster.core.views.standing import standing_of
 from muster.core.views.story import more_of
 from muster.core.wording import problems
 from muster.events.base import Event
@@ -312,5 +312,5 @@ class _Run:
             text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
             return PodsWaitingAnswer(job.name, pods, "WaitsForGang", text)
         state, uid = self._narrator.state, live.workload.ref.uid
-        found = stand(state, uid, state.now, more=more_of(state, uid))
+        found = standing_of(state, uid, state.now, more=more_of(state, uid))
         return PodsWaitingAnswer(job.name, pods, found.code, found.text)
