@@ -6,16 +6,20 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts, jobs, ray
 from kit.bench import Bench
 from kit.jobs import Obj
+from kit.scenes import TWO, Scene
+from muster.core.audit.auditor import audit
 from muster.core.reading.cluster import read_pod
 from muster.core.reading.registry import WATCHED
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import GangAdmitted, WorkloadAdopted
 from muster.events.effects import EffectApplied
-from muster.events.facts import ChildGone, ChildObserved, WorkloadObserved
+from muster.events.facts import ChildGone, ChildObserved, PodObserved, WorkloadObserved
+from muster.events.gangs import PodsPlaced
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 
@@ -227,6 +231,30 @@ def spark_pod(role: str, name: str, owner: tuple[str, str], **meta: Any) -> Obj:
     labels = {"spark-role": role, "spark-app-selector": "s"}
     made = {"name": name, "namespace": "ns", "uid": name, "labels": labels, "ownerReferences": [reference], **meta}
     return {"metadata": made, "spec": {"containers": [container], "nodeName": "n"}, "status": {"phase": "Running"}}
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_pod_that_its_job_leaves_behind_is_charged_once(bound: bool) -> None:
+    """``kubectl delete --cascade=orphan``: its job's charge lasts until the pod is over, and it gets its node by it."""
+    scene = Scene()
+    scene.tree_of(*TWO)
+    scene.lines("synced", "node n1 cpu=64", "job a/mine cpu=6")
+    scene.runs("a/mine")
+    owned = facts.pod("mine", 0, "a", request=facts.vector(cpu=6), node="n1" if bound else "", scheduler="muster")
+    scene.do(facts.cluster("mine", "a"), owned)
+    orphan = replace(owned.pod, owner_uid="", rv=facts.next_rv())
+    scene.do(PodObserved(pod=orphan))
+    scene.do(facts.gone("mine", "a"), facts.cluster_gone("mine", "a"))
+    state = scene.bench.states["quota_accountant"]
+    scene.lines("time +600s")
+    assert state.ledger.used["root"]["cpu"] == 6000
+    assert bound or [place.ref.name for placed in scene.bench.happened(PodsPlaced) for place in placed.pods] == [
+        owned.pod.ref.name
+    ]
+    scene.do(facts.pod_gone("mine", 0, "a"))
+    scene.lines("time +60s")
+    assert not state.ledger.used.get("root", {}).get("cpu")
+    assert not audit(scene.bench.log).violations
 
 
 @pytest.mark.parametrize("driver_first", [True, False])

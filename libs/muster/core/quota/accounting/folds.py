@@ -142,7 +142,8 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     pod = event.pod
     known = state.presence.seen.stale(pod.ref.uid, pod.rv)
     touched(state, at, state.presence.pod_observed(event))
-    cause, alone = Cause(at.seq, at.item), is_alone(pod, state.presence.owner_of)
+    left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
+    cause, alone = Cause(at.seq, at.item), is_alone(pod, state.presence.owner_of) and not left_behind
     if not known and standalone.observed(state.standalone, pod, cause, alone=alone):
         _of_no_job(state, pod.ref.uid)
     if not known and pod.labels.get(SPARK_ROLE) == "driver" and pod.ref.uid in state.presence.owner_of:

@@ -25,11 +25,18 @@ from muster.model.resources import Vector, add_into
 def proposed(state: AccountantState, at: Position, event: PodsProposed) -> None:
     drop(state, event.key)
     together, beside = (
-        {ref.uid: ref for ref in refs if ref.uid in state.standalone} for refs in (event.pods, event.beside)
+        {ref.uid: ref for ref in refs if ref.uid in state.standalone or is_left_behind(state, ref.uid)}
+        for refs in (event.pods, event.beside)
     )
     if together or beside:
         state.asks[event.key] = PodsOpen(event.gang, together, beside, event.priority, Cause(at.seq, at.item))
         state.asked_by.update(dict.fromkeys((*together, *beside), event.key))
+
+
+def is_left_behind(state: AccountantState, uid: str) -> bool:
+    """Whether a pod is part of the charge of a job. One that its job leaves behind (``--cascade=orphan``) stays so."""
+    owner = state.presence.pod_owner.get(uid, "")
+    return state.presence.owner_of.get(owner, owner) in state.entries
 
 
 def reserved(state: AccountantState, _at: Position, event: PodsReserved) -> None:
@@ -93,11 +100,13 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
 
 
 def _uncharged(state: AccountantState, uids: Iterable[str]) -> list[str]:
-    """The pods that a quota counts, and that are not charged."""
+    """The pods that a quota counts, and that are not charged; one that its job has left behind is."""
     return [
         uid
         for uid in uids
-        if uid not in state.entries and standalone.leaf_of(state.ledger, state.standalone[uid]) is not None
+        if uid in state.standalone
+        and uid not in state.entries
+        and standalone.leaf_of(state.ledger, state.standalone[uid]) is not None
     ]
 
 
