@@ -10,6 +10,7 @@ ObjectCode = Literal[
     "nested_too_deeply",
     "fact_too_large",
     "spec_missing",
+    "group_unnamed",
     "not_a_version",
     "not_an_integer",
     "not_int32",

@@ -8,6 +8,7 @@ OBJECTS: dict[str, str] = {
     "nested_too_deeply": "nested too deeply",
     "fact_too_large": "Muster needs {count} bytes of it, over {most}",
     "spec_missing": "is missing, so there is nothing to run; add it",
+    "group_unnamed": "is empty: Ray's autoscaler and Muster tell worker groups apart by name; name the group",
     "not_a_version": "{value!r} is not a version of {group}",
     "not_an_integer": "{value!r} is not an integer",
     "not_int32": "{value!r} is not a 32-bit integer",

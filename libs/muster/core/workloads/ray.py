@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.objects.labels import KAI_QUEUE, RAY_GROUP, RAY_HEAD, RAY_NODE, RAY_NODE_TYPE, RAY_WORKER
+from muster.core.objects.labels import KAI_QUEUE, RAY_GROUP, RAY_HEAD, RAY_NODE, RAY_NODE_TYPE, RAY_PRIORITY, RAY_WORKER
 from muster.core.objects.meta import Meta
 from muster.core.objects.podspec import (
     Container,
@@ -130,6 +130,7 @@ def add_cluster(
     asked = pod_request(template.spec, f"{at}.headGroupSpec.template.spec", extra=beside) if beside else None
     rules = _rules(template, "headgroup", RAY_HEAD)
     needs.add("head", 1, template, f"{at}.headGroupSpec", request=asked, whole=whole, rules=rules)
+    needs.prioritize(meta.labels.get(RAY_PRIORITY))
     needs.prioritize(template.spec.priority_class_name, template.spec.priority)
     if cluster.gcs_fault_tolerance_options is not None:
         needs.reserve(highest(whole, REDIS_CLEANUP))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import structs
 
-from muster.core.objects.meta import CEILINGS, DRAIN, DRIVE, GATE, GRANTED, NODE_WAIT, Meta
+from muster.core.objects.meta import CEILINGS, DRAIN, DRIVE, GATE, GRANTED, NODE_WAIT, Meta, unreadable
 from muster.core.objects.podspec import Resources, pod_request
 from muster.core.workloads import rayresize
 from muster.core.workloads.common import count
@@ -63,7 +63,7 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
     raws = (spec.worker_group_specs or ())[:MAX_GROUPS]
     beside = collector_of(spec, at)
     groups = [
-        _group(group, f"{at}.workerGroupSpecs[{index}]", index, IDLE_S if idle_s is None else idle_s, beside)
+        _group(group, f"{at}.workerGroupSpecs[{index}]", IDLE_S if idle_s is None else idle_s, beside)
         for index, group in enumerate(raws)
     ]
     notes = meta.annotations
@@ -98,7 +98,9 @@ def uncapped(spec: RayClusterSpec, meta: Meta) -> RayClusterSpec:
     return structs.replace(spec, worker_group_specs=tuple(groups))
 
 
-def _group(group: WorkerGroup, path: str, index: int, idle_s: int, beside: Vector) -> elastic.ScaledGroup:
+def _group(group: WorkerGroup, path: str, idle_s: int, beside: Vector) -> elastic.ScaledGroup:
+    if not group.group_name:
+        raise unreadable(f"{path}.groupName", "group_unnamed")
     hosts = hosts_of(group, path)
     one = pod_request(group.template.spec, f"{path}.template.spec")
     extended = pod_request(group.template.spec, f"{path}.template.spec", extra=beside) if beside else one
@@ -106,7 +108,7 @@ def _group(group: WorkerGroup, path: str, index: int, idle_s: int, beside: Vecto
     least = count(group.min_replicas, 0, f"{path}.minReplicas")
     leaving = (group.scale_strategy.workers_to_delete if group.scale_strategy is not None else None) or ()
     return elastic.ScaledGroup(
-        name=group.group_name or f"group-{index}",
+        name=group.group_name,
         replicas=replicas_of(group, path),
         asked=count(group.replicas, least, f"{path}.replicas"),
         least=least,
