@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kit import facts
 from kit.chaos import NAMESPACES, Chaos
+from muster.core.objects.labels import QUOTA_NAME
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
@@ -57,6 +58,9 @@ def test_what_is_said_of_now_and_what_is_advised_come_true(seed: int, namespace:
     assert starts(chaos, workload) == found.starts_now, found
     for each in found.advice:
         name, _, count = each.change.partition("=")
+        if name == "queue":
+            said = {QUOTA_NAME: count.rpartition("/")[2]}
+            assert starts(chaos, msgspec.structs.replace(workload, labels=said)), each
         if name == "workers":
             assert starts(chaos, job("asked", namespace, int(count), cpu)), each
             assert int(count) == pods - 1 or not starts(chaos, job("asked", namespace, int(count) + 1, cpu)), each

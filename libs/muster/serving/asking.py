@@ -13,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from muster.core.codes.values import Promise
+from muster.core.objects.labels import QUOTA_NAME
 from muster.core.objects.meta import UnreadableError
 from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Job, Queues
@@ -23,6 +24,7 @@ from muster.core.status.promise import promised
 from muster.core.wording import queues as queue_words
 from muster.core.workloads.registry import KINDS
 from muster.model.keys import path_chain
+from muster.model.quota import QuotaNode
 from muster.model.resources import format_vector, texts
 from muster.model.text import counted as numbered
 from muster.model.text import span
@@ -160,9 +162,10 @@ def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Itera
     if smaller is not None:
         yield smaller
     for path, node in state.queues.ledger.nodes.items():
-        other = not node.children and path != job.queue and lens.sees_queue(path)
-        if other and not refusal(state, structs.replace(job, queue=path), workload):
-            yield supposed.Advice(f"queue={path}", f"in queue {path} it starts now")
+        moved = _in_queue(state, job, workload, node) if path != job.queue and lens.sees_queue(path) else None
+        if moved is not None and not refusal(state, moved, workload):
+            text = f"with label {QUOTA_NAME}: {node.name} it is of queue {path}, and starts now"
+            yield supposed.Advice(f"queue={path}", text)
             break
     for run_ms in RUN_TIMES_MS:
         demand = structs.replace(job.demand, run_ms=run_ms)
@@ -173,6 +176,15 @@ def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Itera
                 f"run_time={span(run_ms)}", f"if it declares to run at most {span(run_ms)}, it starts now"
             )
             break
+
+
+def _in_queue(state: ReadState, job: Job, workload: Workload, node: QuotaNode) -> Job | None:
+    """The job as one of another queue, by the rules of its tree; None where no label can say so."""
+    queues = state.queues
+    named = structs.replace(workload, labels={**workload.labels, QUOTA_NAME: node.name})
+    if node.children or leaf_of(queues.ledger, named) != node.path:
+        return None
+    return new_job(job.ref, node.path, queues.demand_of(named), queues.priority_of(named), job.queued_at)
 
 
 def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice | None:
