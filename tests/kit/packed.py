@@ -24,7 +24,7 @@ from muster.events.base import Cause
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied
-from muster.events.facts import PodGone, PodObserved, TreeNodeSpec, WorkloadGone
+from muster.events.facts import PodGone, PodObserved, TreeNodeSpec, WorkloadGone, WorkloadObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.model.placing import GPU, PodRules
@@ -105,6 +105,15 @@ class Packed:
 
     def arrives(self, name: str, of: str, shape: Shape, on: str = "") -> None:
         """A job is created, and all that follows from that at once happens. ``on``: the only node it may be on."""
+        self.bench.facts(self.created(name, of, shape, on))
+        self.settle()
+
+    def arrive(self, names: Iterable[str], of: str, shape: Shape) -> None:
+        """Several alike are created at once."""
+        self.bench.facts(*(self.created(name, of, shape) for name in names))
+        self.settle()
+
+    def created(self, name: str, of: str, shape: Shape, on: str = "") -> WorkloadObserved:
         need = {"cpu": shape.count, GPU: shape.milli}
         request = {"cpu": 1, GPU: shape.gpus * WHOLE} if shape.gpus else {"cpu": 1}
         where = {"kubernetes.io/hostname": on} if on else {}
@@ -112,8 +121,7 @@ class Packed:
         said: dict[str, Any] = {"need": {"ack": need, "full": need}, "pod_sets": sets, "created": self.bench.now}
         job = work(name, of, **said) if self.kai else facts.job(name, of, **said)
         self.jobs[name], self.shapes[name] = job, (of, shape)
-        self.bench.facts(facts.seen(job))
-        self.settle()
+        return facts.seen(job)
 
     def settle(self) -> None:
         """Who is admitted runs at once where it was placed."""

@@ -1,7 +1,7 @@
 """Reclaim between two KAI queues, in the shapes KAI Scheduler publishes figures for: all deciders, no bus.
 
 One queue runs jobs of one GPU on all of the cluster. Then the other asks for its fair share, half of it: with one gang
-of pods of eight GPUs, or with as many jobs of one GPU as run.
+of pods of eight GPUs (by quota alone, and where all pods are placed on nodes), or with as many jobs of one GPU as run.
 
 Run: python tests/perf/bench_kai.py
 """
@@ -15,6 +15,7 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import seen
 from kit.kai import queue, work
+from kit.packed import Packed, Shape
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectApplied
@@ -56,6 +57,24 @@ def gang_ms(count: int) -> float:
     return took
 
 
+def placed_ms(count: int, *, kai: bool = True) -> float:
+    """The same where jobs are placed: half of the nodes are cleared. CPU ms to the one order, places and all."""
+    half = count * PER_NODE // 2
+    cluster = Packed([PER_NODE] * count, {"a": half, "b": half}, kai=kai)
+    for first in range(0, count * PER_NODE, BATCH):
+        last = min(first + BATCH, count * PER_NODE)
+        cluster.arrive([f"b{index:06}" for index in range(first, last)], "b", Shape(1, 1))
+        cluster.passes(1_000)
+    began = time.process_time()
+    cluster.bench.facts(cluster.created("gang", "a", Shape(count // 2, PER_NODE)))
+    cluster.bench.settle()
+    took = (time.process_time() - began) * 1000
+    orders = cluster.bench.happened(EvictionOrdered)
+    wanted = count // 2 * PER_NODE
+    assert [len(each.victims) for each in orders] == [wanted], "one order, no victim too many"
+    return took
+
+
 def many(count: int) -> dict[str, float]:
     """As many jobs of one GPU wait as run: the CPU seconds until nothing more is due, and ms for each order."""
     bench = loaded(count)
@@ -87,22 +106,32 @@ def many(count: int) -> dict[str, float]:
 
 def measure(counts: Sequence[int], nodes_of_many: int, rounds: int, say: Progress) -> list[Table]:
     gangs: list[dict[str, float]] = []
+    placed: list[dict[str, float]] = []
     jobs: list[dict[str, float]] = []
     for index in range(rounds):
         say(f"KAI reclaim: round {index + 1} of {rounds}")
         gangs.append({f"{count:,} nodes, ms": gang_ms(count) for count in counts})
+        placed.append({f"{count:,} nodes, ms": placed_ms(count) for count in counts})
         jobs.append(many(nodes_of_many))
     one = (
         "A gang of half the GPUs takes its fair share back from jobs of one GPU that run on all of them: CPU time of "
         "all deciders from its coming to the one order, victims and all. KAI Scheduler publishes 213 ms for 100 nodes, "
         "9.2 s for 500 and 76 s for 1,000, on another machine; it also fits the pods to nodes."
     )
+    nodes_first = (
+        "The same where all pods are placed: half of the nodes are cleared for pods of eight GPUs, and each has its "
+        "node in the order."
+    )
     running = nodes_of_many * PER_NODE
     other = (
         f"{running:,} jobs of one GPU run on {nodes_of_many:,} nodes, and as many of the other queue wait: CPU time of "
         "all deciders until nothing more is due. For 4,000 and 4,000 on 500 nodes KAI Scheduler publishes 166 s."
     )
-    return [Table("A gang's fair share, KAI queues", one, gangs), Table("Many small claims, KAI queues", other, jobs)]
+    return [
+        Table("A gang's fair share, KAI queues", one, gangs),
+        Table("A gang's fair share on nodes, KAI queues", nodes_first, placed),
+        Table("Many small claims, KAI queues", other, jobs),
+    ]
 
 
 def main() -> None:

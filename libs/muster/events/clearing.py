@@ -33,7 +33,7 @@ class Move(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ClearingProposed(DemandDecision, frozen=True, kw_only=True):
-    """``ref`` has found no place on the nodes though its quota has room: jobs that may be evicted, in order."""
+    """``ref`` has found no place on the nodes though its quota has room: the victims that leave it some."""
 
     kind: ClearingKind
     victims: tuple[Victim, ...]
@@ -44,7 +44,7 @@ class ClearingProposed(DemandDecision, frozen=True, kw_only=True):
 
 
 class ClearingTried(Decision, frozen=True, kw_only=True):
-    """What of a proposed clearing is needed so that ``ref`` finds its places."""
+    """Whether ``ref`` finds its places with the victims of a proposed clearing gone, and where."""
 
     ref: Ref
     attempt: int

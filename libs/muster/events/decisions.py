@@ -269,10 +269,7 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):
-    """``ref`` is owed quota, or outranks running jobs of its queue, and no job may be evicted for it now.
-
-    It is evaluated again when that changes.
-    """
+    """``ref`` is owed quota, or outranks jobs of its queue, and no job may be evicted for it until that changes."""
 
     ref: Ref
     attempt: int

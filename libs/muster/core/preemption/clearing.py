@@ -1,11 +1,9 @@
-"""Jobs that find no place on the nodes: nodes are cleared for those of KAI queues.
+"""Jobs with room in their quota that find no place on the nodes: nodes are cleared for them.
 
-Either their quota has room and no node has, or the borrowers that would release quota free too little room on the
-nodes.
-
-Tried once for each time that one has found no place, first between queues, then in its own. Every possible victim is
-proposed, in that order; the gang admitter, which knows the nodes, finds out which of them it needs. Where quota has
-become short since it found no place, the proposal returns it to its queue: only there quota is held for it.
+Searched once for each time that one has found no place: first for moves, then between queues, then in its own. The
+victims that were found are proposed; the gang admitter confirms the places. Where quota has become short since it found
+no place, the proposal brings it back to its queue: only there something is held for it. Where no victims leave room the
+job rests until what may go, or the nodes, have changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Room on nodes for a job that finds no place: who may be suspended for it, by the rules of KAI queues.
+"""Room on nodes for a job that finds no place: the accountant judges the victims that are proposed for it.
 
-The same work gives way as where quota is short: between queues what is above what its side may keep, in a queue what
-has strictly lower priority. So what has given way cannot take its place back by the same rules. The gang admitter, who
-knows the nodes, says who of them is needed; the accountant judges those again.
+They are judged by the same rules as where quota is short: between queues what is above what its side may keep, in a
+queue what has strictly lower priority. So what has left cannot take its place back by the same rules. The gang admitter
+has confirmed by then that the job finds its places with them gone.
 """
 
 from __future__ import annotations
