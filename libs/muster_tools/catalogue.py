@@ -20,9 +20,9 @@ import muster.runtime
 from muster.core.actuation.intents import Actuator
 from muster.core.cell.deciders import DECIDERS
 from muster.core.reading.registry import WATCHED
+from muster.core.reading.watcher import Watcher
 from muster.core.readmodel.model import ReadModel
 from muster.core.views import publication
-from muster.core.watching.watcher import Watcher
 from muster.events import public
 from muster.events.base import Decision, Event
 from muster.events.effects import Effect
@@ -38,7 +38,6 @@ EMITTERS: Mapping[str, str] = {
     "muster.core.actuation": "actuator",
     "muster.core.objects": "watcher",
     "muster.core.reading": "watcher",
-    "muster.core.watching": "watcher",
     "muster.core.workloads": "watcher",
     "muster.runtime.runners.acting": "actuator",
     "muster.runtime.runners.activating": "quota_accountant's runner",

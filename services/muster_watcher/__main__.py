@@ -1,4 +1,4 @@
-"""Entry point of the stage ``Watcher`` (``muster.core.watching.watcher``): a runner for each resource."""
+"""Entry point of the stage ``Watcher`` (``muster.core.reading.watcher``): a runner for each resource."""
 
 from muster.runtime.process import Process
 from muster.runtime.service import main

@@ -22,8 +22,8 @@ from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.inmemory import InMemoryCell
 from muster.core.cell.seat import AnySeat, Seat
 from muster.core.reading.registry import SHARD_OF, WATCHED, required_of, shards_of
+from muster.core.reading.watcher import PATIENCE_MS, Watcher
 from muster.core.stage import Stage, StageState
-from muster.core.watching.watcher import PATIENCE_MS, Watcher
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit
 from muster.events.facts import KindsConfigured, Synced, SyncStarted

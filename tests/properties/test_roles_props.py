@@ -16,7 +16,7 @@ from kit.histories import SEEDS, SETTINGS, replays_and_goes_on_from_a_snapshot
 from muster.core.audit.auditor import audit
 from muster.core.cell.seat import Seat
 from muster.core.observed.seen import TOMBSTONE_MS
-from muster.core.watching.watcher import Watcher
+from muster.core.reading.watcher import Watcher
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.facts import ObjectGone, PodGone, PodObserved

@@ -17,6 +17,7 @@ from muster.events.reasons import (
     DequeueReason,
     GiveBackReason,
     ReleaseReason,
+    Withheld,
 )
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
@@ -234,9 +235,6 @@ class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
     priority: int | None = None
     """Its own, where it leaves for a higher one of its queue."""
 
-
-Withheld = Literal["reclaim_disabled"]
-"""Why a proposed preemption is shown and not carried out."""
 
 ClaimKind = Literal["guarantee", "priority", "service", "age"]
 """What a claim rests on: a guarantee that is not met, priority in its own queue, less service than others have had, or

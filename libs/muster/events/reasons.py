@@ -53,6 +53,9 @@ OfOthers = Literal["nothing_evictable", "no_place", "search_ended", "too_young",
 DeferralReason = Literal[OfOthers, "nodes_stay", "lower_stays", "lower_too_young", "lower_paused"]
 """Why no job is evicted: of those above the min of their queue, or of those with lower priority in its queue."""
 
+Withheld = Literal["reclaim_disabled"]
+"""Why a proposed preemption is shown and not carried out."""
+
 AdoptionReason = Literal["already_running", "bypassed", "reserved"]
 """Why a job without an admission is charged: it ran when first seen; another client started it; or it
 is a pod of no job that fits, and is placed next.

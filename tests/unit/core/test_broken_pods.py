@@ -16,13 +16,13 @@ from kit.scenes import Scene, beginning
 from muster.core.presentation import desired
 from muster.core.reading.cluster import read_pod
 from muster.core.reading.podtrouble import refusals
+from muster.core.reading.watcher import Watcher
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
 from muster.core.views.publication import facets_in, public_event
 from muster.core.views.story import Story
-from muster.core.watching.watcher import Watcher
 from muster.core.wording import jobs
 from muster.core.wording.pods import WORDS
 from muster.events.facts import PodObserved, WorkloadFinished

@@ -90,7 +90,7 @@ def test_values_are_ordered_short_and_harmless() -> None:
 
 def test_no_stage_that_decides_knows_a_sentence() -> None:
     """It does not even import one: so no edit of a sentence changes a commit."""
-    stages = "muster.core.cell.deciders, muster.core.watching.watcher, muster.core.actuation.carrying"
+    stages = "muster.core.cell.deciders, muster.core.reading.watcher, muster.core.actuation.carrying"
     code = f"import sys, {stages}; print([each for each in sys.modules if each.startswith('muster.core.wording')])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

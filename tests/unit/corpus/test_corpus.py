@@ -21,12 +21,12 @@ from kit.scenario import tell as tell_decision
 from kit.words import coded, in_words, odd
 from muster.core.audit.auditor import audit
 from muster.core.presentation import desired, queues
+from muster.core.reading.watcher import MAX_FACT_BYTES, subject
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.views.narrator import Narrator
 from muster.core.views.publication import public_event
-from muster.core.watching.watcher import MAX_FACT_BYTES, subject
 from muster.core.wording.events import tell
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRejected, WorkloadRefused

@@ -93,7 +93,10 @@ def test_every_service_runs_as_in_compose_with_its_own_key(small: bool) -> None:
             assert [volumes[mount["name"]]["secret"]["secretName"] for mount in keys] == [secret_of(service)]
             assert env["MUSTER_NATS_NKEY_FILE"] == f"{keys[0]['mountPath']}/seed"
     assert found == COMMANDS
-    assert {name: argv for name, argv in compose.items() if name in COMMANDS} == COMMANDS
+    told = {name: argv for name, argv in compose.items() if name in COMMANDS}
+    assert told == COMMANDS, (
+        f"docker-compose.yml lacks or changes {[name for name in COMMANDS if told.get(name) != COMMANDS[name]]}"
+    )
     assert {user.name for user in muster_users("main")} >= COMMANDS.keys()
 
 

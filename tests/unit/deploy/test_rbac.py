@@ -238,6 +238,8 @@ def test_every_service_has_an_account_and_three_have_rights() -> None:
     accounts = of_kind("ServiceAccount")
     assert accounts.pop("muster-gpu-reservation")["metadata"]["namespace"] == GPU_RESERVATIONS
     names = {name for name in services() if name not in ("nats", "log-init", "nats-keys")}
+    lacking = set(accounts) - {f"muster-{name}" for name in names}
+    assert not lacking, f"docker-compose.yml has no service for {lacking}: add it there"
     assert set(accounts) == {f"muster-{name}" for name in names}
     assert all(each["metadata"]["namespace"] == NAMESPACE for each in accounts.values())
     tokens = {name for name, each in accounts.items() if each.get("automountServiceAccountToken", True)}

@@ -1,1 +1,1 @@
-"""From objects of the API server to facts: one reader for each resource, and the table of all of them."""
+"""From objects of the API server to facts: a reader for each resource, the table of them, and the stage that asks."""

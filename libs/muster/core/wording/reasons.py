@@ -10,12 +10,11 @@ from typing import Any
 
 from muster.events.alarms import AlarmReason
 from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
-from muster.events.decisions import Withheld
 from muster.events.effects import Action, FailureReason
 from muster.events.elastic import WorkersKeptReason
 from muster.events.gangs import HeldBackReason, NodesClaimOutcome, PodsReleaseReason
 from muster.events.growing import WithdrawalReason
-from muster.events.reasons import AdoptionReason, DeferralReason, DequeueReason, GiveBackReason, ReleaseReason
+from muster.events.reasons import AdoptionReason, DeferralReason, DequeueReason, GiveBackReason, ReleaseReason, Withheld
 from muster.model.closed import total
 from muster.model.places import ObstacleCode
 from muster.model.pools import PoolRefusalReason

@@ -20,9 +20,9 @@ from muster.core.actuation.intents import Actuator
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.seat import AnySeat, Seat
 from muster.core.reading.registry import WATCHED
+from muster.core.reading.watcher import Watcher
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Stage, StageState
-from muster.core.watching.watcher import Watcher
 from muster.events.envelope import Stored
 from muster.ports import Clock, Generations, Log, LogIdentity, LogSealedError, Snapshot, Snapshots
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state, make_snapshot, state_schema

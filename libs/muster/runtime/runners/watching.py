@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from muster.core.objects.meta import not_decoded, version_of
 from muster.core.reading.registry import CONFIGURING, required_of, shards_of
-from muster.core.watching.watcher import PATIENCE_MS, Watcher, WatchState
+from muster.core.reading.watcher import PATIENCE_MS, Watcher, WatchState
 from muster.core.wording import problems
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event

@@ -23,8 +23,8 @@ from muster.core.actuation.patch import marked, resume_patch, switched
 from muster.core.objects.meta import SUSPEND
 from muster.core.presentation.desired import unit_name
 from muster.core.reading.registry import ALWAYS, WATCHED, required_of
+from muster.core.reading.watcher import Watcher
 from muster.core.stage import Folder
-from muster.core.watching.watcher import Watcher
 from muster.core.workloads.registry import KINDS, POD_OWNERS, suspend_field
 from muster.events.base import Cause, Event
 from muster.events.decisions import (

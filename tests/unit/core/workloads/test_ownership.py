@@ -10,7 +10,7 @@ import pytest
 from kit import facts, jobs
 from kit.bench import Bench
 from muster.core.reading.cluster import read_pod
-from muster.core.watching.watcher import Watcher
+from muster.core.reading.watcher import Watcher
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.decisions import QuotaReleased, WorkloadAdopted
