@@ -16,14 +16,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from muster.events.public import PUBLIC_TYPES, PublicEvent, PublicWorkloadEvent, ce_type_of
+from muster.events.public import PUBLIC_TYPES, PublicEvent, PublicWorkloadEvent, ce_type_of, schema_address
 from muster.events.registry import encode
 from muster_tools.attributes import attribute_docs, summary
 
 FOLDER = Path("proto-schemas")
 VERSION = "v1"
 RECORDED = "recorded.json"
-ADDRESS = f"https://muster.dev/schemas/{VERSION}/"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
@@ -102,7 +101,7 @@ def schema_of(cls: type[PublicEvent]) -> Schema:
         _describe(schema, structs[other])
     own.pop("title", None)
     tag = str(cls.__struct_config__.tag)
-    head = {"$schema": DIALECT, "$id": f"{ADDRESS}{tag}.schema.json", "title": tag}
+    head = {"$schema": DIALECT, "$id": schema_address(tag), "title": tag}
     return {**head, **own, **({"$defs": dict(sorted(components.items()))} if components else {})}
 
 
@@ -260,11 +259,13 @@ def _headers() -> Schema:
         "ce-time": "Log time, RFC 3339.",
         "ce-subject": "NAMESPACE/NAME",
         "ce-datacontenttype": "application/json",
+        "ce-dataschema": "The $id of the schema of the body.",
         "traceparent": "W3C trace context of the workload; absent when traces are off.",
     }
     properties: Schema = {name: {"type": "string", "description": text} for name, text in said.items()}
     properties["ce-specversion"]["const"] = "1.0"
-    return {"type": "object", "required": [name for name in said if name != "traceparent"], "properties": properties}
+    required = [name for name in said if name not in ("traceparent", "ce-dataschema")]
+    return {"type": "object", "required": required, "properties": properties}
 
 
 def files(folder: Path) -> dict[Path, str]:

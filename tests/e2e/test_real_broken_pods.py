@@ -5,11 +5,13 @@ them is written in its place.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from jsonschema import Draft202012Validator
 
 from kit import jobs
 from kit.brokenpods import BROKEN
@@ -19,11 +21,13 @@ from kit.installation import figure
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from kit.promql import Recorded
+from kit.published import SCHEMAS
 from muster.bus.server import EmbeddedServer
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.workloads.registry import KINDS
+from muster.events import subjects
 from muster.serving.joblist import job_rows
 
 NEVER = {"kit.muster.dev/start-after": "99h"}
@@ -67,6 +71,19 @@ async def pod_of(cluster: Cluster, code: str) -> str:
     return await cluster.until(found, 60.0, what=f"the pod of {code}")
 
 
+async def published(muster: Muster, code: str) -> str:
+    """The cause that the public event says; its header names the schema, which allows the body."""
+    subject = subjects.public_subject(muster.cell, "workload_held_up", "video", name_of(code))
+    found = await muster.process.js.last(subjects.PUBLIC_STREAM, subject)
+    if found is None:
+        return ""
+    body = json.loads(found.data)
+    schema = json.loads((SCHEMAS / "workload_held_up.schema.json").read_text())
+    assert found.headers["ce-dataschema"] == schema["$id"]
+    Draft202012Validator(schema).validate(body)
+    return str(body["cause"])
+
+
 async def surfaces(muster: Muster, code: str, state: ReadState, page: Recorded) -> dict[str, str]:
     """What each surface says of the job of a code."""
     cluster, name = muster.cluster, name_of(code)
@@ -78,6 +95,7 @@ async def surfaces(muster: Muster, code: str, state: ReadState, page: Recorded) 
     counted = page.ask(f'sum(muster_held_up_workloads_total{{cause="{code}"}})')
     counted |= page.ask(f'sum(muster_finished_workloads_total{{cause="{code}"}})')
     return {
+        "public event": await published(muster, code),
         "unit": code if words in ((unit or {}).get("status") or {}).get("message", "") else "",
         "ls": row.cause if row is not None else "",
         "event": (ours or [""])[0] if code != "InitWaiting" else code,

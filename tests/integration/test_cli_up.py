@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -208,6 +209,14 @@ async def test_wishes_that_cannot_be_are_refused(cli: Cli, tmp_path: Path) -> No
         refused = await cli.run("up", *args)
         assert (refused.code, refused.out) == (2, "")
         assert words in refused.err
+    config = tmp_path / "kubeconfig"
+    config.write_text("apiVersion: v1\nkind: Config\ncontexts: []\nclusters: []\nusers: []\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        nowhere = await cli.run("up", "--port", port, "--context", "nosuch", "--kubeconfig", str(config))
+        assert nowhere.code == 1
+        assert "nosuch" in nowhere.err
+        assert port not in nowhere.err, "nothing was started"
     a_file = tmp_path / "file"
     a_file.touch()
     refused = await cli.run("up", "--data", str(a_file))

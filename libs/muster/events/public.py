@@ -296,6 +296,11 @@ def ce_type(event: PublicEvent) -> str:
     return ce_type_of(type(event))
 
 
+def schema_address(tag: str) -> str:
+    """The address of the schema of an event, its ``$id``."""
+    return f"https://muster.dev/schemas/v1/{tag}.schema.json"
+
+
 def ce_id(cell: str, position: PublicPosition) -> str:
     """CloudEvents id: the position, unique for ever; what outsiders de-duplicate by."""
     return f"{cell}-{position.generation}-{position.sequence}-{position.index}"

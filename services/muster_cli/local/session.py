@@ -26,6 +26,8 @@ from muster.core.cell.deciders import DECIDERS
 from muster.core.views.narrator import NarratedEvent
 from muster.events.envelope import UnknownEventError, UnreadableCommitError, decode_commit
 from muster.events.subjects import log_stream
+from muster.kube.config import connect as connect_kube
+from muster.kube.sources import FromKubeconfig
 from muster.model.text import counted, span
 from muster.ports import ApiTransport, Clock, LogGoneError
 from muster.runtime.clock import SystemClock, WarpedClock
@@ -115,6 +117,8 @@ class Session:
 
     async def _run(self, stack: AsyncExitStack, began: int) -> None:
         wishes = self.wishes
+        if wishes.real:  # A context that does not exist is said before anything starts.
+            await (await connect_kube(FromKubeconfig(wishes.kubeconfig, wishes.context))).close()
         home = stack.enter_context(Home(wishes.data))
         self._home = "" if home.temporary else str(home.path)
         service_log = stack.enter_context(home.service_log.open("a", encoding="utf-8"))

@@ -11,7 +11,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.core.views.publication import facets_in, public_event
 from muster.events.envelope import Stored
-from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id
+from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id, schema_address
 from muster.events.registry import encode
 from muster.events.subjects import public_subject
 from muster.ports import Lease, Log, Snapshots
@@ -121,6 +121,7 @@ class Publisher:
             namespace, name = event.workload.namespace, event.workload.name
         else:
             namespace, name = getattr(event, "namespace", ""), getattr(event, "name", "")
+        tag = str(type(event).__struct_config__.tag)
         headers = {
             "ce-specversion": "1.0",
             "ce-id": ce_id(event.cell, event.position),
@@ -129,14 +130,14 @@ class Publisher:
             "ce-time": event.at,
             "ce-subject": f"{namespace}/{name}",
             "ce-datacontenttype": "application/json",
+            "ce-dataschema": schema_address(tag),
         }
         if trace:
             uid = event.workload.uid if isinstance(event, PublicWorkloadEvent) else ""
             at = event.position
             headers["traceparent"] = traceparent(uid, at.generation, at.sequence) if uid else trace
-        tag = type(event).__struct_config__.tag
         self._sent_since = asyncio.get_running_loop().time()
-        await self._outlet.publish(public_subject(event.cell, str(tag), namespace, name), headers, encode(event))
+        await self._outlet.publish(public_subject(event.cell, tag, namespace, name), headers, encode(event))
         self._sent_since = None
         self.published += 1
         self._hooks.published(event)
