@@ -127,3 +127,26 @@ def test_queue_tree_shows_what_is_granted_asked_for_and_taken_back() -> None:
     assert "8 Ray workers granted, 2 of them taken back" in shown
     [told] = [each for each in record(board, board.nodes)["queues"] if each["path"] == "root/other"]
     assert told["ray_workers"] == {"granted": 8, "asked": 0, "going": 2}
+
+
+@pytest.mark.parametrize("idle", ("auto", "young"))
+def test_idle_workers_of_any_cluster_go_before_busy_ones(idle: str) -> None:
+    """The younger of two clusters gave first, be all of its workers busy."""
+    play = contended()
+    scalers = {}
+    for name in ("auto", "young"):
+        scalers[name] = play.create(raycluster(name, "other"))
+        for number in range(4):
+            scalers[name].start(f"{name}-{number}")
+        play.tick(5)
+    for each in scalers.values():
+        each.idle_ms = 10**9
+    before = {name: len(play.pods(name)) for name in scalers}
+    scalers[idle].end(f"{idle}-0")
+    scalers[idle].end(f"{idle}-1")
+    play.tick(1)
+    play.create(fixed_size(3))
+    play.tick(8)
+    gone = {name: count - len(play.pods(name)) for name, count in before.items()}
+    assert gone[idle] > 0 and sum(gone.values()) == gone[idle], gone
+    play.clean()

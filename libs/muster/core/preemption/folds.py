@@ -45,6 +45,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.raydemand import RayDemandObserved
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
 from muster.model.elastic import Counts, Elastic, granted_before
@@ -90,6 +91,18 @@ def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -
         state.supply += 1
 
 
+def head_heard(state: PreemptorState, _at: Position, event: RayDemandObserved) -> None:
+    """Which workers of a Ray cluster have nothing to do: those give way first."""
+    counts: Counts = {}
+    for each in event.demand.idle:
+        counts[each.group] = counts.get(each.group, 0) + 1
+    known = event.ref.uid in state.scaling.owner_of or event.ref.uid in state.queues.workloads
+    if counts and known:
+        state.idle[event.ref.uid] = counts
+    else:
+        state.idle.pop(event.ref.uid, None)
+
+
 def _minimum(elastic: Elastic | None) -> Counts | None:
     """What the worker groups of a cluster never give; None where it gives nothing."""
     return {group.name: group.least for group in elastic.groups} if elastic is not None else None
@@ -97,6 +110,7 @@ def _minimum(elastic: Elastic | None) -> Counts | None:
 
 def child_gone(state: PreemptorState, at: Position, event: ChildGone) -> None:
     state.scaling.gone(event, at.at)
+    state.idle.pop(event.ref.uid, None)
 
 
 def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
@@ -116,6 +130,7 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
     if event.ref.uid not in state.queues.workloads:
+        state.idle.pop(event.ref.uid, None)
         state.evictions.pop(event.ref.uid, None)
         state.found.pop(event.ref.uid, None)
         state.service.forget(event.ref.uid)

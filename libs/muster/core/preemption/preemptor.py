@@ -52,6 +52,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.raydemand import RayDemandObserved
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
 
@@ -75,6 +76,7 @@ class Preemptor:
             WorkloadGone: in_turn(folds.workload_gone, clearing.over),
             ChildObserved: folds.child_observed,
             ChildGone: folds.child_gone,
+            RayDemandObserved: folds.head_heard,
             ObjectUnreadable: folds.unreadable,
             Synced: folds.synced,
             WorkloadQueued: folds.queued,

@@ -102,6 +102,8 @@ class PreemptorState(StageState):
     started: dict[str, Started] = field(default_factory=dict)
     """uid of a charged workload that has been resumed -> its place among the runs"""
     scaling: RunningClusters = field(default_factory=RunningClusters)
+    idle: dict[str, Counts] = field(default_factory=dict)
+    """uid of a RayCluster -> {worker group: pods with nothing to do}, as its head said last"""
     granted: dict[str, Counts] = field(default_factory=dict)
     """uid of a charged Ray cluster that scales itself -> replicas granted to its groups"""
     fixed: dict[str, Counts] = field(default_factory=dict)
@@ -260,7 +262,8 @@ class PreemptorState(StageState):
             tree = self.queues.ledger.tree_of(charge.queue) if charge is not None else None
             workload = self.queues.workloads.get(uid)
             elastic = self.scaling.of(workload) if workload is not None else None
-            spares = spare_of(elastic, groups, tree.profile if tree is not None else "ack")
+            idle = self.idle.get(self.scaling.runs_through(workload)) if workload is not None else None
+            spares = spare_of(elastic, groups, tree.profile if tree is not None else "ack", idle)
             if charge is not None and spares and self.kept.get(uid, 0) <= self.now:
                 found[uid] = spares
         return found

@@ -32,14 +32,25 @@ class Spare(NamedTuple):
     each: Vector
     """What one replica is charged."""
     hosts: int
+    idle: int = 0
+    """Replicas with nothing to do, as its head said last."""
 
 
-def spare_of(elastic: Elastic | None, granted: Counts, profile: str) -> list[Spare]:
-    """What the worker groups of a cluster may give, the last in its spec first."""
+def spare_of(
+    elastic: Elastic | None, granted: Counts, profile: str, idle: Mapping[str, int] | None = None
+) -> list[Spare]:
+    """What the worker groups of a cluster may give, the last in its spec first. ``idle``: {group: idle pods}"""
     if elastic is None:
         return []
     return [
-        Spare(group.name, held, min(held - group.least, MAX_REPLICAS), group.cost(profile), group.hosts)
+        Spare(
+            group.name,
+            held,
+            min(held - group.least, MAX_REPLICAS),
+            group.cost(profile),
+            group.hosts,
+            (idle or {}).get(group.name, 0) // group.hosts,
+        )
         for group in reversed(elastic.groups)
         if (held := granted.get(group.name, 0)) > group.least
     ]
@@ -72,7 +83,8 @@ def parts_of(
     found: Search, market: Market, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
 ) -> tuple[Market, dict[str, SpareReplica]]:
     """The replicas that could give way, as a search sees them: each is a victim of its own, those of one cluster one
-    after the other, no more of a group than could be needed.
+    after the other, no more of a group than could be needed. An idle one loses nothing that was done until now, so of
+    equal priority those come first, whatever cluster or group they are of.
 
     ``givers``: uid -> what it may give. ``most``: who has a higher priority gives nothing; None: whatever it has.
     ``below``: only clusters of the claimant's own queue give, of a priority below this; None: those of other queues.
@@ -88,8 +100,10 @@ def parts_of(
                 for number in range(min(spare.most, max(needed, default=0))):
                     uid = f"{run.uid} {at:03} {number:04}"
                     parts[uid] = part_of(run.uid, leaf, spare)
-                    runs.setdefault(leaf, []).append(run._replace(key=f"{run.key} {at:03} {number:04}", uid=uid))
-    return Market(runs, now=market.now), parts
+                    youth = min(-market.now, run.youth) if number < spare.idle else run.youth
+                    key = f"{run.key} {at:03} {number:04}"
+                    runs.setdefault(leaf, []).append(run._replace(youth=youth, key=key, uid=uid))
+    return Market({leaf: sorted(each) for leaf, each in runs.items()}, now=market.now), parts
 
 
 def counts_of(parts: Iterable[SpareReplica]) -> dict[str, Counts]:

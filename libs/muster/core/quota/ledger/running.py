@@ -48,10 +48,15 @@ class RunningClusters(Struct):
 
     def of(self, workload: Workload) -> Elastic | None:
         """How a workload scales itself: as the cluster that runs does, or as it says itself before there is one."""
+        uid = self.runs_through(workload)
+        return self.families[workload.ref.uid][uid].elastic if uid != workload.ref.uid else workload.elastic
+
+    def runs_through(self, workload: Workload) -> str:
+        """Uid of the RayCluster that runs; the workload's own where it is one, or has none yet."""
         family = self.families.get(workload.ref.uid)
         if not family:
-            return workload.elastic
-        return family[running_through({uid: each.name for uid, each in family.items()}, workload.child)].elastic
+            return workload.ref.uid
+        return running_through({uid: each.name for uid, each in family.items()}, workload.child)
 
     def granted(self, workload: Workload) -> Counts:
         """What is granted to its worker groups when it is charged; empty while it has a fixed size."""
