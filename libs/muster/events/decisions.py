@@ -178,9 +178,7 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
 
 
 class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
-    """Something is charged that came through no queue: what runs already, even over a limit; and a pod of no job that
-    is about to be placed, where it fits (``reserved``).
-    """
+    """A charge without a queue: of what runs, even over a limit; of a pod of no job that fits (``reserved``)."""
 
     reason: AdoptionReason
     named: str = ""
@@ -296,9 +294,7 @@ class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):
-    """A workload does not come to run, has lost too many pods, or runs beyond what was admitted while its quota is
-    above its max: it is suspended again, and queued.
-    """
+    """A workload did not start, lost too many pods, or runs beyond its admission: it is suspended again, and queued."""
 
     ref: Ref
     attempt: int
