@@ -2,7 +2,8 @@
 
 The scene is two RayJobs of which only one fits. Both end, each started once, never both at once; what counts of the
 log replays without divergence. What a seat's own key says under the epoch of its leader counts: the replay names that,
-and nothing else. `make chaos SEED=N COUNT=M` plays other seeds.
+and nothing else. Meanwhile one service is killed, or stopped for a while: each seed plays one cell of the matrix LOSSES
+x FATES x services, and as many seeds in a row play all of it. `make chaos SEED=N COUNT=M` plays other seeds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import pytest
 from msgspec.structs import replace
 
 from kit.proof import proven
-from kit.shell import Cell, play, small_job, small_tree
+from kit.shell import PAUSE_S, Cell, play, small_job, small_tree
+from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.judge import RIGHTS
 from muster.core.docket import Docket, Judge
 from muster.events.base import Cause
@@ -33,6 +35,15 @@ FIRST = int(os.environ.get("MUSTER_TEST_SEED", "1"))
 COUNT = int(os.environ.get("MUSTER_TEST_SEEDS", "6"))
 DONE = {"one": "Complete", "two": "Complete"}
 SEATS = sorted(RIGHTS)
+LOSSES = (1, 8, 1_000)
+"""How many commits the log loses; the last is all of them."""
+FATES = ("none", "killed", "stopped")
+MATRIX = [
+    (loss, fate, service)
+    for loss in LOSSES
+    for fate in FATES
+    for service in (("",) if fate == "none" else ("watcher", *DECIDERS, "actuator"))
+]
 
 
 def hostile(rng: Random, cell: Cell) -> tuple[str, bytes, int]:
@@ -57,17 +68,24 @@ def hostile(rng: Random, cell: Cell) -> tuple[str, bytes, int]:
 
 async def scene(cell: Cell, written: set[tuple[str, int]]) -> None:
     """``written``: takes the log and the sequence of what is hostile."""
+    loss, fate, service = MATRIX[cell.seed % len(MATRIX)]
     rng = Random(cell.seed)
     cell.create(small_tree())
     cell.create(small_job("one"))
     cell.create(small_job("two"))
     loses_at = rng.randrange(4, 60)
+    # Before the log loses its end, meanwhile, or after it.
+    struck_at = max(2, loses_at + rng.randrange(-8, 9))
     for step in range(240):
+        if step == struck_at and fate == "killed":
+            cell.processes[service].kill()
+        elif step == struck_at and fate == "stopped":
+            cell.processes[service].paused_until = asyncio.get_running_loop().time() + PAUSE_S
         if rng.random() < 0.3:
             written.add((cell.log.identity.log_id, cell.log.write(*hostile(rng, cell))))
         if step == loses_at:
             # As the keeper does where the services agree: the next generation begins from the cluster.
-            cell.log.lose(rng.randrange(1, 12))
+            cell.log.lose(loss)
             cell.new_log()
         await asyncio.sleep(0.25)
     await cell.until(lambda: cell.jobs() == DONE, limit_s=600, what="both jobs complete")
