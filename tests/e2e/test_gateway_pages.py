@@ -155,4 +155,6 @@ async def test_it_can_be_used_by_all_in_light_and_dark_wide_and_narrow(shown: tu
             await page.run(script + "; true")
             found = await page.run(f"axe.run().then({SERIOUS})")
             assert found == [], f"{path} at {width}: {[(each['id'], each['nodes'][0]['html']) for each in found]}"
+            await page.click("button.moment")
+            await page.holds("!!document.querySelector('.asked')")
             assert await page.run("document.documentElement.scrollWidth") <= width, f"{path} is wider than {width}"

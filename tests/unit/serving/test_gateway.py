@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,15 +16,19 @@ import pytest
 from kit.chaos import Chaos
 from kit.compose import REPOSITORY
 from kit.recorded import ADMIN, LogTime, RecordedLog, questions, tenant
+from muster.core.promising.projection import Projected
+from muster.core.queueing.queues import Queues
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.status.promise import promises_of
 from muster.ports import ApiResponse, ApiUnreachableError
 from muster.runtime.logkeeping.snapshotting import encode_state
+from muster.serving import answering, asking, shapes, supposed, views, whatif
 from muster.serving import moments as ladder
-from muster.serving import supposed
 from muster.serving.access import Reviewed, Unrestricted, Viewed
 from muster.serving.answering import ROUTES, BadRequestError, Questions
+from muster.serving.forking import projected
 from muster.serving.http import GatewayServer
 from muster.serving.moments import LogMark, Moments, OutsideError
 from muster.serving.streaming import messages, resumed
@@ -98,6 +103,32 @@ async def test_a_time_is_the_last_commit_at_it(chaos: Chaos, tmp_path: Path) -> 
         assert state.now <= now
         following = log.commits[state.seq].commit.at if state.seq < len(log.commits) else now + 1
         assert max(state.now, following) > now
+
+
+async def test_one_look_ahead_serves_all_readers(chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where thousands wait it takes half a second: a ``why`` must not play all queues forward by itself."""
+    asked, played = questions(chaos.bench.log, tmp_path), []
+
+    def counted(state: ReadState, queues: Queues, now: int, until: str = "") -> Mapping[str, Projected]:
+        played.append(queues is state.queues)
+        return projected(state, queues, now, until)
+
+    for module in (answering, asking, whatif):
+        monkeypatch.setattr(module, "projected", counted)
+    by_path = {route.path: route for route in ROUTES}
+    for record in list(asked.live.state.records.values()):
+        path = {"namespace": record.ref.namespace, "name": record.ref.name}
+        told = await asked.answer(
+            by_path["/api/v1/jobs/{namespace}/{name}"], ADMIN, path, {"kind": record.ref.kind}, b""
+        )
+        assert isinstance(told, shapes.WhyView)
+        [alone] = promises_of(asked.live.state, (record.ref.uid,), asked.live.state.now).values()
+        assert told.job.promise == views.start_shape(alone)
+    await asked.answer(by_path["/api/v1/jobs"], ADMIN, {}, {"state": "waiting"}, b"")
+    assert played == [True]
+    body = msgspec.json.encode({"manifest": TRAINING})
+    await asked.answer(by_path["/api/v1/ask"], ADMIN, {}, {}, body)
+    assert played == [True, False], "the queues as they are were played already"
 
 
 async def test_a_stream_goes_on_where_it_ended(chaos: Chaos, tmp_path: Path) -> None:
