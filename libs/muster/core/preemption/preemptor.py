@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from muster.core.gang import folds as places
-from muster.core.preemption import claimants, clearing, folds, plans
+from muster.core.preemption import claimants, clearing, clusters, folds, plans
 from muster.core.preemption.claimants import Claimant
 from muster.core.preemption.state import PreemptorState
 from muster.core.preemption.underserved import underserved
@@ -74,9 +74,9 @@ class Preemptor:
         own: dict[type[Event], Arm] = {
             WorkloadObserved: folds.workload_observed,
             WorkloadGone: in_turn(folds.workload_gone, clearing.over),
-            ChildObserved: folds.child_observed,
-            ChildGone: folds.child_gone,
-            RayDemandObserved: folds.head_heard,
+            ChildObserved: clusters.child_observed,
+            ChildGone: clusters.child_gone,
+            RayDemandObserved: clusters.head_heard,
             ObjectUnreadable: folds.unreadable,
             Synced: folds.synced,
             WorkloadQueued: folds.queued,
