@@ -1,5 +1,5 @@
 #!/bin/sh
-# Whether this nats-server should go on. One whose disk was full stores nothing more in what it could not write to, though
+# Whether this nats-server should go on. One whose disk was full stores nothing more in streams that it could not write to, though
 # there is room again, until its next start (seen with 2.15.1): it says "write error" on /healthz.
 #
 #   alive.sh       fails where another start helps: a liveness probe

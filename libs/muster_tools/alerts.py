@@ -127,7 +127,7 @@ ALERTS = (
         "max by (queue) (muster_queue_unserved_seconds) > 900 unless on (queue) (muster_admissions_paused > 0)",
         300,
         "warning",
-        "A job of {{ $labels.queue }} has waited {{ $value }} s for what its queue is guaranteed.",
+        "A job of {{ $labels.queue }} has waited {{ $value }} s for the guarantee of its queue.",
         "A queue uses less than its min, a job fits in the rest, and it waits all the same.",
         (
             "`muster why QUEUE` names the jobs it waits for, or says why reclaim does not act.",

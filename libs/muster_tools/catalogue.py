@@ -240,7 +240,7 @@ HEAD = """<!-- Written by `make schemas` from the code: change those, or muster_
 Every event there is, its emitter, the services that fold it, and its effect when it comes twice.
 
 Inside the log nothing comes twice: a commit is stored once (its sequence is fenced, and a lost acknowledgement differs
-from a race by what is stored), and every reader sees every sequence once, in order. What can repeat is the world: a
+from a race by the stored message), and every reader sees every sequence once, in order. What can repeat is the world: a
 relist reports what is known, a restarted actuator carries out an intent again. So every fold is written for a second
 delivery all the same.
 

@@ -1,7 +1,7 @@
 """What may be edited on an object that runs, as CEL: from the shapes of the registry of kinds to ``deploy/policies``.
 
-One invariant: two specs are the same but for what the shape of their kind lets go. What is made of it is a list of the
-fields that are not, for each kind, so that a refusal can name the first one.
+One invariant: two specs are the same without the fields that the shape of their kind lets go. It is turned into a list
+of the fields that are not, for each kind, so that a refusal can name the first one.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def edited(shape: Shape, new: str = NEW, old: str = OLD) -> str:
 
 
 def _within(new: str, old: str, shape: Shape, depth: int) -> str:
-    """CEL: whether an object is within a shape of what it was."""
+    """CEL: whether an object is within a shape of its old state."""
     named, key = _names(shape), f"key{depth}"
     conditions = [
         f"{new}.all({key}, {key} in {named} || {key} in {old} && {new}[{key}] == {old}[{key}])",
@@ -125,7 +125,7 @@ def _stays(new: str, old: str, field: str, edit: Edit, depth: int) -> str:
     if isinstance(edit, Values):
         return _values(f"{now}.orValue(dyn({{}}))", f"{was}.orValue(dyn({{}}))", edit, depth)
     if isinstance(edit, Mapping):
-        # CEL has no names for parts of an expression but those of what it goes through: a list of one.
+        # CEL has no names for parts of an expression but for those of a list: a list of one.
         one, other = f"new{depth}", f"old{depth}"
         inner = _within(one, other, edit, depth + 1)
         empty = "orValue(dyn({}))"

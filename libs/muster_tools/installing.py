@@ -110,7 +110,7 @@ def _archive() -> Object:
 
 
 def _gateway_service(pods: str) -> Object:
-    """Where people and programs find the gateway; TLS is the business of what leads to it."""
+    """Where people and programs find the gateway; TLS is the business of the ingress before it."""
     ports = [{"name": "http", "port": 80, "targetPort": GATEWAY_PORT}]
     spec = {"selector": _names(pods), "ports": ports}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _meta(f"muster-{GATEWAY}"), "spec": spec}

@@ -49,8 +49,8 @@ def status_page() -> str:
         "One pure function gives the status of a job, and every reader asks it: `muster why`, `position`, `ls`, the "
         "levers, `muster up`, the QueueUnit and the Event on the job.\n\n"
         "The state is how far a job has come (what `muster ls --state` takes); the code says why it is there. "
-        "The QueueUnit shows kube-queue's own words where it has some:\n`Succeed` and `Failed` for what has "
-        "finished, `Admitted` from the reservation until it runs.",
+        "The QueueUnit shows kube-queue's own words where it has some:\n`Succeed` and `Failed` for finished "
+        "jobs, `Admitted` from the reservation until it runs.",
         "",
         "| Code | State | What it means | Shown also as | What to do |",
         "| --- | --- | --- | --- | --- |",

@@ -144,7 +144,7 @@ def _changes(where: str, old: Schema, new: Schema, old_root: Schema, new_root: S
             yield f"{where}: {key} was {old.get(key)} and is {new.get(key)}"
     before, now = set(old.get("required", ())), set(new.get("required", ()))
     yield from (f"{where}.{name} was always there and need not be now" for name in sorted(before - now))
-    yield from (f"{where}.{name} must be there now, and is not in what was published" for name in sorted(now - before))
+    yield from (f"{where}.{name} is required now, and is not in the published schema" for name in sorted(now - before))
     after = new.get("properties", {})
     for name, schema in old.get("properties", {}).items():
         if name in after:

@@ -105,7 +105,7 @@ async def _real(cluster: ClusterOption) -> KubeTransport:
 
 
 def _demo(path: Path) -> KubeTransport:
-    """Plain HTTP on loopback needs nothing of what kubernetes-asyncio takes seconds to import."""
+    """Plain HTTP on loopback needs no kubernetes-asyncio, which takes seconds to import."""
     import aiohttp
 
     from muster.kube.credentials import Credential, Loaded

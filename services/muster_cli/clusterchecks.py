@@ -52,7 +52,7 @@ async def cluster_findings(
     ours: str = "",
     native: bool = False,
 ) -> list[Finding]:
-    """Everything that was looked at. ``acting``: with what writing there takes. Raises ApiUnreachableError.
+    """Everything that was looked at. ``acting``: with the rights to write. Raises ApiUnreachableError.
 
     ``policies``: false for a simulated server, which knows none. ``kinds``: the workload kinds that are on.
     ``ours``: the holder of the lease of the cluster that is no other Muster. ``native``: kube-scheduler is to place the

@@ -46,7 +46,7 @@ def _command(before: Sequence[str]) -> tuple[str, bool]:
 
 
 def _names(group: str) -> Iterator[str]:
-    """The commands of a group, or all of the first level, with what they are for."""
+    """The commands of a group, or all of the first level, with their purpose."""
     prefix = f"{group} " if group in GROUPS else ""
     for page in (*COMMANDS, *(() if prefix else GROUPS.values())):
         rest = page.name.removeprefix(prefix)

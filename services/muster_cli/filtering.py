@@ -24,7 +24,7 @@ class EventFilter:
         self._job = job
         self._queue = queue.rstrip("/")
         self._owner: dict[str, str] = {}
-        """uid of a child, pod or QueueUnit -> uid of what it belongs to"""
+        """uid of a child, pod or QueueUnit -> uid of its owner"""
         self._keys: dict[str, Ref] = {}
         """uid -> the job"""
         self._queues: dict[str, str] = {}
@@ -53,7 +53,7 @@ class EventFilter:
         return not (self._job or self._queue)
 
     def missing(self) -> str:
-        """What of the filter names nothing in the commits so far, with what is like it; empty when all is there."""
+        """The names of the filter that no commit has so far, with similar ones; empty when all are there."""
         if self._job and not any(self._job in (ref.key, ref.name) for ref in self._keys.values()):
             similar = _similar(self._job, {ref.key for ref in self._keys.values()})
             return f"no job {self._job} is in this log{self._earlier()}{similar}"

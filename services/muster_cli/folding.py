@@ -45,7 +45,7 @@ async def read_model(source: Source | None, out: Output, end: Bookmark | None) -
 
 
 async def read_at(source: Source | None, out: Output, at: str) -> Read:
-    """The same, as of what ``--at`` says. Raises CliError where the log does not reach that sequence."""
+    """The same, as of ``--at``. Raises CliError where the log does not reach that sequence."""
     async with source_of(source, out, based=True) as feed:
         return await read_feed_at(feed, at)
 

@@ -36,7 +36,7 @@ class Integrity:
         if seq == 1 and genesis is None:
             self._wrong(seq, "is not a genesis")
         if seq > 1 and genesis is not None and genesis.parent != self.log_id:
-            self._wrong(seq, f"is a second genesis, and not of what follows log {self.log_id}")
+            self._wrong(seq, f"is a second genesis, and not of the generation after log {self.log_id}")
         if genesis is not None:
             self._epochs.clear()
             self.log_id, self.generation, self.first_at = genesis.log_id, genesis.generation, self.first_at or commit.at

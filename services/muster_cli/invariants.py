@@ -6,7 +6,7 @@ CHECKED: dict[str, str] = {
     "I1": "nothing is resumed that was not admitted earlier in the log",
     "I2": "what is reserved fits the max of its queue and of every node above it",
     "I3": "where gangs are placed, every pod an admitted gang needs has a place",
-    "I4": "a job is charged with what its pod templates ask for",
+    "I4": "a job is charged with the requests of its pod templates",
     "I5": "usage is the sum of the charges, and never negative",
     "I6": "each release ends exactly one charge, and no job is charged twice",
     "I8": "no job is evicted without need: the claimant fits without the victims, and not without fewer",

@@ -127,7 +127,7 @@ def _heard(state: ReadState, uid: str, rv: int) -> bool:
 
 
 def is_settled(state: ReadState, uid: str) -> bool:
-    """Whether the sorter has drawn its conclusions from what is known of a job."""
+    """Whether the sorter has decided on the newest facts of a job."""
     workload, job = state.queues.workloads.get(uid), state.queues.jobs.get(uid)
     if workload is None or uid in state.queues.ledger.charges or not workload.suspended:
         return True

@@ -158,7 +158,7 @@ def _call(name: str, command: Callable[..., Any], bound: inspect.BoundArguments)
 
 
 def _code_of(err: Exception) -> int | None:
-    """The exit code of what may go wrong outside of us; None for what must not happen at all."""
+    """The exit code of an expected error; None for a bug."""
     from muster.bus.errors import BusError, ForbiddenError, UnansweredError
     from muster.events.envelope import UnknownEventError, UnreadableCommitError
     from muster.kube.errors import KubeConfigError

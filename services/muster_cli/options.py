@@ -59,7 +59,7 @@ class Room:
     ] = None
 
     def applied(self, config: Config) -> Config:
-        """The configuration with what was given. Raises CliError for what JetStream does not take."""
+        """The configuration with the given options. Raises CliError for values that JetStream refuses."""
         if self.replicas not in (None, 1, 3, 5):
             raise CliError(f"--replicas is {self.replicas}; JetStream takes 1, 3 or 5", USAGE)
         return replace(

@@ -112,7 +112,7 @@ def paused_at(state: ReadState, path: str) -> tuple[str, ...]:
 
 
 def pausing(what: What, by: str, reason: str) -> Change:
-    """Add to what is paused, with author and reason."""
+    """Pause, with author and reason."""
 
     def change(present: Mapping[str, str]) -> dict[str, str | None]:
         parts = sorted({*_parts(present.get(PAUSED, "")), what})
@@ -122,7 +122,7 @@ def pausing(what: What, by: str, reason: str) -> Change:
 
 
 def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False) -> Change:
-    """Take from what is paused; with nothing left, its author and reason go too. ``enable``: turn reclaim on.
+    """Resume; with nothing left, its author and reason go too. ``enable``: turn reclaim on.
 
     ``by`` and ``reason``: the author and the reason, kept where anything changes.
     """

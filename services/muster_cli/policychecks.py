@@ -38,7 +38,7 @@ class AdmissionPolicy(Struct, frozen=True):
     steers: bool = False
     """Gives pods of gangs our name."""
     limits: bool = False
-    """Keeps Muster's own actuator from what its rights would let it do."""
+    """Keeps Muster's own actuator from other uses of its rights."""
 
 
 def _policy(

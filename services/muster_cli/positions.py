@@ -70,7 +70,7 @@ def reached(wanted: Bookmark | None, option: str, last: int, now: int) -> None:
 
 
 class LogClock:
-    """Log time while a log is read: the running maximum of what its writers' clocks said."""
+    """Log time while a log is read: the running maximum of its writers' clocks."""
 
     def __init__(self) -> None:
         self.now = 0

@@ -124,7 +124,7 @@ def _rules(old: QuotaTree | None, new: QuotaTree) -> list[FieldChange]:
         (name.replace("_", "-"), _text(getattr(old.rules, name)), _text(getattr(new.rules, name)))
         for name in new.rules.__struct_fields__
     ]
-    return [FieldChange("", what, before or "-", after or "-") for what, before, after in pairs if before != after]
+    return [FieldChange("", name, before or "-", after or "-") for name, before, after in pairs if before != after]
 
 
 def _text(value: object) -> str:
@@ -135,14 +135,14 @@ def _node(old: QuotaNode | None, new: QuotaNode) -> list[FieldChange]:
     if old is None:
         return []
     found = []
-    for what, before, after in (
+    for part, before, after in (
         ("min", old.guaranteed, new.guaranteed),
         ("max", old.limit, new.limit),
         ("not lent", old.kept, new.kept),
         ("weight", old.weight, new.weight),
     ):
         found += [
-            FieldChange(new.path, f"{what} {name}", _amount(before, name), _amount(after, name))
+            FieldChange(new.path, f"{part} {name}", _amount(before, name), _amount(after, name))
             for name in sorted(before.keys() | after.keys())
             if before.get(name) != after.get(name)
         ]

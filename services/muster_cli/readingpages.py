@@ -34,7 +34,7 @@ muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
         examples="""
 muster ls
 muster ls --state waiting --queue root/algorithm
-muster ls -n video -o wide                     with what each asks for, since when, and why
+muster ls -n video -o wide                     with requests, since when, and why
 muster ls --state refused
 muster ls --since 24h -o json
 muster ls --at 2026-03-01T09:00:00Z             as it was then

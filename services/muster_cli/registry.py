@@ -246,7 +246,7 @@ muster resume evictions --queue root/algorithm/video
         function="quota_lint",
         order=10,
         summary="Check a quota tree in a file by every rule it must keep.",
-        details="Lists every broken rule with the path of its node, and warns of what is allowed but unusual. Needs no "
+        details="Lists every broken rule with the path of its node, and warns of unusual values. Needs no "
         "server. Exit code 5 when a rule is broken: the whole tree would be refused.",
         examples="""
 muster quota lint tree.yaml

@@ -30,7 +30,7 @@ from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
 
 SCALE = 10**6
-"""Parts of one of what the file counts in: numbers are exact to six digits."""
+"""Parts of one unit of the file: numbers are exact to six digits."""
 KAI_GROUP = "scheduling.run.ai/"
 PLAIN = ""
 """The resource of a table whose amounts are plain numbers."""
@@ -54,7 +54,7 @@ UNITS = {
 
 
 class ShareQuestion(Struct):
-    """What a file says, ready to be divided. Amounts in SCALE parts of what the file counts in."""
+    """What a file says, ready to be divided. Amounts in SCALE parts of a unit of the file."""
 
     nodes: list[QuotaNode]
     total: Vector
@@ -78,7 +78,7 @@ class Given(Struct):
     k: Fraction = Fraction(1)
     plain: bool = False
     broken: dict[str, FieldProblem] = field(default_factory=dict)
-    """name of a queue -> what is wrong with what was written"""
+    """name of a queue -> the error in the file"""
     warnings: list[BrokenRule] = field(default_factory=list)
 
 
@@ -198,7 +198,7 @@ def read_queues(manifests: list[Manifest]) -> Given:
 
 
 def compiled(given: Given) -> ShareQuestion:
-    """The queues in force, with what each asks for: all there is where nothing is said."""
+    """The queues in force, with the requests of each: the whole capacity where none is given."""
     resources = {name for each in given.queues for name in each.quota} | given.total.keys()
     units = dict.fromkeys(resources, SCALE)
     found = kai.compile_queues(given.queues, units, given.broken)

@@ -86,7 +86,7 @@ def _row(node: QuotaNode, resource: str, found: Divided, asked: ShareQuestion) -
 
 
 def of_tree(manifest: Manifest) -> Shared:
-    """An ElasticQuotaTree if every queue asked for all there is, by what its rules divide. Raises CliError."""
+    """An ElasticQuotaTree if every queue asked for all there is, by its rules. Raises CliError."""
     found = lint(manifest)
     if found.broken or found.tree is None:
         first = found.broken[0]

@@ -90,7 +90,7 @@ class Feed:
         return watched(judged(found, state), self._shown)
 
     def raw(self, seq: int) -> AsyncGenerator[Stored, None]:
-        """The commits after a sequence as they are stored, not judged by what came before them."""
+        """The commits after a sequence as they are stored, not judged by those before them."""
         assert self.reading is not None
         return commits(self.reading.log, seq, whole=False)
 

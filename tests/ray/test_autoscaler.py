@@ -163,7 +163,7 @@ async def test_no_more_workers_than_granted(ray_cluster: RealRayCluster) -> None
 
 
 @pytest.mark.row(15)
-async def test_conservative_grows_by_what_is_there(ray_cluster: RealRayCluster) -> None:
+async def test_conservative_grows_by_its_size(ray_cluster: RealRayCluster) -> None:
     cluster = ray_cluster
     mode = {"spec": {"autoscalerOptions": {"upscalingMode": "Conservative"}}}
     assert (await cluster.api.merge(RAYCLUSTERS, cluster.name, mode)).status == 200

@@ -17,6 +17,7 @@ def test_the_dialect_is_found_also_over_the_end_of_a_line() -> None:
     assert words("who waits where") == ["who"]
     assert words("nobody knows who\nstands\nin vain, afresh") == ["nobody", "who", "stands", "afresh", "in vain"]
     assert words("it gives its quota\nback and gives way") == ["gives its quota back", "gives way"]
+    assert words("the sum of\nwhat is left, and what to do") == ["of what"]
     assert words("users who wait; test_nobody_waits; 0037-nobody-passes.md; standings; backed") == []
     assert words("A job stays suspended until it fits its team's quota and every parent quota.") == []
 

@@ -1,7 +1,7 @@
 """Prints every admission once, whatever is restarted meanwhile: this program, Muster, NATS.
 
 The consumer is durable: NATS remembers what was acknowledged. Repeated messages have the same ce-id, which
-is kept in a file together with what was done. Settings are environment variables, all with a default.
+is kept in a file together with the finished work. Settings are environment variables, all with a default.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ ADMITTED = "dev.muster.workload.admitted.v1"
 
 
 def done_before() -> Iterator[str]:
-    """The ce-ids of what was done, but for a last line that was cut off."""
+    """The ce-ids of finished work, except a last line that was cut off."""
     if DONE.exists():
         lines = DONE.read_text().splitlines(keepends=True)
         if lines and not lines[-1].endswith("\n"):

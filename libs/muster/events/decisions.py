@@ -178,7 +178,7 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
 
 
 class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
-    """A charge without a queue: of what runs, even over a limit; of a pod of no job that fits (``reserved``)."""
+    """A charge without a queue: of a running job, even over a limit; of a pod of no job that fits (``reserved``)."""
 
     reason: AdoptionReason
     named: str = ""

@@ -29,9 +29,7 @@ from muster_cli.treechecks import tree_findings
 
 async def doctor(
     *,
-    observe: Annotated[
-        bool, Parameter(negative="", help="Ask only for what watching takes; acting needs more.")
-    ] = False,
+    observe: Annotated[bool, Parameter(negative="", help="Check only the rights to watch; acting needs more.")] = False,
     output: Document = "text",
     cluster: ClusterOption | None = None,
     bus: Bus | None = None,

@@ -39,6 +39,4 @@ async def log_init(
         f"{size(usage.bytes)} of {size(usage.max_bytes)} used."
     )
     if made.generation > 1 and before is None:
-        out.line(
-            "An earlier generation is lost: what runs is adopted from what the cluster says, nothing is restarted."
-        )
+        out.line("An earlier generation is lost: running jobs are adopted from the cluster, nothing is restarted.")

@@ -46,7 +46,7 @@ async def log_recover(
         if not yes:
             out.line(
                 f"{counted(len(found.shown), 'service')} read nothing that is missing. With --yes the log starts again "
-                "from what the cluster says: what runs is adopted, and the waiting jobs keep their order."
+                "from the state of the cluster: running jobs are adopted, and the waiting jobs keep their order."
             )
             return FAILED
         by = short(os.environ.get("USER") or "unknown")

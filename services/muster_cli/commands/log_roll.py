@@ -49,5 +49,5 @@ async def log_roll(
     )
     out.line(f"{counted(done.compared, 'snapshot')} of the stages compared with the log, {len(done.unlike)} unlike it.")
     for each in done.unlike:
-        out.line(f"  {each} is not what the log says: the next generation begins with what the log says.")
+        out.line(f"  {each} differs from the log: the next generation begins with the state of the log.")
     return VIOLATED if done.unlike else OK

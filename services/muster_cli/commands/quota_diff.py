@@ -27,7 +27,7 @@ async def quota_diff(
     output: Document = "text",
     bus: Bus | None = None,
 ) -> int:
-    """Compare a quota tree, or KAI queues, with what is in force."""
+    """Compare a quota tree, or KAI queues, with those in force."""
     found = read_trees(file)
     if len(found) != 1:
         raise CliError(f"{file} holds {len(found)} quota trees; name a file with one, or with KAI queues alone", USAGE)

@@ -28,14 +28,12 @@ async def up(
     seed: Annotated[int, Parameter(help="The same seed gives the simulated cluster the same names.")] = 0,
     data: Annotated[
         Path | None,
-        Parameter(show_default=False, help="Keep log and cluster in this directory, and go on from what is there."),
+        Parameter(show_default=False, help="Keep log and cluster in this directory, and continue with its content."),
     ] = None,
     port: Annotated[
         int | None, Parameter(show_default=False, help="Port of nats-server. Without it: 4222, else any free one.")
     ] = None,
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", help="Say nothing but what goes wrong.")
-    ] = False,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Print errors only.")] = False,
     jobs: Annotated[bool, Parameter(name="--jobs", help="Submit the jobs of the story.")] = True,
     story: Annotated[
         Literal["teams", "quota", "kai"],

@@ -304,7 +304,7 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _config(wishes: UpOptions, url: str) -> Config:
-    """The settings of the services: what the environment says, but for what makes them this session's."""
+    """The settings of the services: the environment, without the settings of this session."""
     chosen: dict[str, Any] = {"placement": wishes.story.placement} if wishes.story.kai else {}
     return load(
         **chosen,

@@ -18,7 +18,7 @@ _MARKS = {"ok": ("ok   ", GOOD), "note": ("note ", WARN), "bad": ("fix  ", BAD)}
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[Text]:
-    """One line each, and one more for what to do."""
+    """One line each, and one more for the advice."""
     lines = []
     for finding in findings:
         detail = f": {finding.detail}" if finding.detail else ""

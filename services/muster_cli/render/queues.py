@@ -62,7 +62,7 @@ def _whose(board: Board) -> list[tuple[str, str]]:
 
 
 def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str, BoardNode]]:
-    """Each node with what is drawn before its name, and before its further lines."""
+    """Each node with the lines drawn before its name, and before its further lines."""
     found: list[tuple[str, str, BoardNode]] = []
     open_at: dict[int, bool] = {}
     top = nodes[0].depth if nodes else 0

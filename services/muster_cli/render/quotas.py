@@ -21,7 +21,7 @@ def lint_lines(found: Linted) -> list[Text]:
     odd = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""
     if found.broken and found.queues:
         one = len(found.broken) == 1
-        lost = f"{len(found.broken)} of its queues would be disabled with what is below {'it' if one else 'them'}"
+        lost = f"{len(found.broken)} of its queues would be disabled with the queues below {'it' if one else 'them'}"
         return [*lines, styled((f"{found.name}{odd}: {lost}, the others count", BAD))]
     if found.broken:
         said = f"{found.name} breaks {counted(len(found.broken), 'rule')}{odd}: it would be refused as a whole"

@@ -54,7 +54,7 @@ def test_an_orphan_and_a_bad_number_are_told_with_the_way_out(tmp_path: Path) ->
     said = " ".join(linted(tmp_path / "queues.yaml", text))
     assert "lost: parentQueue 'nowhere' does not exist" in said
     assert "odd: spec.resources: quota -2 of nvidia.com/gpu is no amount; write 0 or more, or -1" in said
-    assert said.endswith("2 of its queues would be disabled with what is below them, the others count")
+    assert said.endswith("2 of its queues would be disabled with the queues below them, the others count")
 
 
 def test_a_file_without_either_is_said(tmp_path: Path) -> None:

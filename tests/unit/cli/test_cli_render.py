@@ -312,7 +312,7 @@ def test_a_whole_log_has_no_problems_and_a_broken_one_has() -> None:
     assert "which is not before it" in integrity([*log[:-1], hasty])[0]
     second = Stored(late.seq + 1, log[0].commit)
     assert integrity([*log, second]) == [
-        f"commit {late.seq + 1} is a second genesis, and not of what follows log bench"
+        f"commit {late.seq + 1} is a second genesis, and not of the generation after log bench"
     ]
     born = Genesis(log_id="next", generation=2, parent="bench", state="digest")
     assert integrity([*log, Stored(late.seq + 1, genesis_commit(born, late.commit.at))]) == [], "rolled over"

@@ -122,7 +122,7 @@ def with_field(new: dict[str, Schema], required: bool) -> None:
             lambda new: new["workload_queued"]["properties"]["request"].update(additionalProperties={"type": "number"}),
             "workload_queued.request.additionalProperties: type was string and is number",
         ),
-        (lambda new: with_field(new, required=True), "workload_admitted.node must be there now"),
+        (lambda new: with_field(new, required=True), "workload_admitted.node is required now"),
     ],
 )
 def test_what_would_break_a_reader_is_said(edit: Any, words: str) -> None:

@@ -94,7 +94,7 @@ class Scaling(Struct, frozen=True):
     ceilings: Counts
     """The most that its owner wants."""
     asked: Counts
-    """What it asks for on top of what is granted."""
+    """Its requests beyond its grant."""
     denied: GrowthDenied | None = None
     """What refuses that."""
     alarm: AlarmRaised | None = None
@@ -203,7 +203,7 @@ class Adoption(Struct, frozen=True):
 
 
 class Remainder(Struct, frozen=True):
-    """It is charged for what still exists of it."""
+    """It is charged for its pods that still exist."""
 
     remains: Remains
 

@@ -101,13 +101,13 @@ def paused(queue: str, by: str, why: str) -> Reason:
     )
 
 
-def resting(where: str, what: tuple[str, ...], by: str, why: str) -> str:
+def resting(where: str, levers: tuple[str, ...], by: str, why: str) -> str:
     """The words for paused admissions and evictions; ``where``: a quota path, empty for the whole tree."""
     author, reason, option = f" by {by}" if by else "", f": {why}" if why else "", f" --queue {where}" if where else ""
     verb = "are paused" if not where else f"of queue {where} are paused"
-    again = " and ".join(f"`muster resume {each}{option}`" for each in what)
-    resumes = "resumes" if len(what) == 1 else "resume"
-    return f"{' and '.join(what).capitalize()} {verb}{author}{reason}; {again} {resumes} them"
+    again = " and ".join(f"`muster resume {each}{option}`" for each in levers)
+    resumes = "resumes" if len(levers) == 1 else "resume"
+    return f"{' and '.join(levers).capitalize()} {verb}{author}{reason}; {again} {resumes} them"
 
 
 def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
