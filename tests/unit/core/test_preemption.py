@@ -354,6 +354,16 @@ def test_who_leaves_is_tried_on_the_nodes_first() -> None:
     scene.bench.sound()
 
 
+def test_a_victim_that_has_left_does_not_count_as_leaving_when_it_runs_again() -> None:
+    """It was counted as gone twice, and plans of others had places that were not there."""
+    scene = placed(8)
+    scene.lines("gang a/wide head=8 workers=0x0")
+    scene.suspended("b/x0")
+    [order] = scene.bench.states["gang_admitter"].orders.values()
+    assert order.victims == (scene.jobs["b/x1"].ref.uid,)
+    scene.bench.sound()
+
+
 @pytest.mark.parametrize("when", ["proposed", "before"])
 def test_nobody_leaves_for_a_request_that_was_edited(when: str) -> None:
     """The edit is known to the accountant, and the sorter has not queued it anew yet."""

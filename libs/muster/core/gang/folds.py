@@ -84,7 +84,7 @@ def arms() -> Mapping[type[Event], Arm]:
         ClearingTried: clearing.tried,
         ClearingOrdered: clearing.ordered,
         PlanTried: planned.tried,
-        QuotaReleased: in_turn(released, clearing.released),
+        QuotaReleased: in_turn(in_turn(released, planned.stays), clearing.released),
         GangAdmitted: in_turn(admitted, clearing.over),
         GangAwaitingNodes: in_turn(awaiting, clearing.over),
         GangDeferred: in_turn(deferred, clearing.over),

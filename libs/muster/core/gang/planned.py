@@ -19,6 +19,7 @@ from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
+    QuotaReleased,
     QuotaReserved,
     WorkloadAdopted,
 )
@@ -61,8 +62,8 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     )
 
 
-def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
-    """A victim does not leave, or not soon: plans of others must do without its places."""
+def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed | QuotaReleased) -> None:
+    """A victim does not leave, or not soon, or has left and may run again: plans of others do without its places."""
     if isinstance(event, EffectFailed) and event.action != "suspend":
         return
     for claimant, order in state.orders.items():
