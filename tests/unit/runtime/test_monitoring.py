@@ -157,7 +157,9 @@ ASKED: tuple[tuple[Callable[[], Watched], dict[tuple[tuple[str, str], ...], floa
 )
 
 
-@pytest.mark.parametrize(("question", "case"), [*zip(QUESTIONS, ASKED, strict=True)], ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("question", "case"), [*zip(QUESTIONS, ASKED, strict=True)], ids=[each.text for each in QUESTIONS]
+)
 def test_a_question_on_call_is_answered_by_one_query(question: Any, case: Any) -> None:
     made, wanted = case[0](), case[1]
     answer = made.recorded.ask(question.query)
