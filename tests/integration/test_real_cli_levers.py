@@ -67,46 +67,47 @@ async def theirs(tmp_path: Path) -> AsyncIterator[Theirs]:
 
 async def test_jobs_are_jumped_held_and_released_and_admissions_paused(theirs: Theirs) -> None:
     async with theirs.cli.start("up", "--headless", "--act", *theirs.context) as up:
-        for name in ("one", "two", "three", "four"):
+        # Jobs created within one second queue in the order of their names.
+        for name in ("job-1", "job-2", "job-3", "job-4"):
             theirs.create(api.RAYJOBS, rayjob(name, runtime=LONG))
             await up.line(said("queued", name))
-        await up.line(said("running", "one"))
+        await up.line(said("running", "job-1"))
 
-        jumped = (await theirs.run("jump", "video/four", "--reason", "deadline")).ok()
+        jumped = (await theirs.run("jump", "video/job-4", "--reason", "deadline")).ok()
         assert jumped.lines[0].endswith(": deadline")
         assert f"position 1 of 3 in queue {VIDEO}" in jumped.lines[1]
-        marks = theirs.marks("four")
+        marks = theirs.marks("job-4")
         assert (marks["muster.dev/priority"], marks["muster.dev/change-reason"]) == ("1", "deadline")
         assert marks["muster.dev/changed-by"] in jumped.lines[0]
-        again = (await theirs.run("jump", "video/four", "--reason", "again")).ok()
+        again = (await theirs.run("jump", "video/job-4", "--reason", "again")).ok()
         assert "is the first of its queue already" in again.out
-        refused = await theirs.run("jump", "video/one", "--reason", "too late")
+        refused = await theirs.run("jump", "video/job-1", "--reason", "too late")
         assert (refused.code, "it has its quota" in refused.err) == (1, True)
-        lowered = (await theirs.run("priority", "two", "-3", "--reason", "can wait")).ok()
+        lowered = (await theirs.run("priority", "job-2", "-3", "--reason", "can wait")).ok()
         assert f"position 3 of 3 in queue {VIDEO}" in lowered.lines[1]
 
-        held = (await theirs.run("hold", "four", "--reason", "no data")).ok()
+        held = (await theirs.run("hold", "job-4", "--reason", "no data")).ok()
         assert "it is not queued: on hold by" in held.lines[1]
-        assert "no data" in (await theirs.cli.run("why", "video/four")).ok().out
-        released = (await theirs.run("release", "four")).ok()
+        assert "no data" in (await theirs.cli.run("why", "video/job-4")).ok().out
+        released = (await theirs.run("release", "job-4")).ok()
         assert f"position 1 of 3 in queue {VIDEO}" in released.lines[1]
-        assert "muster.dev/hold" not in theirs.marks("four")
-        assert "is not held" in (await theirs.run("release", "four")).ok().out
+        assert "muster.dev/hold" not in theirs.marks("job-4")
+        assert "is not held" in (await theirs.run("release", "job-4")).ok().out
 
         paused = (await theirs.run("pause", "admissions", "--queue", VIDEO, "--reason", "network")).ok()
         assert f"pauses admissions of queue {VIDEO}" in paused.lines[0]
         assert "does not show it" not in paused.out
-        shown = [(await theirs.cli.run(*look)).ok() for look in (("why", "four"), ("queue", "tree"), ("queue", "ls"))]
+        shown = [(await theirs.cli.run(*look)).ok() for look in (("why", "job-4"), ("queue", "tree"), ("queue", "ls"))]
         for each in shown:
             assert "network" in each.out
             assert f"muster resume admissions --queue {VIDEO}" in " ".join(each.out.split())
-        path = api.RAYJOBS.path("video", "one")
+        path = api.RAYJOBS.path("video", "job-1")
         assert theirs.cluster.server.handle("DELETE", path, body=b"").ok
-        await up.line(said("released", "one"))
+        await up.line(said("released", "job-1"))
         resumed = (await theirs.run("resume", "admissions", "--queue", VIDEO)).ok()
         assert "does not show it" not in resumed.out
-        admitted = await up.line(lambda line: "  admitted  " in line and "video/one" not in line)
-        assert "video/four" in admitted, "it had jumped, and nobody was let in before the queue was resumed"
+        admitted = await up.line(lambda line: "  admitted  " in line and "video/job-1" not in line)
+        assert "video/job-4" in admitted, "it had jumped, and nobody was let in before the queue was resumed"
         assert (await up.stop()).code == 0
 
 
