@@ -97,6 +97,6 @@ def test_no_other_code_lists_kinds_by_hand() -> None:
     found = subprocess.run(asked, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout.split()
     assert [path for path in found if not path.startswith(tuple(BY_HAND))] == []
     page = (REPOSITORY / "CONTRIBUTING.md").read_text()
-    [row] = [line for line in page.splitlines() if line.startswith("| add a job kind (8 files)")]
+    [row] = [line for line in page.splitlines() if line.startswith("| add a job kind (")]
     for path in BY_HAND:
         assert path in LEFT_OUT or path.removeprefix("libs/muster/").rstrip("/") in row, path
