@@ -65,6 +65,19 @@ def test_claimants_for_whom_nothing_can_be_taken_back_share_a_commit() -> None:
     assert [kinds for kinds in said if ReclaimDeferred in kinds] == [[ReclaimDeferred]] * 2 + [[ReclaimDeferred] * 2]
 
 
+def test_many_that_began_at_one_moment_are_looked_at_once_each() -> None:
+    """The budget of a search is for those that may be chosen: of equal ones the next in order is the best."""
+    scene, cores = Scene(), {"cpu": 200}
+    leaves = (facts.node("a", cores, cores, ("a",)), facts.node("b", {}, cores, ("b",)))
+    scene.do(facts.tree(facts.node("root", cores, cores, children=leaves)))
+    scene.lines("synced")
+    for index in range(200):
+        scene.lines(f"job b/x{index} cpu=1")
+        scene.runs(f"b/x{index}")
+    scene.lines("job a/owed cpu=190")
+    assert len(scene.victims()) == 190
+
+
 def test_what_starts_around_the_queue_later_does_not_turn_reclaim_off() -> None:
     scene = borrowed(jobs=1)
     scene.do(facts.seen(facts.job("around", "b", cpu=4, memory=0, suspended=False, phase="running")))

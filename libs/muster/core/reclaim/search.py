@@ -152,7 +152,7 @@ class _Planner:
             while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
                 begins[leaf] = begins.get(leaf, 0) + 1
             for run in islice(runs, begins.get(leaf, 0), None):
-                if best is not None and turn == best[0] and is_worse(run, *best[1:4]):
+                if best is not None and turn == best[0] and is_worse(run, *best[1:]):
                     break  # All that follow have worked longer.
                 if run.uid in dead:
                     continue

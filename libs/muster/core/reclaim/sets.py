@@ -56,6 +56,7 @@ def cheapest(uids: Sequence[str], rank: Callable[[str], Rank], lost: Callable[[s
         push((*places[:-1], places[-1] + 1))
 
 
-def is_worse(run: Run, priority: int, last: bool, youth: int) -> bool:
-    """Whether a run, and all that follow in its queue, go after one like this."""
-    return run.priority > priority or (run.priority == priority and not last and run.youth > youth)
+def is_worse(run: Run, priority: int, last: bool, youth: int, came: int, key: str) -> bool:
+    """Whether a run, and all that follow in its queue, are suspended after one like this."""
+    later = not last and (run.youth, run.came, run.key) > (youth, came, key)
+    return run.priority > priority or (run.priority == priority and later)
