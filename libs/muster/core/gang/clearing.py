@@ -191,6 +191,16 @@ def supposed(state: AdmitterState, but: str = "") -> View:
     return view
 
 
+def settled(state: AdmitterState, but: str = "") -> View:
+    """As :func:`supposed`, less what only the end of another job makes free: a job that moves has its place whatever
+    becomes of the victims of other orders.
+    """
+    view = View(state.ledger)
+    keep(state, view, (but,))
+    unplaced.suppose(state, view)
+    return view
+
+
 # --- what is needed -----------------------------------------------------------------------------------------------
 
 
@@ -199,7 +209,7 @@ def due(state: AdmitterState) -> Iterator[ClearingTried]:
     mode, found = state.placement.strategy, next((e for e in state.clearings.values() if not e.answered), None)
     if mode is None or found is None:
         return
-    view = supposed(state, found.ref.uid)
+    view = settled(state, found.ref.uid) if found.moves else supposed(state, found.ref.uid)
     gang = state.gangs.get(found.ref.uid)
     asks = asks_of(state, gang) if gang is not None else []
     going = {uid for each in state.orders.values() for uid in each.victims}
