@@ -105,7 +105,7 @@ async def open_log(
         if not create:
             lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
             raise LogGoneError(
-                f"{lost}; restore it, or start its next generation from what the cluster says with `{_command(cell)}`"
+                f"{lost}; restore it, or start its next generation from the state of the cluster with `{_command(cell)}`"
             )
         newest = None if pointer else await _newest_generation(js, cell)
         made = await _rebuilt(js, cell, newest) if newest else None
@@ -122,7 +122,7 @@ async def open_log(
 
 
 async def _pointer_entry(state: KvBucket) -> KvEntry | None:
-    """What stands at the pointer of a bucket that was found or made just now: of three servers one may not know it yet.
+    """The value at the pointer of a bucket that was found or made just now: of three servers one may not know it yet.
 
     Raises ApiError when it is not known for KNOWN_S.
     """
@@ -236,7 +236,7 @@ async def found_generation(
 
 
 async def _readable(js: JetStream, identity: LogIdentity) -> LogIdentity:
-    """Without the earlier generations whose stream somebody has removed, and those before them."""
+    """Without the earlier generations whose stream was removed, and those before them."""
     kept: list[Earlier] = []
     for each in reversed(identity.earlier):
         if await js.info(subjects.log_stream(identity.cell, each.generation), checks=1) is None:

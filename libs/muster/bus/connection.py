@@ -73,7 +73,7 @@ class Connection:
     async def call(
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 5.0
     ) -> Msg:
-        """Send a request and return its answer, which may be the server's "nobody listens" (see no_responders).
+        """Send a request and return its answer, which may be the server's "no responders" (see no_responders).
 
         Waits for the connection to be up first, all within ``timeout_s``. Raises UnansweredError when no answer
         came, at once when the connection is lost, and the failure of the connection when it has failed.
@@ -128,7 +128,7 @@ class Connection:
             await subscription.unsubscribe()
 
     def new_inbox(self) -> str:
-        """A subject of our own that nobody else uses."""
+        """A subject of our own."""
         return self._client.new_inbox()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -181,7 +181,7 @@ class Connection:
     def _watch(self) -> None:
         """Break off a lost connection that nats-py waits to be closed in good order.
 
-        It first wants to get rid of what is buffered, and a peer that takes nothing more never lets it: the
+        It first wants to send its buffer, and a peer that takes nothing more never lets it: the
         connection would stay "reconnecting" for ever.
         """
         if self._closing:
@@ -269,7 +269,7 @@ async def connect(
     ``nkey_seed``: a file with a bare seed. ``inbox_prefix``: where answers come in, for accounts that may only
     subscribe below a prefix of their own; ``api_prefix``: where they find the JetStream API. An unresponsive server is
     given up after three silent pings.
-    Raises ConnectError when none of the servers lets us in within ``timeout_s``, or when it takes only messages
+    Raises ConnectError when none of the servers accepts us within ``timeout_s``, or when it takes only messages
     smaller than MIN_PAYLOAD.
     """
     for file in (credentials, nkey_seed):
@@ -341,7 +341,7 @@ async def connect(
 
 
 def no_responders(message: Msg) -> bool:
-    """Whether an answer is the server's word that nobody listens on the subject."""
+    """Whether an answer is the server's word that the subject has no subscriber."""
     return not message.data and (message.headers or {}).get("Status") == "503"
 
 

@@ -1,7 +1,7 @@
 """Rolling a log over on JetStream: reserve room, seal, keep the states, found the next generation, move the pointer.
 
-Every step may be repeated, by anybody, and meets what was done before: a crash between two of them leaves either the
-old generation in force, or one that is sealed and whose successor is completed by the next who tries.
+Every step may be repeated, by any process, and meets what was done before: a crash between two of them leaves either the
+old generation in force, or one that is sealed and whose successor is completed by the next try.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class JetStreamGenerations:
         return LogIdentity(identity.cell, each.log_id, generation, each.first, genesis.state)
 
     async def seal(self, identity: LogIdentity) -> int:
-        """See ports.Generations. The room the stream had reserved and not used is given back."""
+        """See ports.Generations. The room the stream had reserved and not used is released."""
         stream = subjects.log_stream(identity.cell, identity.generation)
         info = await self._js.info(stream)
         if info is None:
@@ -147,7 +147,7 @@ class JetStreamGenerations:
             if pointer is None or entry is None:
                 raise LogGoneError(f"the pointer of cell {self._cell} is gone; `muster log init` finds the newest log")
             if pointer.log_id != identity.log_id:
-                return pointer.identity(self._cell)  # somebody else was here first
+                return pointer.identity(self._cell)  # another process was first
             await self._state.set(POINTER, encode(made), revision=entry.revision)
             await backoff.pause()
 

@@ -1,6 +1,6 @@
 """An archived log into an empty stream again: the same bytes at the same sequences, or nothing.
 
-The pointer that puts the generation in force is written last, so nobody reads a log that is not whole.
+The pointer that puts the generation in force is written last, so no reader meets a log that is not whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def import_log(
 ) -> JetStreamLog:
     """Store the commits of a log, from its genesis on, as the log in force of a cell that has none, or has lost it.
 
-    Raises OccupiedError when the cell has a log or its stream exists, BusError for what is no whole log.
+    Raises OccupiedError when the cell has a log or its stream exists, BusError for an incomplete log.
     """
     subjects.check_cell(cell)
     size = limits or Limits()
@@ -138,7 +138,7 @@ def _addressed(cell: str, generation: int, body: Body) -> tuple[str, dict[str, s
 
 
 def _writer(body: Body) -> tuple[str, str]:
-    """(stage, shard) of its subject; by what it says of itself where its archive is too old to tell."""
+    """(stage, shard) of its subject; by its own words where its archive is too old to tell."""
     if not body.subject:
         envelope = decode_envelope(body.data)
         return envelope.stage, envelope.shard
@@ -171,4 +171,4 @@ async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:
         if there is not None or (refusal is not None and not refusal.passing):
             break
         await backoff.pause()
-    raise refusal or BusError(f"cannot import sequence {body.seq} into {stream}: somebody else writes there")
+    raise refusal or BusError(f"cannot import sequence {body.seq} into {stream}: another client writes there")

@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 
 
 class Sink:
-    """Stands where nats-py takes a future for the first message, and hands every message straight over.
+    """Replaces the future of nats-py for the first message, and hands every message straight over.
 
     The queue of an ordinary subscription drops messages when it is full and costs a task switch for each;
     here there is no queue. The function must not raise: nats-py would stop reading the connection.
@@ -37,7 +37,7 @@ class Inbox:
         self._pending: dict[str, asyncio.Future[Msg]] = {}
 
     def expect(self) -> tuple[str, asyncio.Future[Msg]]:
-        """A reply subject nobody used yet, and the future of what arrives there first."""
+        """A new reply subject, and the future of what arrives there first."""
         token = str(next(self._tokens))
         future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._pending[token] = future
@@ -45,7 +45,7 @@ class Inbox:
         return f"{self.subject}.{token}", future
 
     def take(self, message: Msg) -> None:
-        """An answer; those nobody waits for any more are dropped."""
+        """An answer; those without a waiter are dropped."""
         future = self._pending.get(message.subject[len(self.subject) + 1 :])
         if future is not None and not future.done():
             future.set_result(message)
@@ -55,5 +55,5 @@ class Inbox:
         for future in list(self._pending.values()):
             if not future.done():
                 future.set_exception(error)
-                # Who gave up waiting has nobody left to tell.
+                # The waiter has given up.
                 future.exception()

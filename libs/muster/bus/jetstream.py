@@ -119,8 +119,8 @@ class GrowingPause:
 
 
 TRY_S = 2.0
-"""How long one try waits for its answer. A stream whose leader has died answers nobody until there is another one: a
-try made meanwhile is in vain, and the next one begins so late.
+"""How long one try waits for its answer. A stream whose leader has died does not answer until there is another one: a
+try made meanwhile fails, and the next one begins so late.
 """
 
 
@@ -140,7 +140,7 @@ class JetStream:
         subject = f"{self.prefix}.{operation}"
         answer = await self.connection.call(subject, payload, timeout_s=timeout_s or self.timeout_s)
         if no_responders(answer):
-            raise UnansweredError(f"nobody answers {subject}: JetStream is off or still starting")
+            raise UnansweredError(f"no answer on {subject}: JetStream is off or still starting")
         error = _answers.decode(answer.data).error
         if error is not None:
             raise _api_error(operation, error)

@@ -20,7 +20,7 @@ LEASE_S = 10.0
 
 
 class LeaseHolder(Struct, frozen=True):
-    """Who holds a lease: a process (unique per start) and the log it writes to."""
+    """The holder of a lease: a process (unique per start) and the log it writes to."""
 
     process: str
     log_id: str
@@ -67,7 +67,7 @@ class JetStreamLease:
         try:
             if await self._write(self._revision, asked):
                 return True
-            # Refused: an earlier renewal whose answer was lost, or somebody else.
+            # Refused: an earlier renewal whose answer was lost, or another process.
             entry = await self._bucket.get(self._key, patience_s=self._try_s)
             if entry is not None and entry.value == self._value and await self._write(entry.revision, asked):
                 return True
@@ -86,7 +86,7 @@ class JetStreamLease:
                 await self._bucket.delete(self._key, revision=revision, timeout_s=self._try_s)
 
     async def holder(self) -> LeaseHolder | None:
-        """Who holds it now, None for nobody."""
+        """Its holder now, None for none."""
         entry = await self._bucket.get(self._key)
         return None if entry is None or entry.value is None else msgspec.json.decode(entry.value, type=LeaseHolder)
 

@@ -161,7 +161,7 @@ class JetStreamLog:
         """
         refusal = None if ack is None else ack.refusal(f"cannot append commit {commit.commit_id} to {subject}")
         if ack is None or (refusal is not None and refusal.err_code in (STREAM_NOT_FOUND, STREAM_MISMATCH)):
-            await self._verify(self._last_acked)  # Raises when the log is gone; else nobody leads it just now.
+            await self._verify(self._last_acked)  # Raises when the log is gone; else it has no leader just now.
             return 0, expected
         if refusal is not None and refusal.err_code == STREAM_SEALED:
             raise self._sealed()
@@ -179,14 +179,14 @@ class JetStreamLog:
             raise self._lost(f"ends for {commit.stage}/{commit.shard} at {ends} although {expected} was acknowledged")
         if full and refusal is not None:
             raise LogFullError(f"{refusal}; make room: roll the log over or raise max_bytes")
-        # Nothing stands in the way: another try of the same subject is still on its way through the replicas.
+        # Nothing is in the way: another try of the same subject is still on its way through the replicas.
         return 0, expected
 
     async def _since(self, commit: Commit, body: bytes, subject: str, expected: int, last: int) -> tuple[int, int]:
         """What the subject has got after ``expected``, up to ``last``: our own commit, another leader's, or junk.
 
         A later answer than the first one may be the first we hear, so this also finds what an unanswered try has
-        stored: the same bytes, by their hash. What is void there fences nobody: it is passed over.
+        stored: the same bytes, by their hash. A void commit there fences no writer: it is passed over.
         """
         own = 0
         while expected < last:
@@ -248,7 +248,7 @@ class JetStreamLog:
         finally:
             if reading is not None:
                 reading.cancel()
-                # Whatever it found meanwhile comes too late: who follows has ended.
+                # Whatever it found meanwhile comes too late: the follower has ended.
                 await asyncio.gather(reading, return_exceptions=True)
             await reader.close()
 
@@ -289,7 +289,7 @@ class JetStreamLog:
         return subjects.seat_of_subject(self._identity.cell, subject)
 
     def _stored_at(self, raw: Raw) -> int:
-        """Of what was imported the time that its own broker stored it, which nobody but an import may say."""
+        """Of what was imported the time that its own broker stored it, which only an import may say."""
         if raw.seq <= self._identity.imported and raw.headers:
             return int(raw.headers.get(STORED_AT, 0))
         return raw.stored_at
@@ -347,7 +347,7 @@ class JetStreamLog:
         )
 
     async def raw(self, seq: int) -> bytes | None:
-        """The bytes stored at a sequence, for what cannot be decoded; None when there are none."""
+        """The bytes stored at a sequence, for a message that cannot be decoded; None when there are none."""
         found = await self._js.get(self._stream, seq)
         return None if found is None else found.data
 
@@ -364,7 +364,7 @@ class JetStreamLog:
         genesis = genesis_of(await self._first())
         if genesis is None or genesis.log_id != self._identity.log_id:
             raise LogGoneError(
-                f"stream {self._stream} holds log {genesis.log_id if genesis else 'of nobody'} now and not "
+                f"stream {self._stream} holds log {genesis.log_id if genesis else 'without a genesis'} now and not "
                 f"{self._identity.log_id}; restart this process"
             )
         self._verified_epoch = epoch
@@ -386,7 +386,7 @@ class JetStreamLog:
     def _lost(self, what: str) -> LogLostError:
         return LogLostError(
             f"log {self._stream} {what}: it lost commits, and nothing more is built on it. Its next generation starts "
-            "from what the cluster says: the keeper founds it where the services agree, else `muster log recover`"
+            "from the state of the cluster: the keeper founds it where the services agree, else `muster log recover`"
         )
 
     async def _first(self) -> bytes | None:

@@ -1,7 +1,7 @@
 """High-water marks: how far each service has read a log, kept beside it, and what is done when the log falls short.
 
 A log that lost its end and grew again is another log under the same name: its sequences, intents and public ids would
-be used twice. So it gets no further commit: its successor starts from what the cluster says, as after the loss of a
+be used twice. So it gets no further commit: its successor starts from the state of the cluster, as after the loss of a
 whole log. The marks are the witnesses.
 """
 
@@ -30,7 +30,7 @@ MARKS = "mark"
 """Below it in the state bucket: one key for each service."""
 AGREEING = 2
 """So many services must have read what a log does not have, where none says otherwise, until it is given up for good
-without a person. One alone may hold a key that somebody took.
+without a person. One alone may hold a stolen key.
 """
 
 
@@ -112,7 +112,7 @@ async def hear_marks(log: JetStreamLog, marks: Sequence[Mark]) -> Testimony:
 
 
 async def give_up(js: JetStream, identity: LogIdentity, at: int, *, by: str, reason: str = LOST) -> LogIdentity:
-    """Have a log that lost commits succeeded by one that starts from what the cluster says. Raises BusError.
+    """Have a log that lost commits succeeded by one that starts from the state of the cluster. Raises BusError.
 
     It may be repeated, by several at once: one generation comes of it.
     """
@@ -136,6 +136,6 @@ async def give_up(js: JetStream, identity: LogIdentity, at: int, *, by: str, rea
     made = LogPointer.of(cell, genesis)
     if entry is not None and pointer is not None and pointer.log_id == identity.log_id:
         await state.set(POINTER, encode(made), revision=entry.revision)
-    # Last: who still writes to it finds the successor in force.
+    # Last: a process that still writes to it finds the successor in force.
     await generations.seal(identity)
     return made.identity(cell)

@@ -27,7 +27,7 @@ SETTLED = "muster-settled"
 
 
 class Published(Struct, frozen=True):
-    """Where the public stream of a cell stands: ids of the last message, and of the last with none missing before."""
+    """The end of the public stream of a cell: ids of the last message, and of the last with none missing before."""
 
     last: str
     settled: str

@@ -33,10 +33,10 @@ BATCH = 500
 """Messages handed out at once."""
 
 HEARTBEAT_S = 1.0
-"""An idle server says so this often; after more than twice as long without a word the consumer is made anew."""
+"""An idle server says so this often; after more than twice as long without a word the consumer is made again."""
 
 EXPIRES_S = 30.0
-"""How long a request waits at the server. When nobody asks any more, the consumer vanishes after as long."""
+"""How long a request waits at the server. When the requests stop, the consumer vanishes after as long."""
 
 _NS = 1_000_000_000
 _NS_PER_MS = 1_000_000
@@ -84,7 +84,7 @@ class StreamReader:
         self._requests = 0
         self._subscription: Subscription | None = None
         self._lost = "start"
-        """Why the consumer has to be made anew; empty while it is fine."""
+        """Why the consumer has to be made again; empty while it is fine."""
         self._fresh = False
         """Nothing was handed out from this consumer yet: its first message must be the next one."""
         self._epoch = 0
@@ -199,7 +199,7 @@ class StreamReader:
             await self._connection.unsubscribe(self._subscription)
             self._subscription = None
         if self._consumer:
-            # Without this the server removes it once nobody has asked it for a while.
+            # Without this the server removes it once it had no request for a while.
             with contextlib.suppress(BusError, UnansweredError):
                 await self._connection.publish(
                     f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._consumer}", b""

@@ -1,4 +1,4 @@
-"""Who is alive: one key per process and (stage, shard) in the bucket of the leases, forgotten when not repeated."""
+"""The processes that are alive: one key per process and (stage, shard) in the bucket of the leases, forgotten when not repeated."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class EmbeddedServer:
                     raise BusError(f"nats-server did not start on {HOST}:{self.port}; its last words:\n{said}")
                 if self._port_given:
                     raise self._port_taken()
-                self.port = 0  # Somebody took it between our look and the server's: another one.
+                self.port = 0  # Another process took it between our look and the server's: another one.
             raise BusError(f"cannot find a free port for nats-server on {HOST} between {PORTS[0]} and {PORTS[-1]}")
         except BaseException:
             await self.stop()
@@ -276,7 +276,7 @@ def _ports() -> Iterator[int]:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on, and not one given before: who was given it may not listen there yet."""
+    """A free loopback port, and not one given before: the process it was given to may not listen there yet."""
     for port in islice(_ports(), 200):
         if is_free(port):
             return port
@@ -284,7 +284,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a loopback port."""
+    """Whether a loopback port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -32,7 +32,7 @@ Warn = Callable[[str], None]
 
 
 class Kept(Struct, frozen=True):
-    """One snapshot the pointer knows: where it stands and what it must be."""
+    """One snapshot the pointer knows: its place and what it must be."""
 
     generation: int
     log_id: str

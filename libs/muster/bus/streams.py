@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True):
 
 
 SIZES = frozenset({"max_bytes", "num_replicas"})
-"""What an operator may set otherwise on a log without harm to what it promises."""
+"""What an operator may set otherwise on a log without harm to its promises."""
 
 SIZES_AND_AGE = SIZES | {"max_age"}
 """The same of the streams that need not keep everything."""
@@ -186,7 +186,7 @@ async def ensure(
     if differing:
         raise BusError(
             f"stream {name} is not as it must be: {'; '.join(differing)}; "
-            "somebody changed it or created it by other means: put it right, or start with another cell"
+            "it was changed or created by other means: correct it, or start with another cell"
         )
     return info
 
