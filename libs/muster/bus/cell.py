@@ -105,7 +105,7 @@ async def open_log(
         if not create:
             lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
             raise LogGoneError(
-                f"{lost}; restore it, or start its next generation from the state of the cluster with `{_command(cell)}`"
+                f"{lost}; restore it, or start its next generation from the state of the cluster: `{_command(cell)}`"
             )
         newest = None if pointer else await _newest_generation(js, cell)
         made = await _rebuilt(js, cell, newest) if newest else None

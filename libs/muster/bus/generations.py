@@ -1,7 +1,7 @@
 """Rolling a log over on JetStream: reserve room, seal, keep the states, found the next generation, move the pointer.
 
-Every step may be repeated, by any process, and meets what was done before: a crash between two of them leaves either the
-old generation in force, or one that is sealed and whose successor is completed by the next try.
+Every step may be repeated, by any process, and meets what was done before: a crash between two of them leaves either
+the old generation in force, or one that is sealed and whose successor is completed by the next try.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The processes that are alive: one key per process and (stage, shard) in the bucket of the leases, forgotten when not repeated."""
+"""The processes that are alive: a key for each process, stage and shard in the bucket of the leases, which expires."""
 
 from __future__ import annotations
 
