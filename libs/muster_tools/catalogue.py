@@ -159,7 +159,7 @@ def _made_in(module: ModuleType) -> Iterator[str]:
     """Events that a module makes."""
     for node in ast.walk(_source(module)):
         if isinstance(node, ast.Call):
-            kind = _named(module, node.func)
+            kind = _value_of(module, node.func)
             if isinstance(kind, type) and kind in EVENT_TYPES.values():
                 yield _tag(kind)
 
@@ -169,12 +169,12 @@ def _source(module: ModuleType) -> ast.Module:
     return ast.parse(Path(module.__file__).read_text())
 
 
-def _named(module: ModuleType, node: ast.expr) -> object:
+def _value_of(module: ModuleType, node: ast.expr) -> object:
     """The value of a name or dotted name in a module."""
     if isinstance(node, ast.Name):
         return getattr(module, node.id, None)
     if isinstance(node, ast.Attribute):
-        return getattr(_named(module, node.value), node.attr, None)
+        return getattr(_value_of(module, node.value), node.attr, None)
     return None
 
 
@@ -198,10 +198,10 @@ def published() -> dict[str, list[str]]:
         if not isinstance(case, ast.match_case):
             continue
         patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
-        calls = [_named(publication, call.func) for call in ast.walk(case) if isinstance(call, ast.Call)]
+        calls = [_value_of(publication, call.func) for call in ast.walk(case) if isinstance(call, ast.Call)]
         made = [each for each in calls if isinstance(each, type) and issubclass(each, public.PublicEvent)]
         for pattern in patterns:
-            kind = _named(publication, pattern.cls) if isinstance(pattern, ast.MatchClass) else None
+            kind = _value_of(publication, pattern.cls) if isinstance(pattern, ast.MatchClass) else None
             if isinstance(kind, type) and made:
                 found.setdefault(_tag(kind), []).extend(str(each.__struct_config__.tag) for each in made)
     return found

@@ -127,9 +127,9 @@ def _lists(kinds: Kinds) -> dict[tuple[str, str], list[str]]:
     rows = kinds.values()
     return {
         ("", r"(?=\.exists\(pair,)"): [
-            f"{_named(row)}>{part}" for row in rows for part in (row.child, *row.auxiliary) if part
+            f"{_group_kind(row)}>{part}" for row in rows for part in (row.child, *row.auxiliary) if part
         ],
-        (r"(?<=owner\.kind in )", ""): [_named(row) for row in rows],
+        (r"(?<=owner\.kind in )", ""): [_group_kind(row) for row in rows],
         (r"(?<=owner\.apiVersion\.split\('/'\)\[0\] in )", ""): _groups(kinds),
         (r"(?<=request\.resource\.group in )", ""): _groups(
             {name: row for name, row in kinds.items() if row.annotated}
@@ -137,7 +137,7 @@ def _lists(kinds: Kinds) -> dict[tuple[str, str], list[str]]:
     }
 
 
-def _named(row: Kind) -> str:
+def _group_kind(row: Kind) -> str:
     return f"{row.resource.group}/{row.resource.kind}"
 
 

@@ -48,7 +48,7 @@ async def api_of(
                 return
             transport, name, simulated = await _real(cluster), "", False
         elif instance.simulated:
-            transport, name, simulated = _demo(Path(instance.kubeconfig)), _named(instance), True
+            transport, name, simulated = _demo(Path(instance.kubeconfig)), _instance_text(instance), True
         else:
             transport = await _real(ClusterOption(instance.context or None, instance.kubeconfig or None))
             name, simulated = "", False
@@ -58,7 +58,7 @@ async def api_of(
         await transport.close()
 
 
-def _named(instance: instances.Instance) -> str:
+def _instance_text(instance: instances.Instance) -> str:
     return f"the simulated cluster of `muster up` at {instance.url}"
 
 

@@ -181,7 +181,7 @@ def _paused(look: Look) -> Iterator[Finding]:
         yield Finding("note", "paused", text, "muster resume admissions")
 
 
-def _nodes(look: Look) -> Iterator[Finding]:
+def _unusable_nodes(look: Look) -> Iterator[Finding]:
     nodes = list(look.state.nodes.nodes.values())
     if nodes and not any(each.ready and each.schedulable for each in nodes):
         what = f"none of {counted(len(nodes), 'node')} is ready and schedulable: nothing can start"
@@ -201,7 +201,7 @@ CHECKS: tuple[Check, ...] = (
     _silent,
     _no_pods,
     _not_resumed,
-    _nodes,
+    _unusable_nodes,
     _defects,
     _overuse,
     _paused,

@@ -88,7 +88,7 @@ def lint(manifest: Manifest) -> Linted:
             str(manifest), None, broken=[BrokenRule(err.problem.path, "unreadable", problems.say(err.problem))]
         )
     tree, broken = read_tree(observed)
-    warnings = [*_around(manifest), *_named(observed.root, ROOT), *_within(tree)]
+    warnings = [*_around(manifest), *_unknown_attributes(observed.root, ROOT), *_within(tree)]
     return Linted(str(manifest), tree, observed.rules, [*map(in_words, broken)], warnings)
 
 
@@ -103,13 +103,13 @@ def _around(manifest: Manifest) -> Iterator[BrokenRule]:
             yield BrokenRule("metadata.annotations", "annotation", f"{key} means nothing here; is it misspelt?")
 
 
-def _named(node: TreeNodeSpec, path: str) -> Iterator[BrokenRule]:
+def _unknown_attributes(node: TreeNodeSpec, path: str) -> Iterator[BrokenRule]:
     """Attributes of nodes that look like ours and are not."""
     for key in sorted(node.attributes):
         if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, REAPPLIED, *WEIGHTS):
             yield BrokenRule(path, "attribute", f"attribute {key} means nothing here; is it misspelt?")
     for child in node.children:
-        yield from _named(child, f"{path}/{child.name}")
+        yield from _unknown_attributes(child, f"{path}/{child.name}")
 
 
 def _within(tree: QuotaTree) -> Iterator[BrokenRule]:

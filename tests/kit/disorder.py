@@ -189,7 +189,7 @@ class DisorderedCell(InMemoryCell[AnySeat]):
         while True:
             if self._happens(self.disorder.crash):
                 self._restart(key)
-            due = self.seats[key].due(self.cluster.clock.now())
+            due = self.seats[key].commit_due(self.cluster.clock.now())
             if due is None:
                 return said
             kind, events = due

@@ -375,7 +375,7 @@ class Turmoil(Chaos):
             if not state.reclaims(job.queue) or not state.may_be_next(job):
                 continue
             given = basis(ledger, job.ref.uid)
-            found = owed(given, shape.queue, shape.demand, state.market(shape.queue), nodes_for(state, job)).uids
+            found = owed(given, shape.queue, shape.demand, state.candidates(shape.queue), nodes_for(state, job)).uids
             assert not found, f"{job.ref} is owed {job.demand.request} at {job.queue}, and {found} could give it"
 
 

@@ -13,10 +13,10 @@ from kit.kai import queue
 from muster.core.quota import partial
 from muster.core.quota.clearing import shares_with
 from muster.core.quota.demand import Charge, QueuedRequest
-from muster.core.quota.giving import objection, rules
+from muster.core.quota.giving import giving_objection, rules
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.partial import Spare
-from muster.core.quota.reclaim import Basis, Market, Run, basis, search
+from muster.core.quota.reclaim import Basis, Candidates, Run, basis, search
 from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.kai import compile_queues
 from muster.core.reclaim.profiles import owed, workers
@@ -56,25 +56,25 @@ def wait(found: Ledger, uid: str, name: str, gpus: int) -> Demand:
     return demand
 
 
-def victims(given: Basis, path: str, demand: Demand, market: Market) -> list[str]:
-    return owed(given, path, demand, market).uids
+def victims(given: Basis, path: str, demand: Demand, candidates: Candidates) -> list[str]:
+    return owed(given, path, demand, candidates).uids
 
 
 def objected(found: Ledger, path: str, demand: Demand, uids: list[str]) -> str:
     given = basis(found)
-    return objection(rules(given, path, demand), search(given, path, demand), uids)
+    return giving_objection(rules(given, path, demand), search(given, path, demand), uids)
 
 
 def cleared(found: Ledger, uid: str, path: str, demand: Demand, uids: list[str]) -> str:
     """What is said where they leave for room on nodes."""
     given, shares = basis(found, uid), shares_with(found, uid, path, demand)
     begun = search(given, path, demand, places=True)
-    said = objection(rules(given, path, demand, shares=shares), begun, uids, places=True)
+    said = giving_objection(rules(given, path, demand, shares=shares), begun, uids, places=True)
     return "" if said == "not_enough" else said
 
 
 def taken(found: Ledger, name: str, demand: Demand, runs: dict[str, list[Run]]) -> list[str]:
-    uids = victims(basis(found), path_of(found, name), demand, Market(runs))
+    uids = victims(basis(found), path_of(found, name), demand, Candidates(runs))
     if uids:
         assert objected(found, path_of(found, name), demand, uids) == ""
     return uids
@@ -192,7 +192,7 @@ def test_what_is_taken_is_needed_legal_and_never_taken_back(seed: int) -> None:
     found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
     back = {path: [Run(50, 0, 0, "ns/claimant", "claimant")]}
     for uid, charge in charges.items():
-        assert victims(basis(found), charge.queue, charge.demand, Market(back)) == [], uid
+        assert victims(basis(found), charge.queue, charge.demand, Candidates(back)) == [], uid
 
 
 @settings(max_examples=200)
@@ -246,7 +246,7 @@ def giving(found: Ledger, runs: dict[str, list[Run]], rng: Random) -> dict[str, 
 def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int) -> None:
     found, runs, claimant, demand = case(seed)
     path, givers = path_of(found, claimant), giving(found, runs, Random(seed))
-    counts = workers(basis(found), path, demand, Market(runs), givers, None)
+    counts = workers(basis(found), path, demand, Candidates(runs), givers, None)
     if not counts:
         return
 
@@ -256,12 +256,12 @@ def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int)
         return partial.as_victims(groups, refs, dict.fromkeys(chosen, 1), found.charges, givers, {})
 
     chosen = {uid: groups["small"] for uid, groups in counts.items()}
-    assert partial.objection(basis(found), path, demand, parts(chosen), givers) == ""
+    assert partial.workers_objection(basis(found), path, demand, parts(chosen), givers) == ""
     needed = demand.request[GPU] - (found.nodes[KAI_ROOT].limit[GPU] - found.used[KAI_ROOT][GPU])
     assert sum(chosen.values()) * 1000 == needed, "one replica is the smallest victim: nothing is released in vain"
     for uid in chosen:
         less = {other: count - (other == uid) for other, count in chosen.items() if count > (other == uid)}
-        assert not less or partial.objection(basis(found), path, demand, parts(less), givers) in TOO_FEW
+        assert not less or partial.workers_objection(basis(found), path, demand, parts(less), givers) in TOO_FEW
         assert chosen[uid] <= givers[uid][0].most, "its gang stays"
     gave = {uid: found.charges[uid].queue for uid in chosen}
     for uid, count in chosen.items():
@@ -276,14 +276,14 @@ def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int)
     its = {"claimant": [Spare("small", demand.request[GPU] // 1000, demand.request[GPU] // 1000, {GPU: 1000}, 1)]}
     for leaf in gave.values():
         more = Demand({GPU: 1000}, 1)
-        assert victims(basis(found), leaf, more, Market(mine)) == [], "who gave takes nothing back"
-        assert workers(basis(found), leaf, more, Market(mine), its, None) == {}, "nor a worker"
+        assert victims(basis(found), leaf, more, Candidates(mine)) == [], "who gave takes nothing back"
+        assert workers(basis(found), leaf, more, Candidates(mine), its, None) == {}, "nor a worker"
 
 
 def test_the_cases_with_workers_are_worth_something() -> None:
     found = [(case(seed), Random(seed)) for seed in range(300)]
     taking = sum(
-        bool(workers(basis(at), path_of(at, name), demand, Market(runs), giving(at, runs, rng), None))
+        bool(workers(basis(at), path_of(at, name), demand, Candidates(runs), giving(at, runs, rng), None))
         for (at, runs, name, demand), rng in found
     )
     assert taking >= 30, "in a tenth of them workers are enough"

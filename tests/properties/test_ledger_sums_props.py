@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Charge, QueuedRequest
-from muster.core.quota.ledger import afresh
+from muster.core.quota.ledger import recount
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Demand
 from muster.model.keys import Ref
@@ -62,7 +62,7 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
     ledger.install(tree(3))
     for number, step in enumerate(steps):
         apply(ledger, number, step)
-        assert ledger.waiting == afresh.waiting(ledger)
-        assert ledger.leaving == afresh.leaving(ledger)
+        assert ledger.waiting == recount.waiting(ledger)
+        assert ledger.leaving == recount.leaving(ledger)
         assert ledger.claims.leavers.keys() == set(ledger.claims.victims())
         assert ledger.used == ledger.recount()

@@ -92,10 +92,10 @@ def looked_at(chance: Chance) -> int:
         seat.fold(stored)
         if any(gang.parked is not None for gang in state.pods.gangs.values()):
             parked += 1
-            afresh = decode_state(encode_state(state), type(state))
-            for gang in afresh.pods.gangs.values():
+            restored = decode_state(encode_state(state), type(state))
+            for gang in restored.pods.gangs.values():
                 gang.parked = None
-            assert stage.decide(state) == stage.decide(afresh)
+            assert stage.decide(state) == stage.decide(restored)
     return parked
 
 

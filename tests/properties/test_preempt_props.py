@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kit.chaos import Chaos
 from muster.core.quota.demand import Charge
-from muster.core.quota.giving import objection, rules
+from muster.core.quota.giving import giving_objection, rules
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Market, Objection, Run, basis, search
+from muster.core.quota.reclaim import Candidates, Objection, Run, basis, search
 from muster.core.reclaim.profiles import outranked
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
@@ -51,7 +51,7 @@ class Load:
         self.runs[charge.queue] = [run for run in self.runs[charge.queue] if run.uid != uid]
 
     def victims(self, queue: str, demand: Demand, priority: int, *, reclaims: bool = True) -> list[str]:
-        return outranked(basis(self.ledger), queue, demand, priority, Market(self.runs), reclaims=reclaims).uids
+        return outranked(basis(self.ledger), queue, demand, priority, Candidates(self.runs), reclaims=reclaims).uids
 
     def objection(self, queue: str, demand: Demand, priority: int, chosen: list[str]) -> str:
         own = [uid for uid in chosen if self.ledger.charges[uid].queue == queue]
@@ -61,7 +61,7 @@ class Load:
 
         given = basis(self.ledger)
         judge = rules(given, queue, demand, inside=bool(own))
-        return objection(judge, search(given, queue, demand), chosen, may)
+        return giving_objection(judge, search(given, queue, demand), chosen, may)
 
 
 @st.composite

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.core.quota.demand import Charge, chain_of
-from muster.core.quota.giving import objection, rules
+from muster.core.quota.giving import giving_objection, rules
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Basis, Market, Run, basis, most_of
+from muster.core.quota.reclaim import Basis, Candidates, Run, basis, most_of
 from muster.core.quota.reclaim import search as begun
 from muster.core.reclaim import search
 from muster.core.reclaim.profiles import owed
@@ -25,13 +25,13 @@ TREE = Ref("ElasticQuotaTree", "kube-system", "tree", "tree")
 MOST_RUNNING = 9
 
 
-def victims(given: Basis, queue: str, demand: Demand, market: Market) -> list[str]:
-    return owed(given, queue, demand, market).uids
+def victims(given: Basis, queue: str, demand: Demand, candidates: Candidates) -> list[str]:
+    return owed(given, queue, demand, candidates).uids
 
 
 def objected(ledger: Ledger, queue: str, demand: Demand, chosen: Iterable[str]) -> str:
     given = basis(ledger)
-    return objection(rules(given, queue, demand), begun(given, queue, demand), chosen)
+    return giving_objection(rules(given, queue, demand), begun(given, queue, demand), chosen)
 
 
 Load = tuple[Ledger, dict[str, list[Run]]]
@@ -85,7 +85,7 @@ def claims(ledger: Ledger) -> list[tuple[str, Demand]]:
 def test_victims_are_legal_needed_and_found_whenever_there_are_any(load: Load) -> None:
     ledger, runs = load
     for queue, demand in claims(ledger):
-        chosen = victims(basis(ledger), queue, demand, Market(runs))
+        chosen = victims(basis(ledger), queue, demand, Candidates(runs))
         if chosen:
             assert objected(ledger, queue, demand, chosen) == ""
             assert all(ledger.charges[uid].queue != queue for uid in chosen)
@@ -100,9 +100,9 @@ def test_victims_are_legal_needed_and_found_whenever_there_are_any(load: Load) -
 def test_a_search_that_is_given_up_early_would_have_found_nobody(load: Load) -> None:
     ledger, runs = load
     for queue, demand in claims(ledger):
-        given_up = victims(basis(ledger), queue, demand, Market(runs))
+        given_up = victims(basis(ledger), queue, demand, Candidates(runs))
         with patch.object(search._Planner, "_could_give", lambda *_: True):
-            assert victims(basis(ledger), queue, demand, Market(runs)) == given_up
+            assert victims(basis(ledger), queue, demand, Candidates(runs)) == given_up
 
 
 @given(st.lists(st.integers(0, 40), max_size=8), st.integers(0, 60), st.sampled_from((1, 10_001)))
@@ -133,7 +133,7 @@ def test_a_search_is_given_up_where_every_run_is_larger_than_what_its_queue_is_a
         runs.setdefault(leaf, []).append(Run(0, number, 0, uid, uid))
     planner = search._Planner
     with patch.object(planner, "_filled", autospec=True, side_effect=planner._filled) as picks:
-        assert victims(basis(ledger), "root/c", Demand({"cpu": 6}), Market(runs)) == []
+        assert victims(basis(ledger), "root/c", Demand({"cpu": 6}), Candidates(runs)) == []
     assert picks.call_count == 1, "the others are tried as the first, and none of them can give"
 
 
@@ -146,8 +146,8 @@ def test_taking_back_comes_to_an_end_and_is_never_undone(load: Load) -> None:
     left: set[str] = set()
     for step in range(100):
         for queue, demand in claims(ledger):
-            market = Market(runs, lambda uid: uid in ledger.charges)
-            chosen = victims(basis(ledger), queue, demand, market)
+            candidates = Candidates(runs, lambda uid: uid in ledger.charges)
+            chosen = victims(basis(ledger), queue, demand, candidates)
             if chosen:
                 break
         else:
@@ -179,7 +179,7 @@ def test_the_order_in_which_work_is_listed_changes_nothing(load: Load, rng: st.D
     shuffled = list(runs.items())
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
     for queue, demand in claims(ledger):
-        listed, otherwise = Market(runs), Market(dict(shuffled))
+        listed, otherwise = Candidates(runs), Candidates(dict(shuffled))
         assert victims(basis(ledger), queue, demand, listed) == victims(basis(ledger), queue, demand, otherwise)
 
 
@@ -193,7 +193,7 @@ def flat(**leaves: int) -> Ledger:
     return ledger
 
 
-def running(ledger: Ledger, *jobs: tuple[str, str, int, int], now: int) -> Market:
+def running(ledger: Ledger, *jobs: tuple[str, str, int, int], now: int) -> Candidates:
     """(uid, leaf, cpu, log time since when it runs)"""
     runs: dict[str, list[Run]] = {}
     for uid, leaf, cpu, since in jobs:
@@ -201,7 +201,7 @@ def running(ledger: Ledger, *jobs: tuple[str, str, int, int], now: int) -> Marke
         runs.setdefault(f"root/{leaf}", []).append(Run(0, -since, 0, uid, uid))
     for work in runs.values():
         work.sort()
-    return Market(runs, now=now)
+    return Candidates(runs, now=now)
 
 
 HOUR = 3_600_000
@@ -210,20 +210,22 @@ HOUR = 3_600_000
 def test_the_youngest_gives_way_whatever_queue_it_is_of() -> None:
     """b is furthest above its min, by share and by amount; what runs in c has run for a minute."""
     ledger = flat(a=6, b=1, c=2)
-    market = running(ledger, ("old", "b", 5, 0), ("new", "c", 2, 9 * HOUR), ("also", "c", 2, 0), now=9 * HOUR + 60_000)
-    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["new"]
+    candidates = running(
+        ledger, ("old", "b", 5, 0), ("new", "c", 2, 9 * HOUR), ("also", "c", 2, 0), now=9 * HOUR + 60_000
+    )
+    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), candidates) == ["new"]
 
 
 def test_the_youngest_gives_way_however_much_it_frees() -> None:
     """An hour of eight cores is more lost than two hours of two; that it has run for two says that it will run on."""
     ledger = flat(a=8, b=2)
-    market = running(ledger, ("large", "b", 8, HOUR), ("small", "b", 2, 0), now=2 * HOUR)
-    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["large"]
+    candidates = running(ledger, ("large", "b", 8, HOUR), ("small", "b", 2, 0), now=2 * HOUR)
+    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), candidates) == ["large"]
 
 
 def test_who_has_been_evicted_often_lately_goes_last() -> None:
     ledger = flat(a=4, b=0)
-    market = running(ledger, ("again", "b", 2, HOUR), ("steady", "b", 2, 0), now=2 * HOUR)
-    market.last = lambda uid: uid == "again"
-    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["steady"]
-    assert sorted(victims(basis(ledger), "root/a", Demand({"cpu": 4}), market)) == ["again", "steady"]
+    candidates = running(ledger, ("again", "b", 2, HOUR), ("steady", "b", 2, 0), now=2 * HOUR)
+    candidates.deprioritised = lambda uid: uid == "again"
+    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), candidates) == ["steady"]
+    assert sorted(victims(basis(ledger), "root/a", Demand({"cpu": 4}), candidates)) == ["again", "steady"]

@@ -61,7 +61,7 @@ def test_what_holds_of_any_tree(seed: int) -> None:
         shares.ask(nodes, leaf, request, times)
         changed = {path for path in nodes if before.get(path) != shares.runtime.get(path)}
         assert changed <= set(shares.settle()), "who may use more or less is told"
-        assert shares.runtime == shares.as_asked(nodes), "step by step it comes to the same as afresh"
+        assert shares.runtime == shares.as_asked(nodes), "step by step it comes to the same as in one step"
     rng.shuffle(asks)
     for path, node in nodes.items():
         for name in ("cpu", GPU):

@@ -58,7 +58,7 @@ def reading_of(
     ]
     explicit, more = shapes(asked)
     groups, rest = placement_groups(
-        (*_named(gang.details), [_shape(each) for each in _bundles(gang)])
+        (*_id_and_strategy(gang.details), [_shape(each) for each in _bundles(gang)])
         for gang in state.pending_gang_resource_requests
     )
     launching: dict[str, int] = {}
@@ -73,7 +73,7 @@ def reading_of(
         pending=pending,
         placement_groups=groups,
         explicit=explicit,
-        nodes=_nodes(state.node_states),
+        nodes=_ray_nodes(state.node_states),
         launching=launching,
         actors_on=actors_on,
         ticks=Ticks(autoscaling.last_seen_cluster_resource_state_version, autoscaling.autoscaler_state_version)
@@ -128,13 +128,13 @@ def _bundles(gang: pb.GangResourceRequest) -> Iterable[pb.ResourceRequest]:
     return gang.bundle_selectors[0].resource_requests if gang.bundle_selectors else gang.requests
 
 
-def _named(details: str) -> tuple[str, str]:
+def _id_and_strategy(details: str) -> tuple[str, str]:
     """Id and strategy of ``id:STRATEGY|STATE``."""
     name, _, rest = details.partition(":")
     return name, rest.partition("|")[0]
 
 
-def _nodes(states: Iterable[pb.NodeState]) -> tuple[RayNode, ...]:
+def _ray_nodes(states: Iterable[pb.NodeState]) -> tuple[RayNode, ...]:
     nodes = [
         RayNode(
             id=node.node_id.hex(),

@@ -70,7 +70,7 @@ class Live(Follower[ReadState]):
             self._news.notify_all()
 
     def observed(self, stored: Stored) -> None:
-        if self.moments.due(stored.seq):
+        if self.moments.is_due(stored.seq):
             self.moments.keep(self.state)
 
     async def news(self, after: int) -> None:
@@ -103,7 +103,7 @@ class Live(Follower[ReadState]):
                     break
                 folder.fold(state, stored)
                 noted = self.series.note(state, noted)
-                if self.moments.due(stored.seq):
+                if self.moments.is_due(stored.seq):
                     self.moments.keep(state)
             return noted
 

@@ -90,7 +90,7 @@ class Moments:
             insort(self._rungs, Rung(state.seq, state.now, path))
             self._thin()
 
-    def due(self, seq: int) -> bool:
+    def is_due(self, seq: int) -> bool:
         """Whether a state at a sequence is to be kept: it lies far enough behind the rung before it."""
         with self._lock:
             number = bisect_right(self._rungs, seq, key=lambda each: each.seq)
@@ -168,6 +168,6 @@ class Moments:
             if mark.passed(stored.seq, max(state.now, stored.commit.at)):
                 return False
             folder.fold(state, stored)
-            if self.due(stored.seq):
+            if self.is_due(stored.seq):
                 self.keep(state)
         return True

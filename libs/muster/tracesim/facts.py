@@ -51,7 +51,7 @@ class Facts:
         self.namespaces = _namespaces(cluster)
         self.paths = {namespace: path for path, namespace in self.namespaces.items()}
         self._rv = 1000
-        self.nodes = dict(_nodes(cluster))
+        self.nodes = dict(_named_nodes(cluster))
         self._pod_size = max((group.capacity.get(GPU, 0) for group in cluster.groups), default=0)
 
     def next_rv(self) -> int:
@@ -213,6 +213,6 @@ def _namespaces(cluster: TraceCluster) -> dict[str, str]:
     return found
 
 
-def _nodes(cluster: TraceCluster) -> list[tuple[str, NodeGroup]]:
+def _named_nodes(cluster: TraceCluster) -> list[tuple[str, NodeGroup]]:
     groups = [group for group in cluster.groups for _ in range(group.count)]
     return [(f"node-{index:04}", group) for index, group in enumerate(groups)]

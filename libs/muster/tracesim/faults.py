@@ -82,10 +82,10 @@ def _fault(place: DocumentPlace, nodes: tuple[str, ...]) -> Fault:
         if until is None:
             raise place.error("an api_outage needs for_s: with an API server that never comes back nothing ends")
         return Fault("api_outage", at, until)
-    return Fault("node_loss", at, until, _nodes(members.get("nodes"), nodes))
+    return Fault("node_loss", at, until, _lost_nodes(members.get("nodes"), nodes))
 
 
-def _nodes(place: DocumentPlace | None, nodes: tuple[str, ...]) -> tuple[str, ...]:
+def _lost_nodes(place: DocumentPlace | None, nodes: tuple[str, ...]) -> tuple[str, ...]:
     """A number of nodes (the last ones), or a list of names; one node where nothing is said."""
     if place is None:
         return nodes[-1:]

@@ -58,7 +58,7 @@ class Srtf(Policy):
         self.waiting.add(task)
 
     def schedule(self, engine: Engine) -> None:
-        """Fill the cluster afresh in the order of what is left; stop jobs that are not among the chosen."""
+        """Fill the cluster again in the order of what is left; stop jobs that are not among the chosen."""
         if not self.waiting.lines:
             return
         chosen = self._chosen(engine)

@@ -107,7 +107,7 @@ async def whatif(
     wanted = dict(_priority(text) for text in priority)
     rules = dict(pair("--rule", text, "reclaim=disabled") for text in rule)
     policies = dict(pair("--policy", text, "root/video=Block") for text in policy)
-    more = [node for text in add_nodes for node in _nodes(text)]
+    more = [node for text in add_nodes for node in _added_nodes(text)]
     (begin, end), shown = window(from_, until), Output()
     reader = PastReader(begin.reached if begin is not None else None, end.passed if end is not None else None)
     async with source_of(source, shown) as feed:
@@ -155,7 +155,7 @@ def _priority(text: str) -> tuple[str, int]:
     return job, int(number)
 
 
-def _nodes(text: str) -> list[Vector]:
+def _added_nodes(text: str) -> list[Vector]:
     """``2xnvidia.com/gpu=8,cpu=96``: so many nodes with so much each."""
     count, times, amounts = text.partition("x")
     wrong = f"--add-nodes {text}: write COUNTxRESOURCE=AMOUNT, e.g. 2xnvidia.com/gpu=8,cpu=96"

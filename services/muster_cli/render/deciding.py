@@ -24,7 +24,7 @@ def answer_lines(answer: Answer) -> list[Text]:
         lines += _section(title, colour, _runs(runs))
     lines += _section("Evicted", BAD, [_evicted(each) for each in answer.evicted])
     lines += _section("Moved", WARN, [_moved(each) for each in answer.moved])
-    waiting = [[each.job, _named(each.job, each.pods), each.code, each.text] for each in answer.waiting]
+    waiting = [[each.job, _pod_list(each.job, each.pods), each.code, each.text] for each in answer.waiting]
     lines += _section("Waiting", WARN, waiting)
     lines += _section("Warnings", WARN, [[each] for each in answer.warnings])
     return lines or [Text("Nothing is there, and nothing is decided.")]
@@ -45,13 +45,13 @@ def _runs(runs: Sequence[Runs]) -> list[list[str]]:
 
 
 def _evicted(each: Eviction) -> list[str]:
-    return [each.job, _named(each.job, each.pods), f"for {each.claimant}", f"{each.rule}: {RULES[each.rule]}"]
+    return [each.job, _pod_list(each.job, each.pods), f"for {each.claimant}", f"{each.rule}: {RULES[each.rule]}"]
 
 
 def _moved(each: Moved) -> list[str]:
     where = f"from {', '.join(each.before)} to {', '.join(each.after)}"
-    return [each.job, _named(each.job, each.pods), f"for {each.claimant}", where]
+    return [each.job, _pod_list(each.job, each.pods), f"for {each.claimant}", where]
 
 
-def _named(job: str, pods: Sequence[str]) -> str:
+def _pod_list(job: str, pods: Sequence[str]) -> str:
     return ", ".join(pods) if len(pods) <= 4 else f"{', '.join(pods[:3])} and {len(pods) - 3} more"

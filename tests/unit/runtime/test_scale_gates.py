@@ -158,7 +158,7 @@ async def test_it_stands_while_growth_is_denied_and_goes_when_nothing_is() -> No
     }
     assert play.seen(), "what stands on it is a fact"
     assert await play.show(11.0) is None
-    assert scalegates.due(play.state, "one-uid") == []
+    assert scalegates.entries_due(play.state, "one-uid") == []
     play.wants(0)
     await play.show(20.0)
     assert play.gates == [], "at once: it is not what was written last"
@@ -187,10 +187,10 @@ async def test_nothing_is_written_while_what_is_granted_is_not_asked_for() -> No
     play.denied()
     play.scene.group["replicas"] -= 1
     play.scene.seen()
-    assert scalegates.due(play.state, "one-uid") == []
+    assert scalegates.entries_due(play.state, "one-uid") == []
     play.scene.group["replicas"] += 1
     assert play.seen()
-    assert [wanted for _, wanted in scalegates.due(play.state, "one-uid")] == [("small",)]
+    assert [wanted for _, wanted in scalegates.entries_due(play.state, "one-uid")] == [("small",)]
 
 
 async def test_it_is_asserted_again_when_the_autoscaler_took_it_away_once_a_minute() -> None:

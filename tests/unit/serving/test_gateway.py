@@ -84,7 +84,7 @@ async def test_a_moment_is_the_state_that_folding_up_to_it_gives(
     for stored in log.commits:
         folder.fold(state, stored)
         assert encode_state(await found.at(LogMark(seq=stored.seq))) == encode_state(state)
-        if found.due(stored.seq):
+        if found.is_due(stored.seq):
             found.keep(state)
     assert len(found.rungs) <= ladder.NEAR_RUNGS + len(log.commits) // near
     assert {each.path for each in found.rungs} == kept(tmp_path)

@@ -92,7 +92,9 @@ def read_budgets(order: Order, status: int, body: bytes) -> list[_Budget] | Stop
         return failed(order, "refused", problem("", "budgets_unreadable", err.problem))
 
 
-def objection(order: Order, budgets: list[_Budget], leaving: PodsLeaving, status: int, body: bytes) -> Stop | None:
+def refusing_budget(
+    order: Order, budgets: list[_Budget], leaving: PodsLeaving, status: int, body: bytes
+) -> Stop | None:
     """Why the job stays: the first budget that does not allow as many of its pods to go; None when all do."""
     if status != 200:
         return _unread(order, status, body)

@@ -147,7 +147,7 @@ def _budgets_allow(
     if not limits:
         return None
     pods = yield Request("GET", PODS.path(order.ref.namespace))
-    return budgets.objection(order, limits, going, pods.status, pods.body)
+    return budgets.refusing_budget(order, limits, going, pods.status, pods.body)
 
 
 def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:

@@ -311,7 +311,7 @@ def alarm_cleared(state: BridgeState, _at: Position, event: AlarmCleared) -> Non
         recheck(state, state.cluster_of(event.ref.uid))
 
 
-def _named(state: BridgeState, at: Position, event: EffectApplied | EffectFailed) -> None:
+def _deletion_answered(state: BridgeState, at: Position, event: EffectApplied | EffectFailed) -> None:
     for owner, named in state.named.items():
         if named.cause == event.cause:
             if isinstance(event, EffectApplied):
@@ -327,7 +327,7 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     if event.action != "gate" or state.gates.get(event.ref.uid) != event.cause:
         return
     del state.gates[event.ref.uid]
-    _named(state, at, event)
+    _deletion_answered(state, at, event)
     cluster = state.clusters.get(event.ref.uid)
     if cluster is None:
         return

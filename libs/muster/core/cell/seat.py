@@ -37,7 +37,7 @@ class Seat(Generic[S]):
         found = self.stage.next_deadline(self.state)
         return found if found is not None and found > self.state.now else None
 
-    def due(self, now: int) -> tuple[CommitKind, list[Event]] | None:
+    def commit_due(self, now: int) -> tuple[CommitKind, list[Event]] | None:
         """What to append at log time ``now`` (ms): decisions, else that a deadline was reached, else nothing."""
         decisions = self.decisions()
         if decisions:

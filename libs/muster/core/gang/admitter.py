@@ -53,9 +53,9 @@ class GangAdmitter:
         for found in state.holds.values():
             if found.until <= state.now or state.ledger.lost:
                 yield from _given_back(state, found)
-        released = list(binding.due(state))
+        released = list(binding.releases_due(state))
         yield from released
-        yield from gpugroups.due(state)
+        yield from gpugroups.ends_due(state)
         if not state.admitting:
             return
         view = View(state.ledger)
@@ -65,9 +65,9 @@ class GangAdmitter:
             acted = True
             yield each
         if not acted:  # What is placed in this commit is on no node yet: plans are tried on what it leaves.
-            yield from planned.due(state, clearing.supposed)
-            yield from clearing.due(state)
-            yield from unplaced.due(state, view, placer.growing)
+            yield from planned.trials_due(state, clearing.supposed)
+            yield from clearing.trials_due(state)
+            yield from unplaced.retries_due(state, view, placer.growing)
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
         hopeless: dict[str, Shortage] = {}
@@ -100,7 +100,7 @@ class GangAdmitter:
             for uid, reservation in state.reservations.items():
                 if uid not in mine and not reservation.room_until and uid not in state.cleared:
                     yield from _tried(state, view, reservation, hopeless, placer)
-        yield from placer.due()
+        yield from placer.decisions_due()
 
     @staticmethod
     def _claimants(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:

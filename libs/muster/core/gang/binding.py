@@ -74,7 +74,7 @@ def failed(state: AdmitterState, at: Position, event: EffectFailed) -> None:
         state.ledger.evict(event.ref.uid)
 
 
-def due(state: AdmitterState) -> Iterator[PodsReleased]:
+def releases_due(state: AdmitterState) -> Iterator[PodsReleased]:
     """Nodes that pods lose before they are bound there."""
     lost: dict[tuple[PodsReleaseReason, Cause], list[PodPlace]] = {}
     lacking: dict[str, Vector] = {}

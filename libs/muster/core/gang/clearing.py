@@ -204,7 +204,7 @@ def settled(state: AdmitterState, but: str = "") -> View:
 # --- what is needed -----------------------------------------------------------------------------------------------
 
 
-def due(state: AdmitterState) -> Iterator[ClearingTried]:
+def trials_due(state: AdmitterState) -> Iterator[ClearingTried]:
     """What becomes of a proposed clearing, one at a time."""
     mode, found = state.placement.strategy, next((e for e in state.clearings.values() if not e.answered), None)
     if mode is None or found is None:

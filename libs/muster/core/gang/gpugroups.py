@@ -24,10 +24,10 @@ def groups_of(state: AdmitterState, node: str, devices: Iterable[int]) -> tuple[
     Of equal state equal names: pods that open a device in one commit are of one group.
     """
     known = state.ledger.nodes[node]
-    return tuple(known.groups.get(each) or _named(known.uid, each, state.seq) for each in devices)
+    return tuple(known.groups.get(each) or _group_id(known.uid, each, state.seq) for each in devices)
 
 
-def _named(node: str, device: int, seq: int) -> str:
+def _group_id(node: str, device: int, seq: int) -> str:
     text = digest((node, device, seq)) + digest((seq, device, node))
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -40,7 +40,7 @@ def placed_on(state: AdmitterState, ref: Ref, rules: PodRules, node: str, device
     return PodPlace(ref, node, devices, groups_of(state, node, devices), share)
 
 
-def due(state: AdmitterState) -> Iterator[GpuReservationEnded]:
+def ends_due(state: AdmitterState) -> Iterator[GpuReservationEnded]:
     """Devices that are kept for nobody, and pods that keep theirs no more."""
     for keeper in state.keepers.values() if not state.unsynced else ():
         node = state.ledger.nodes.get(keeper.node)

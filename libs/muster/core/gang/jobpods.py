@@ -21,7 +21,7 @@ def owner_known(state: AdmitterState, pod: PodState) -> bool:
     return not pod.owner_uid or pod.owner_uid in state.owners or pod.owner_uid in state.gangs
 
 
-def due(state: AdmitterState, until: int) -> Iterator[PodsPlaced]:
+def placements_due(state: AdmitterState, until: int) -> Iterator[PodsPlaced]:
     """Pods that have come for a place: one decision for those of one job."""
     found: dict[str, tuple[Hold, list[tuple[str, PodState]]]] = {}
     for key in state.pods.open if state.holds else ():

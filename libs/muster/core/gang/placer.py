@@ -71,13 +71,13 @@ class PodGangPlacer:
         gang = self._state.pods.gangs.get(claim.gang)
         return self._asks_of(unit_of(self._state, gang)) if gang is not None and gang.waiting else []
 
-    def due(self) -> Iterator[Decision]:
+    def decisions_due(self) -> Iterator[Decision]:
         """Every decision that is due for pods that wait, and for gangs that are no longer whole."""
         yield from notices.broken(self._state)
         if not self._state.pods.open:
             return
         taken: set[str] = set()
-        for decision in jobpods.due(self._state, self._until):
+        for decision in jobpods.placements_due(self._state, self._until):
             taken.update(each.ref.uid for each in decision.pods)
             yield decision
         for each in units(self._state):
@@ -275,7 +275,7 @@ class PodGangPlacer:
         by = self._blocked_by(unit, gang) if tried else ""
         if by:
             reason = notices.gave_way(self._state, gang)
-        growth, refusals = self._nodes(unit, gang) if tried and unit.needs else (None, ())
+        growth, refusals = self._growth_of(unit, gang) if tried and unit.needs else (None, ())
         event = GangHeldBack(
             cause=gang.cause,
             gang=gang.key if gang.declared is not None else "",
@@ -328,7 +328,7 @@ class PodGangPlacer:
         )
         return told.said == said(event)
 
-    def _nodes(self, unit: Unit, gang: PodGang) -> tuple[Growth | None, tuple[PoolRefusal, ...]]:
+    def _growth_of(self, unit: Unit, gang: PodGang) -> tuple[Growth | None, tuple[PoolRefusal, ...]]:
         """The nodes that a unit lacks, of pools that may have them; else why no pool can help."""
         if not self.growing.pools:
             return None, ()

@@ -91,7 +91,7 @@ def handed_on(state: AdmitterState, _at: Position, event: QuotaReserved) -> None
             return
 
 
-def due(state: AdmitterState, supposed: Callable[[AdmitterState, str], View]) -> Iterator[PlanTried]:
+def trials_due(state: AdmitterState, supposed: Callable[[AdmitterState, str], View]) -> Iterator[PlanTried]:
     """What becomes of each plan on the nodes; where placement is off nobody asks.
 
     ``supposed``: the nodes as they will be when all that was ordered for others than a job has come to pass.

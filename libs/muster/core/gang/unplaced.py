@@ -88,7 +88,9 @@ def _stand(state: AdmitterState, uid: str) -> None:
 # --- decide -------------------------------------------------------------------------------------------------------
 
 
-def due(state: AdmitterState, view: View, growing: Growing) -> Iterator[PlacesFound | NodesClaimed | NodesClaimEnded]:
+def retries_due(
+    state: AdmitterState, view: View, growing: Growing
+) -> Iterator[PlacesFound | NodesClaimed | NodesClaimEnded]:
     """Who is tried again, else who claims nodes. ``view``: with what is kept for others."""
     if not state.unplaced:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.preemption.lane import has_room
+from muster.core.preemption.age_claims import has_room
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
@@ -72,7 +72,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     held for it moves up where others have filled a node above meanwhile: else they could keep it out for ever.
     """
     heads = [job for _, job in _heads(state) if _due(state, job) <= state.now]
-    held = state.lane.held(state.queues.ledger) if heads else {}
+    held = state.age_claims.held(state.queues.ledger) if heads else {}
     for job in sorted(heads, key=lambda job: (_waits_since(state, job), job.ref.uid)):
         shape = state.queues.book.shapes[job.shape]
         if shape.denial is None or state.is_gated(job.ref.uid) or not state.in_turn(job):
@@ -157,7 +157,7 @@ def _heads(state: PreemptorState) -> Iterator[tuple[str, Job]]:
 def _due(state: PreemptorState, job: Job) -> int:
     """Log time from which something may be held for it."""
     limit = state.queues.ledger.rules_of(job.queue).age_limit_ms
-    return max(_waits_since(state, job) + limit, state.lane.rests_until(job.queue))
+    return max(_waits_since(state, job) + limit, state.age_claims.rests_until(job.queue))
 
 
 def _waits_since(state: PreemptorState, job: Job) -> int:

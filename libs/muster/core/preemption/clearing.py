@@ -14,7 +14,7 @@ from msgspec import structs
 
 from muster.core.gang import moving
 from muster.core.preemption.owed import outranked, owed, site_now
-from muster.core.preemption.state import HOUR_MS, PreemptorState, Roomless
+from muster.core.preemption.state import HOUR_MS, PreemptorState, Unplaced
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger.ledger import leaf_of
@@ -36,10 +36,10 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     while they are tried would propose without end.
     """
     job = state.queues.jobs.get(event.ref.uid)
-    before = state.roomless.pop(event.ref.uid, None)
+    before = state.unplaced.pop(event.ref.uid, None)
     if job is None or event.shortage.kept_for:
         return
-    found = state.roomless[event.ref.uid] = Roomless(structs.replace(job), at.at, Cause(at.seq, at.item))
+    found = state.unplaced[event.ref.uid] = Unplaced(structs.replace(job), at.at, Cause(at.seq, at.item))
     if before is None or (before.job.queue, before.job.demand) != (job.queue, job.demand):
         return
     found.since = before.since
@@ -48,28 +48,28 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
 
 
 def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDequeued | WorkloadGone) -> None:
-    state.roomless.pop(event.ref.uid, None)
+    state.unplaced.pop(event.ref.uid, None)
 
 
 def proposed(state: PreemptorState, _at: Position, event: ClearingProposed) -> None:
     state.open[event.ref.uid] = None
-    found = state.roomless.get(event.ref.uid)
+    found = state.unplaced.get(event.ref.uid)
     if found is not None:
         found.tried = {**_tried(state, found), event.kind: None}
         found.asked = True
 
 
-def _tried(state: PreemptorState, found: Roomless) -> dict[str, None]:
+def _tried(state: PreemptorState, found: Unplaced) -> dict[str, None]:
     """By which rules nobody could go for it lately: after a while, when what runs has changed, all are tried again."""
     return {} if state.opens(found.gate) else found.tried
 
 
-def due(state: PreemptorState) -> ClearingProposed | ReclaimDeferred | None:
+def proposal_due(state: PreemptorState) -> ClearingProposed | ReclaimDeferred | None:
     """The victims for the first job that has some, after the jobs that were found to have none."""
-    if not state.roomless:
+    if not state.unplaced:
         return None
     priorities = state.queues.queue_priorities
-    waiting = [each for each in state.roomless.values() if _is_due(state, each)]
+    waiting = [each for each in state.unplaced.values() if _is_due(state, each)]
     waiting.sort(key=lambda each: (-priorities.get(each.job.queue, 0), each.job.place))
     seen: set[str] = set()
     for each in waiting:
@@ -83,7 +83,7 @@ def due(state: PreemptorState) -> ClearingProposed | ReclaimDeferred | None:
     return None
 
 
-def _is_due(state: PreemptorState, found: Roomless) -> bool:
+def _is_due(state: PreemptorState, found: Unplaced) -> bool:
     """Whether it waits as it did, and nobody leaves for it yet."""
     job, ledger = found.job, state.queues.ledger
     uid = job.ref.uid
@@ -103,23 +103,23 @@ def _is_due(state: PreemptorState, found: Roomless) -> bool:
     )
 
 
-def _about_to_be_tried(state: PreemptorState, found: Roomless) -> bool:
+def _about_to_be_tried(state: PreemptorState, found: Unplaced) -> bool:
     """Whether it stands in its queue and its quota has room."""
     queued = found.job.ref.uid in state.queues.jobs
     return queued and state.queues.ledger.shortfall(found.job.queue, found.job.demand, now=state.now) is None
 
 
-def may_at(state: PreemptorState, found: Roomless) -> int:
+def may_at(state: PreemptorState, found: Unplaced) -> int:
     """Log time (ms) from which others may leave for it: after its own preemption delay, and its reclaim grace."""
     return max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
 
 
 def deadlines(state: PreemptorState) -> Iterator[int]:
     """Log times (ms) at which others may leave for somebody, though nothing happens."""
-    for found in state.roomless.values():
+    for found in state.unplaced.values():
         ends = (may_at(state, found), found.gate.rest if state.has_changed(found.gate) else 0)
         yield from (at for at in ends if at > state.now)
-    for queue in dict.fromkeys(found.job.queue for found in state.roomless.values()):
+    for queue in dict.fromkeys(found.job.queue for found in state.unplaced.values()):
         yield from _later(state, queue)
 
 
@@ -137,7 +137,7 @@ def _protects(state: PreemptorState) -> bool:
     return any(node.preempt_min_run_ms or node.reclaim_min_run_ms for tree in trees for node in tree.nodes)
 
 
-def _proposal(state: PreemptorState, found: Roomless) -> ClearingProposed | ReclaimDeferred | None:
+def _proposal(state: PreemptorState, found: Unplaced) -> ClearingProposed | ReclaimDeferred | None:
     job, tried = state.queues.jobs.get(found.job.ref.uid, found.job), _tried(state, found)
     looked = False
     for kind in _KINDS:
@@ -186,7 +186,7 @@ def _elsewhere(state: PreemptorState, job: Job) -> Found:
         return profiles.NO_VICTIMS
 
     def may(uid: str) -> bool:
-        free = uid not in lately and not state.goes_last(uid)
+        free = uid not in lately and not state.deprioritised(uid)
         return free and state.may_evict(uid, job.queue) and moving.may_move(state.places, uid)
 
     runs = {
@@ -194,9 +194,9 @@ def _elsewhere(state: PreemptorState, job: Job) -> Found:
         for leaf, running in state.runs.items()
         if ledger.by_shares(leaf)
     }
-    market = structs.replace(state.market(job.queue, may), runs=runs)
+    candidates = structs.replace(state.candidates(job.queue, may), runs=runs)
     given = basis(ledger, job.ref.uid)
-    return profiles.elsewhere(given, job.queue, job.demand, market, site, state.moves)
+    return profiles.elsewhere(given, job.queue, job.demand, candidates, site, state.moves)
 
 
 def _moved_lately(state: PreemptorState) -> dict[str, int]:

@@ -112,7 +112,7 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
     state.fixed.pop(uid, None)
     if workload is not None and (fixed := workload.fixed_pods):
         state.fixed[uid] = fixed
-    state.lane.looked(state.queues.ledger, state.now, uid)
+    state.age_claims.looked(state.queues.ledger, state.now, uid)
     changed(state, uid)
     _graces_over(state)
     state.supply += 1
@@ -159,9 +159,9 @@ def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> Non
 
 def _awaited_in_vain(state: PreemptorState, uid: str) -> None:
     """Others may go at once for a job that it was to leave for."""
-    for roomless in state.roomless.values():
-        if uid in roomless.awaits:
-            roomless.awaits, roomless.tried = (), {}
+    for unplaced in state.unplaced.values():
+        if uid in unplaced.awaits:
+            unplaced.awaits, unplaced.tried = (), {}
 
 
 def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
@@ -189,10 +189,10 @@ def charge_changed(
 
 
 def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
-    for roomless in state.roomless.values():
-        if event.ref.uid in roomless.awaits:
-            roomless.awaits = tuple(uid for uid in roomless.awaits if uid != event.ref.uid)
-            roomless.gate = state.shut(at.at + CLEARED_MS)
+    for unplaced in state.unplaced.values():
+        if event.ref.uid in unplaced.awaits:
+            unplaced.awaits = tuple(uid for uid in unplaced.awaits if uid != event.ref.uid)
+            unplaced.gate = state.shut(at.at + CLEARED_MS)
     state.charged.pop(event.ref.uid, None)
     state.leaving.pop(event.ref.uid, None)
     started = state.started.get(event.ref.uid)
@@ -202,8 +202,8 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.granted.pop(event.ref.uid, None)
     state.fixed.pop(event.ref.uid, None)
     state.kept.pop(event.ref.uid, None)
-    state.lane.looked(state.queues.ledger, state.now)
-    state.lane.left(event.ref.uid, started.since if started is not None else None, state.now)
+    state.age_claims.looked(state.queues.ledger, state.now)
+    state.age_claims.left(event.ref.uid, started.since if started is not None else None, state.now)
     if event.reason in ("evicted", "preempted") and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
@@ -226,7 +226,7 @@ def changed(state: PreemptorState, uid: str) -> None:
 
 
 def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
-    """A new tree, or another pause: everything is looked at afresh."""
+    """A new tree, or another pause: everything is looked at again."""
     state.supply += 1
     state.gates.clear()
     state.owed_since.clear()
@@ -275,27 +275,27 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
     rest = at.at + (NO_NODES_MS if event.nodes >= 0 else MIN_PAUSE_MS if event.reason in OF_LOWER else 0)
     gate = RetryGate(event.supply, event.until, event.nodes, min(rest, event.until or rest))
     if event.reason == "nodes_stay":
-        roomless = state.roomless.get(event.ref.uid)
-        if roomless is not None:
-            roomless.tried, roomless.gate = dict.fromkeys(get_args(ClearingKind)), gate
+        unplaced = state.unplaced.get(event.ref.uid)
+        if unplaced is not None:
+            unplaced.tried, unplaced.gate = dict.fromkeys(get_args(ClearingKind)), gate
         return
     bar(state, event.ref.uid, gate)
 
 
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     state.open.pop(event.ref.uid, None)
-    roomless = state.roomless.get(event.ref.uid)
-    if roomless is not None and roomless.asked:
-        roomless.asked, roomless.gate = False, state.shut(at.at + NO_NODES_MS)
+    unplaced = state.unplaced.get(event.ref.uid)
+    if unplaced is not None and unplaced.asked:
+        unplaced.asked, unplaced.gate = False, state.shut(at.at + NO_NODES_MS)
     elif event.reason == "no_nodes":
         bar(state, event.ref.uid, state.shut(at.at + NO_NODES_MS))
 
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.open.pop(event.ref.uid, None)
-    state.roomless.pop(event.ref.uid, None)
+    state.unplaced.pop(event.ref.uid, None)
     if isinstance(event, ClaimOpened):
-        state.lane.opened(event.ref.uid, event.top, state.queues.ledger, at.at)
+        state.age_claims.opened(event.ref.uid, event.top, state.queues.ledger, at.at)
         state.gates.pop(event.ref.uid, None)  # What it is owed is another question, and has not been asked.
         return
     for victim in event.victims:
@@ -312,19 +312,19 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
             changed(state, part.ref.uid)
         else:
             state.queues.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
-    state.lane.looked(state.queues.ledger, state.now)
+    state.age_claims.looked(state.queues.ledger, state.now)
 
 
 def cleared(state: PreemptorState, at: Position, event: ClearingOrdered) -> None:
     """Work leaves so that somebody has room on the nodes."""
     state.open.pop(event.ref.uid, None)
-    roomless = state.roomless.get(event.ref.uid)
-    if roomless is not None:
-        roomless.asked, roomless.gate = False, state.shut(at.at + CLEARED_MS)
-        roomless.ordered = True
-        roomless.tried = dict.fromkeys(get_args(ClearingKind))
+    unplaced = state.unplaced.get(event.ref.uid)
+    if unplaced is not None:
+        unplaced.asked, unplaced.gate = False, state.shut(at.at + CLEARED_MS)
+        unplaced.ordered = True
+        unplaced.tried = dict.fromkeys(get_args(ClearingKind))
         charges = state.queues.ledger.charges
-        roomless.awaits = tuple(victim.ref.uid for victim in event.victims if victim.ref.uid in charges)
+        unplaced.awaits = tuple(victim.ref.uid for victim in event.victims if victim.ref.uid in charges)
     if event.kind == "move":
         state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
         state.moved |= dict.fromkeys((event.ref.uid, *(victim.ref.uid for victim in event.victims)), at.at)
@@ -361,7 +361,7 @@ def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
     looked at again, for who could not go before may be asked again by then.
     """
     state.supply += 1
-    state.lane.looked(state.queues.ledger, state.now)
+    state.age_claims.looked(state.queues.ledger, state.now)
     if event.outcome == "expired":
         job = state.queues.jobs.get(event.ref.uid)
         pause = max(state.queues.ledger.rules_of(job.queue if job is not None else "").claim_ms, MIN_PAUSE_MS)

@@ -21,7 +21,7 @@ def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = N
     """The victims for what it is owed; ``may``: by another measure than whether they may be evicted now."""
     ledger, queue, demand = state.queues.ledger, job.queue, job.demand
     shares = shares_with(ledger, job.ref.uid, queue, demand) if ledger.by_shares(queue) else None
-    return profiles.owed(basis(ledger, job.ref.uid), queue, demand, state.market(queue, may), site, shares)
+    return profiles.owed(basis(ledger, job.ref.uid), queue, demand, state.candidates(queue, may), site, shares)
 
 
 def outranked(
@@ -30,8 +30,8 @@ def outranked(
     """The victims for its priority; ``may``: as for ``owed``. ``others``: those of other queues may, too."""
     ledger, queue = state.queues.ledger, job.queue
     given, reclaims = basis(ledger, job.ref.uid), others and ledger.rules_of(queue).reclaim != "disabled"
-    market = state.market(queue, may)
-    return profiles.outranked(given, queue, job.demand, job.priority, market, site, reclaims=reclaims)
+    candidates = state.candidates(queue, may)
+    return profiles.outranked(given, queue, job.demand, job.priority, candidates, site, reclaims=reclaims)
 
 
 def nodes_for(state: PreemptorState, job: Job) -> Site | None:

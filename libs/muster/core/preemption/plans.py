@@ -60,8 +60,8 @@ def _parts(
     if not givers:
         return ()
     most = max((state.started[uid].run.priority for uid in whole), default=None)
-    market = state.market(shape.queue, state.may_give_workers)
-    chosen = workers(given, shape.queue, shape.demand, market, givers, most, below=below)
+    candidates = state.candidates(shape.queue, state.may_give_workers)
+    chosen = workers(given, shape.queue, shape.demand, candidates, givers, most, below=below)
     attempts = {uid: state.charged[uid] for uid in chosen}
     priorities = {uid: state.started[uid].run.priority if below is not None else None for uid in chosen}
     return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers, priorities)

@@ -128,7 +128,7 @@ class Preemptor:
         less = underserved(state)
         if less is not None:
             return [plans.serve(state, *less)]
-        room = clearing.due(state)
+        room = clearing.proposal_due(state)
         if room is not None:
             return [room]
         aged = claimants.aged(state)

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec import Struct, field
 
 from muster.core.gang.state import AdmitterState
-from muster.core.preemption.lane import Lane
+from muster.core.preemption.age_claims import AgeClaims
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.declared import preemption_delay_ms
@@ -16,7 +16,7 @@ from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
-from muster.core.quota.reclaim import Basis, Market, Run
+from muster.core.quota.reclaim import Basis, Candidates, Run
 from muster.core.quota.service import Service
 from muster.core.stage import StageState
 from muster.events.base import Cause
@@ -69,7 +69,7 @@ class Started(Struct):
     """What it gives back, while it is listed."""
 
 
-class Roomless(Struct):
+class Unplaced(Struct):
     """A job that has given its quota back, for it has found no place on the nodes."""
 
     job: Job
@@ -136,13 +136,13 @@ class PreemptorState(StageState):
     seen."""
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what its Queue object was last seen to pause"""
-    roomless: dict[str, Roomless] = field(default_factory=dict)
+    unplaced: dict[str, Unplaced] = field(default_factory=dict)
     """uid of a job that found no place on the nodes, where nodes may be cleared for it"""
     moves: int = 0
     """How many jobs may be moved at once; 0: none."""
     moved: dict[str, int] = field(default_factory=dict)
     """uid of who was moved, or had others moved for it -> log time (ms), for an hour"""
-    lane: Lane = field(default_factory=Lane)
+    age_claims: AgeClaims = field(default_factory=AgeClaims)
     """What is held for age, and runs by it."""
     service: Service = field(default_factory=Service)
     """What jobs have attained, and how often they gave way for it."""
@@ -248,11 +248,11 @@ class PreemptorState(StageState):
         first = not tried and book.position(job.queue, job.place) == 1
         return first and not self.queues.before_on_nodes(job.queue, job.place)
 
-    def market(self, queue: str, may: Callable[[str], bool] | None = None) -> Market:
+    def candidates(self, queue: str, may: Callable[[str], bool] | None = None) -> Candidates:
         """What runs, and who of it may go for a claimant of a queue; ``may``: by another measure than whether it may be
         evicted now.
         """
-        return Market(self.runs, may or partial(self.may_evict, queue=queue), self.goes_last, self.now)
+        return Candidates(self.runs, may or partial(self.may_evict, queue=queue), self.deprioritised, self.now)
 
     def spares(self) -> dict[str, list[Spare]]:
         """{uid: what it may give} of the Ray clusters that are granted more than their minimum."""
@@ -268,7 +268,7 @@ class PreemptorState(StageState):
                 found[uid] = spares
         return found
 
-    def goes_last(self, uid: str) -> bool:
+    def deprioritised(self, uid: str) -> bool:
         """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
 
         What it gave to jobs of less service counts only lately: that has a bound of its own. Who has saved its work in
@@ -286,7 +286,7 @@ class PreemptorState(StageState):
 
     def may_be_next(self, job: Job) -> bool:
         """Whether it is in turn, and nothing is held for age for somebody who stands before it in its queue."""
-        for uid in self.lane.claims:
+        for uid in self.age_claims.claims:
             before = self.queues.jobs.get(uid)
             if before is not None and before.queue == job.queue and before.priority >= job.priority and before != job:
                 return False

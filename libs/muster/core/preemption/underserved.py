@@ -50,5 +50,5 @@ def _victims(state: PreemptorState, given: Basis, job: Job, level: int) -> list[
             runs.setdefault(started.leaf, []).append(started.run._replace(priority=-above))
     for work in runs.values():
         work.sort()
-    market = replace(state.market(job.queue), runs=runs)
-    return profiles.underserved(given, job.queue, job.demand, market, nodes_for(state, job)).uids if runs else []
+    candidates = replace(state.candidates(job.queue), runs=runs)
+    return profiles.underserved(given, job.queue, job.demand, candidates, nodes_for(state, job)).uids if runs else []

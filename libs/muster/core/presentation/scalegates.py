@@ -30,7 +30,7 @@ class _Signalled(Struct, frozen=True):
     spec: RayClusterSpec = RayClusterSpec()
 
 
-def due(state: ReadState, owner: str) -> list[tuple[Ref, tuple[str, ...]]]:
+def entries_due(state: ReadState, owner: str) -> list[tuple[Ref, tuple[str, ...]]]:
     """(cluster, worker groups that should have our entry) of an owner, where the cluster was seen with others."""
     uids = dict.fromkeys((owner, *state.presence.children.get(owner, ())))
     known = [cluster for uid in uids if (cluster := state.scaled.get(uid)) is not None and cluster.owner == owner]

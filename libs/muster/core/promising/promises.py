@@ -72,7 +72,7 @@ class Promises(Struct):
         if promise.latest and not promise.broken:
             self.calibration.settled(kept=now <= promise.latest)
 
-    def due(self, now: int) -> bool:
+    def is_due(self, now: int) -> bool:
         return bool(self.fresh or self.open) and now >= self.next_at
 
     def make(self, queues: Queues, running: Mapping[str, int], now: int) -> None:

@@ -16,7 +16,7 @@ from muster.core.quota import backfill, claimfolds, claiming, clearing, moving
 from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of, laid_out
-from muster.core.quota.ledger import afresh, standalone
+from muster.core.quota.ledger import recount, standalone
 from muster.core.quota.ledger.waiting import still_waits
 from muster.core.quota.state import (
     AccountantState,
@@ -142,13 +142,13 @@ class QuotaAccountant:
         """Trees first (alone in their commit), then releases, adoptions and the answers to proposals; then what shares
         come to by them.
         """
-        trees = first(state.forest.due(state.ledger.trees, state.unsynced))
+        trees = first(state.forest.decisions_due(state.ledger.trees, state.unsynced))
         if trees:
             return [*trees]
         charges = first(self._charges(state))
         if charges or not state.admitting:
             return charges
-        return first(sharing.due(state))
+        return first(sharing.changes_due(state))
 
     @staticmethod
     def time_passed(state: AccountantState) -> None:
@@ -310,7 +310,7 @@ class QuotaAccountant:
         ordered = set[str]()
         for uid, at in state.deadlines.items():
             entry = state.entries[uid]
-            why = suspending.due(state, entry) if at <= state.now else None
+            why = suspending.reason_due(state, entry) if at <= state.now else None
             if why is not None:
                 ordered.add(uid)
                 yield SuspensionOrdered(
@@ -320,7 +320,7 @@ class QuotaAccountant:
                     reason=why,
                     problem=suspending.said_of(state, entry) if why == "unschedulable" else None,
                 )
-        yield from overuse.due(state, ordered)
+        yield from overuse.suspensions_due(state, ordered)
 
     def next_deadline(self, state: AccountantState) -> int | None:
         claims = (claiming.expires_at(state, claim) for claim in state.ledger.claims.by_uid.values())
@@ -349,7 +349,7 @@ class QuotaAccountant:
         if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
             found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by what is asked for"))
         ledger = state.ledger
-        if ledger.waiting != afresh.waiting(ledger) or ledger.leaving != afresh.leaving(ledger):
+        if ledger.waiting != recount.waiting(ledger) or ledger.leaving != recount.leaving(ledger):
             found.append(Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves, and not by who does"))
         found += claiming.forgotten(state)
         if state.entries.keys() != state.ledger.charges.keys():

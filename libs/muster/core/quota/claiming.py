@@ -17,7 +17,7 @@ from muster.core.quota import partial as parts
 from muster.core.quota.backfill import promised_at
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
-from muster.core.quota.giving import OfService, objection, rules
+from muster.core.quota.giving import OfService, giving_objection, rules
 from muster.core.quota.ledger.charging import claim_of
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.minrun import protected_ms
@@ -204,7 +204,7 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
     judge = OfService(proposed.queue) if service else rules(given, proposed.queue, demand, inside=own)
     may = partial(_served_more if service else _lower, state, proposed, chosen)
     found = search(given, proposed.queue, demand)
-    return objection(judge, found, chosen, may, places=state.places), ""
+    return giving_objection(judge, found, chosen, may, places=state.places), ""
 
 
 def _lower(
@@ -250,7 +250,7 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
         elastic = state.scaling.of(workload) if workload is not None else None
         spares[part.ref.uid] = parts.spare_of(elastic, entry.groups, profile)
     given = basis(state.ledger, proposed.ref.uid)
-    return parts.objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
+    return parts.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 
 
 def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:

@@ -14,7 +14,7 @@ from muster.core.quota import moving
 from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.claiming import may_leave, outranked, unjustified
 from muster.core.quota.demand import demand_of
-from muster.core.quota.giving import objection, rules
+from muster.core.quota.giving import giving_objection, rules
 from muster.core.quota.ledger.kaishares import Shares, divided, requests
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Objection, basis, search
@@ -126,7 +126,7 @@ def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
     if not all(may_leave(state, victim, said.queue) for victim in victims):
         return "victim_protected"
     if said.kind == "move":
-        return moving.objection(state, clearing, victims, short)
+        return moving.moving_objection(state, clearing, victims, short)
     given, inside = basis(state.ledger, uid), said.kind == "priority"
     own = all(each.queue == said.queue and outranked(state, uid, each.ref.uid, each.priority) for each in victims)
     shares = shares_with(state.ledger, uid, said.queue, said.demand) if state.ledger.by_shares(said.queue) else None
@@ -134,4 +134,4 @@ def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
     if inside and not judge.claims() and not own:
         return "not_lower"
     found = search(given, said.queue, said.demand, places=True)
-    return objection(judge, found, clearing.chosen, places=True)
+    return giving_objection(judge, found, clearing.chosen, places=True)

@@ -187,7 +187,7 @@ def rules(
     return OfGuarantee(given, queue, demand, next(iter(given.owed_at(queue, demand)), ""))
 
 
-def objection(
+def giving_objection(
     judge: GivingRules,
     found: Search,
     chosen: Iterable[str],
@@ -195,7 +195,7 @@ def objection(
     *,
     places: bool = False,
 ) -> Objection:
-    """Why these may not be suspended for the claimant of an empty search, judged afresh; empty when they may.
+    """Why these may not be suspended for the claimant of an empty search, judged again; empty when they may.
 
     ``may``: what is said of one whatever leaves beside it. ``places``: they are for its places on the nodes as well:
     how many of them these take is judged there.

@@ -20,7 +20,7 @@ from muster.events.decisions import QuotaReleased, QuotaReserved, Victim
 from muster.model.demand import Shortfall
 
 
-def objection(
+def moving_objection(
     state: AccountantState, clearing: OpenClearing, victims: Sequence[Victim], short: Shortfall | None
 ) -> Objection:
     """Why these are not moved for somebody; empty when they are. ``short``: what quota refuses the claimant now."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from muster.core.quota import giving
 from muster.core.quota.demand import Charge
-from muster.core.quota.reclaim import Basis, Giver, Market, Objection, Run, Search, search
+from muster.core.quota.reclaim import Basis, Candidates, Giver, Objection, Run, Search, search
 from muster.events.decisions import PartialVictim
 from muster.model.demand import Demand
 from muster.model.elastic import Counts, Elastic
@@ -80,8 +80,8 @@ def part_of(uid: str, queue: str, spare: Spare) -> SpareReplica:
 
 
 def parts_of(
-    found: Search, market: Market, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
-) -> tuple[Market, dict[str, SpareReplica]]:
+    found: Search, candidates: Candidates, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
+) -> tuple[Candidates, dict[str, SpareReplica]]:
     """The replicas that could give way, as a search sees them: each is a victim of its own, those of one cluster one
     after the other, no more of a group than could be needed. An idle one loses nothing that was done until now, so of
     equal priority those come first, whatever cluster or group they are of.
@@ -92,18 +92,18 @@ def parts_of(
     lacks = list(found.refusals())
     parts: dict[str, SpareReplica] = {}
     runs: dict[str, list[Run]] = {}
-    for leaf, running in market.runs.items():
+    for leaf, running in candidates.runs.items():
         for run in running if (leaf == found.queue) == (below is not None) else ():
             fits = (most is None or run.priority <= most) and (below is None or run.priority < below)
-            for at, spare in enumerate(givers.get(run.uid, ()) if fits and market.may(run.uid) else ()):
+            for at, spare in enumerate(givers.get(run.uid, ()) if fits and candidates.may(run.uid) else ()):
                 needed = (-(-short.missing // each) for short in lacks if (each := spare.each.get(short.resource)))
                 for number in range(min(spare.most, max(needed, default=0))):
                     uid = f"{run.uid} {at:03} {number:04}"
                     parts[uid] = part_of(run.uid, leaf, spare)
-                    youth = min(-market.now, run.youth) if number < spare.idle else run.youth
+                    youth = min(-candidates.now, run.youth) if number < spare.idle else run.youth
                     key = f"{run.key} {at:03} {number:04}"
                     runs.setdefault(leaf, []).append(run._replace(youth=youth, key=key, uid=uid))
-    return Market({leaf: sorted(each) for leaf, each in runs.items()}, now=market.now), parts
+    return Candidates({leaf: sorted(each) for leaf, each in runs.items()}, now=candidates.now), parts
 
 
 def counts_of(parts: Iterable[SpareReplica]) -> dict[str, Counts]:
@@ -118,11 +118,11 @@ def counts_of(parts: Iterable[SpareReplica]) -> dict[str, Counts]:
 # --- the accountant's judgement -------------------------------------------------------------------------------------
 
 
-def objection(
+def workers_objection(
     given: Basis, queue: str, demand: Demand, proposed: Sequence[PartialVictim], spares: Mapping[str, Sequence[Spare]],
     *, inside: bool = False,
 ) -> Objection:  # fmt: skip
-    """Why these may not give workers for this claimant, judged afresh; empty when they may.
+    """Why these may not give workers for this claimant, judged again; empty when they may.
 
     ``spares``: uid -> what it may give by what is granted to it now. ``inside``: they are of its own queue, and of
     lower priority.
@@ -142,7 +142,7 @@ def objection(
             gives = part_of(each.ref.uid, charge.queue, may[name]).gives
             parts |= {f"{each.ref.uid} {name} {number}": gives for number in range(count)}
     found.parts = parts
-    return giving.objection(giving.rules(given, queue, demand, inside=inside), found, parts)
+    return giving.giving_objection(giving.rules(given, queue, demand, inside=inside), found, parts)
 
 
 def as_victims(

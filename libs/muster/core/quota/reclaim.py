@@ -55,14 +55,14 @@ class Run(NamedTuple):
     uid: str
 
 
-class Market(Struct):
+class Candidates(Struct):
     """What runs where, and what may be done with it now."""
 
     runs: Mapping[str, Sequence[Run]]
     """leaf -> its running work in the order in which it gives way"""
     may: Callable[[str], bool] = lambda _: True
     """Whether a workload may be suspended now."""
-    last: Callable[[str], bool] = lambda _: False
+    deprioritised: Callable[[str], bool] = lambda _: False
     """Whether a workload gives way only after the others of its priority."""
     now: int = 0
     """Log time, ms."""

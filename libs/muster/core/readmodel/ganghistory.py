@@ -84,7 +84,7 @@ def _bound(weight: Weight) -> Callable[[ReadState, Position, Any], Iterator[Gang
     return history
 
 
-def _nodes(
+def _request_noted(
     state: ReadState, at: Position, event: growing.NodesRequested | growing.NodesRequestWithdrawn
 ) -> Iterator[GangSaid]:
     for key in event.gangs:
@@ -107,7 +107,7 @@ GANG_HISTORY: Mapping[type[Event], Callable[[ReadState, Position, Any], Iterable
     gangs.PodsReleased: _released,
     effects.EffectApplied: _bound("detail"),
     effects.EffectFailed: _bound("turn"),
-    growing.NodesRequested: _nodes,
-    growing.NodesRequestWithdrawn: _nodes,
+    growing.NodesRequested: _request_noted,
+    growing.NodesRequestWithdrawn: _request_noted,
     facts.PodGroupObserved: _pod_group,
 }

@@ -35,7 +35,7 @@ def running(state: ReadState) -> dict[str, int]:
 
 
 def _time_passes(state: ReadState, _at: Position, _event: Event) -> None:
-    if state.promises.due(state.now):
+    if state.promises.is_due(state.now):
         state.promises.make(state.queues, running(state), state.now)
 
 

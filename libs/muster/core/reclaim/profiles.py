@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from muster.core.quota.giving import Elsewhere, GivingRules, Inside, OfGuarantee, OfService, rules
 from muster.core.quota.ledger.kaishares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
-from muster.core.quota.reclaim import Basis, Market, Run, Search, search
+from muster.core.quota.reclaim import Basis, Candidates, Run, Search, search
 from muster.core.reclaim.search import Found, plan
 from muster.core.reclaim.sites import Site
 from muster.model.demand import Demand
@@ -36,49 +36,61 @@ def judges(given: Basis, queue: str, demand: Demand, shares: Shares | None = Non
 
 
 def owed(
-    given: Basis, queue: str, demand: Demand, market: Market, site: Site | None = None, shares: Shares | None = None
+    given: Basis,
+    queue: str,
+    demand: Demand,
+    candidates: Candidates,
+    site: Site | None = None,
+    shares: Shares | None = None,
 ) -> Found:
     """The victims for what a job is owed; none where it is owed nothing. ``shares``: of KAI queues, if known."""
-    return _first(judges(given, queue, demand, shares), given, queue, demand, market, site)
+    return _first(judges(given, queue, demand, shares), given, queue, demand, candidates, site)
 
 
 def outranked(
-    given: Basis, queue: str, demand: Demand, priority: int, market: Market, site: Site | None = None, *, reclaims: bool
+    given: Basis,
+    queue: str,
+    demand: Demand,
+    priority: int,
+    candidates: Candidates,
+    site: Site | None = None,
+    *,
+    reclaims: bool,
 ) -> Found:
     """The victims for a job of this priority in its own queue.
 
     ``reclaims``: whether others, that run above their min, may have to give as well.
     """
-    giving = lower(market.runs.get(queue, ()), priority)
+    giving = lower(candidates.runs.get(queue, ()), priority)
     if not giving:
         return NO_VICTIMS
     own = Inside(given, queue, demand, others=False)
-    alone = _first([own], given, queue, demand, replace(market, runs={queue: giving}), site)
+    alone = _first([own], given, queue, demand, replace(candidates, runs={queue: giving}), site)
     if not reclaims or len(alone.uids) == 1 or given.ledger.by_shares(queue):
         return alone
-    with_others = replace(market, runs={**market.runs, queue: giving})
+    with_others = replace(candidates, runs={**candidates.runs, queue: giving})
     shared = _first([Inside(given, queue, demand)], given, queue, demand, with_others, site)
     fewer = shared.uids and (not alone.uids or len(shared.uids) < len(alone.uids))
     return shared if fewer and any(given.ledger.charges[uid].queue == queue for uid in shared.uids) else alone
 
 
-def underserved(given: Basis, queue: str, demand: Demand, market: Market, site: Site | None = None) -> Found:
-    """The victims among those that have had more service, in the order of ``market``."""
-    return _first([OfService(queue)], given, queue, demand, market, site)
+def underserved(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site | None = None) -> Found:
+    """The victims among those that have had more service, in the order of ``candidates``."""
+    return _first([OfService(queue)], given, queue, demand, candidates, site)
 
 
-def elsewhere(given: Basis, queue: str, demand: Demand, market: Market, site: Site, most: int) -> Found:
+def elsewhere(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site, most: int) -> Found:
     """The jobs that are moved for its places, at most so many; what it asks for is free, if not together."""
-    return _first([Elsewhere(most)], given, queue, demand, market, site) if site.may_fit() else NO_VICTIMS
+    return _first([Elsewhere(most)], given, queue, demand, candidates, site) if site.may_fit() else NO_VICTIMS
 
 
 def workers(
-    given: Basis, queue: str, demand: Demand, market: Market, givers: Mapping[str, Sequence[Spare]], most: int | None,
-    *, below: int | None = None,
+    given: Basis, queue: str, demand: Demand, candidates: Candidates, givers: Mapping[str, Sequence[Spare]],
+    most: int | None, *, below: int | None = None,
 ) -> dict[str, Counts]:  # fmt: skip
     """{uid: replicas taken of each group} of Ray clusters; the arguments as of ``parts_of``."""
     begun = search(given, queue, demand)
-    replicas, parts = parts_of(begun, market, givers, most, below)
+    replicas, parts = parts_of(begun, candidates, givers, most, below)
     begun.parts = {name: part.gives for name, part in parts.items()}
     inside: list[GivingRules] = [Inside(given, queue, demand, others=False)]
     rules = inside if below is not None else judges(given, queue, demand)
@@ -87,15 +99,15 @@ def workers(
 
 
 def _first(
-    judges: Iterable[GivingRules], given: Basis, queue: str, demand: Demand, market: Market, site: Site | None,
+    judges: Iterable[GivingRules], given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site | None,
     begun: Search | None = None,
 ) -> Found:  # fmt: skip
     gave_up = looked = False
     begun = begun or search(given, queue, demand, places=site is not None)
     for judge in judges:
-        if judge.claims() or not any(map(judge.asks, market.runs)):
+        if judge.claims() or not any(map(judge.asks, candidates.runs)):
             continue
-        found = plan(begun, judge, market, site)
+        found = plan(begun, judge, candidates, site)
         if found.uids:
             return found
         gave_up, looked = gave_up or found.gave_up, True

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from muster.core.placement.view import Ask
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.giving import GivingRules
-from muster.core.quota.reclaim import FIRST, MAX_LOOKS, RESTART_MS, Market, Run, Search, Turn, most_of
+from muster.core.quota.reclaim import FIRST, MAX_LOOKS, RESTART_MS, Candidates, Run, Search, Turn, most_of
 from muster.core.reclaim.sets import Cost, Option, Rank, cheapest, is_worse
 from muster.core.reclaim.sites import Domain, Site
 from muster.model.demand import Shortfall
@@ -45,17 +45,17 @@ class Found(NamedTuple):
     """Some came into question by their queues."""
 
 
-def plan(begun: Search, judge: GivingRules, market: Market, site: Site | None = None) -> Found:
+def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None = None) -> Found:
     """The victims with which the claimant of a search fits; ``begun`` may have chosen some: they stay chosen."""
-    return _Planner(begun, judge, market, site).plan()
+    return _Planner(begun, judge, candidates, site).plan()
 
 
 class _Planner:
     """One search; counts its looks over all attempts."""
 
-    def __init__(self, begun: Search, judge: GivingRules, market: Market, site: Site | None) -> None:
-        self.begun, self.judge, self.market, self.site = begun, judge, market, site
-        self.may = cache(market.may)
+    def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None) -> None:
+        self.begun, self.judge, self.candidates, self.site = begun, judge, candidates, site
+        self.may = cache(candidates.may)
         self.looks = 0
         self.tried: dict[str, None] = {}
         """uids looked at, in order."""
@@ -86,13 +86,13 @@ class _Planner:
         """The work that a suspension throws away: what it frees times how long, in no unit."""
         run = self.runs.get(uid)
         amounts = counted(self.begun.giver(uid).demand)
-        age = 0 if run is None or run.youth == FIRST else max(self.market.now + run.youth, 0) + RESTART_MS
+        age = 0 if run is None or run.youth == FIRST else max(self.candidates.now + run.youth, 0) + RESTART_MS
         return sum(amounts.get(name, 0) for name in self.begun.names) * age
 
     def _all_gone(self) -> Search:
         """With all gone that may go: there is no more to be had."""
         if self.all is None:
-            runs, none_gone = self.market.runs, self.begun.copied()
+            runs, none_gone = self.candidates.runs, self.begun.copied()
             self.runs = {run.uid: run for leaf in runs if self.judge.asks(leaf) for run in runs[leaf]}
             self.all = self.begun.copied()
             for uid in [uid for uid in self.runs if self._may_give(none_gone, uid)]:
@@ -164,14 +164,14 @@ class _Planner:
                 if not self.judge.gives(giver, found):
                     dead.add(run.uid)
                     continue
-                rank = (turn, run.priority, self.market.last(run.uid), run.youth, run.came, run.key)
+                rank = (turn, run.priority, self.candidates.deprioritised(run.uid), run.youth, run.came, run.key)
                 if best is None or rank < best:
                     best, chosen = rank, run
         return chosen.uid if chosen is not None else ""
 
     def _leaves(self, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
         """The queues below the node that is short that come into question, and what runs there."""
-        for leaf, runs in self.market.runs.items():
+        for leaf, runs in self.candidates.runs.items():
             if short.path in chain_of(leaf) and self.judge.asks(leaf):
                 yield leaf, runs
 
@@ -280,7 +280,7 @@ class _Planner:
 
     def _rank(self, uid: str) -> Rank:
         levels = tuple(priority for priority, _ in self._in_turn(uid)[0])
-        return levels, self.runs[uid].priority, self.market.last(uid)
+        return levels, self.runs[uid].priority, self.candidates.deprioritised(uid)
 
     def _in_turn(self, uid: str) -> tuple[Turn, Run]:
         return self.turn(self.begun.giver(uid).queue), self.runs[uid]

@@ -144,7 +144,7 @@ def served_more(claimant: str, queue: str, path: str, resource: str) -> Reason:
 
 def moved_for(why: Leaving) -> Reason:
     """The words for a job that was moved so that another has room on the nodes."""
-    where = f"from {_nodes(why.before)} to {_nodes(why.after)}"
+    where = f"from {_node_names(why.before)} to {_node_names(why.after)}"
     return Reason(
         "Preempted",
         f"moved:{why.claimant}",
@@ -153,7 +153,7 @@ def moved_for(why: Leaving) -> Reason:
     )
 
 
-def _nodes(names: tuple[str, ...]) -> str:
+def _node_names(names: tuple[str, ...]) -> str:
     """``n1, n2 and 3 more nodes``."""
     more = f" and {counted(len(names) - 3, 'more node')}" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more

@@ -18,7 +18,7 @@ def _exited(found: PodTrouble) -> str:
     return f"container {found.container} ended{code}" if found.container else f"a container ended{code}"
 
 
-def _nodes(found: PodTrouble) -> str:
+def _no_node(found: PodTrouble) -> str:
     causes = ", ".join(f"{each.nodes} {each.text}" if found.nodes else each.text for each in found.refused)
     if not found.nodes:
         return f"kube-scheduler finds no node for it{f': {causes}' if causes else ''}"
@@ -54,7 +54,7 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
         lambda found: f"container {found.container} cannot be created{_said(found)}",
         "look for a ConfigMap, Secret or volume that does not exist: kubectl describe pod names it",
     ),
-    "Unschedulable": (_nodes, "free or add nodes, or change what the pods ask of them"),
+    "Unschedulable": (_no_node, "free or add nodes, or change what the pods ask of them"),
     "InitWaiting": (
         lambda found: f"init container {found.container} has not ended",
         "wait, or read the logs of the init container",

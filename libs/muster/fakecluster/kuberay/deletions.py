@@ -18,7 +18,7 @@ Due = tuple[list[ApiOperation], int | None]
 """(what to do now, when to look again)."""
 
 
-def due(job: Obj, cluster: Obj | None, now: int) -> Due:
+def deletions_due(job: Obj, cluster: Obj | None, now: int) -> Due:
     """What of a finished RayJob is to be deleted now, and when more will be."""
     spec, status = job["spec"], job["status"]
     ended = moment(status["endTime"])

@@ -161,7 +161,7 @@ def _over(step: RayJobStep) -> None:
     """Delete what is to go, when it is to go."""
     if step.spec.get("clusterSelector"):
         return
-    operations, again_at = deletions.due(step.seen.job, step.seen.cluster, step.now)
+    operations, again_at = deletions.deletions_due(step.seen.job, step.seen.cluster, step.now)
     step.operations.extend(operations)
     if again_at is not None:
         step.look_again(again_at)

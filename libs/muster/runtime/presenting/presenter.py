@@ -164,7 +164,7 @@ class Presenter(Follower[ReadState]):
         found.gone.clear()
         found.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
         for uid in found.jobs:
-            if scalegates.due(self.state, uid):
+            if scalegates.entries_due(self.state, uid):
                 self._touch(f"scale/{uid}", now)
         for prefix, touched in (
             ("unit", found.jobs),

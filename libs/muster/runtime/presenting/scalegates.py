@@ -42,7 +42,7 @@ class GateSignals:
 
         Raises ApiStatusError and ApiUnreachableError where it should be tried again later.
         """
-        due = scalegates.due(state, owner)
+        due = scalegates.entries_due(state, owner)
         if due and now >= self._looked_at + SERVED_S:
             self._lacking, self._looked_at = await lacking(self._transport), now
         if not due or self._lacking:

@@ -62,7 +62,7 @@ def about(value: Any, names: Collection[str]) -> Any:
     if isinstance(value, dict):
         kept = {}
         for key, each in value.items():
-            found = each if _named(key, names) else about(each, names)
+            found = each if _is_key_of(key, names) else about(each, names)
             if found is not None:
                 kept[key] = found
         if any(isinstance(each, str) and each in names for each in value.values()):
@@ -70,9 +70,9 @@ def about(value: Any, names: Collection[str]) -> Any:
         return kept or None
     if isinstance(value, list):
         return [found for each in value if (found := about(each, names)) is not None] or None
-    return value if isinstance(value, str) and _named(value, names) else None
+    return value if isinstance(value, str) and _is_key_of(value, names) else None
 
 
-def _named(text: str, names: Collection[str]) -> bool:
+def _is_key_of(text: str, names: Collection[str]) -> bool:
     """A key is a name, or begins with one (the key of a shape begins with its queue)."""
     return text in names or any(text.startswith(f"{name}|") for name in names)

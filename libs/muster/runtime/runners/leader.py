@@ -139,7 +139,7 @@ class Leader(Follower[S]):
         if self._announcements:
             events, self._announcements = self._announcements[:MAX_EVENTS], self._announcements[MAX_EVENTS:]
             return "input", events
-        return self.seat.due(self.clock.now())
+        return self.seat.commit_due(self.clock.now())
 
     def announce(self, event: Event) -> None:
         """Have an input event appended before anything else is decided."""

@@ -66,7 +66,7 @@ def _parsed(text: str) -> StateFile:
 
 
 def _situation(state: StateFile) -> Situation:
-    nodes = _nodes(state.nodes)
+    nodes = _node_states(state.nodes)
     by_name = {node.ref.name: node for node in nodes}
     unique("job", (job.name for job in state.jobs))
     queues, leaves = read_queues(state.queues)
@@ -88,7 +88,7 @@ def _name(indexed: tuple[int, JobEntry]) -> str:
     return indexed[1].name
 
 
-def _nodes(entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
+def _node_states(entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
     unique("node", (node.name for node in entries))
     found = []
     for index, node in enumerate(entries):

@@ -32,8 +32,8 @@ def answer(play: Play, claimant: str, kind: ClearingKind, *named: str, attempt: 
         Victim(play.jobs[each].ref, 1, charges[play.jobs[each].ref.uid].queue, job.need["full"], 0, 50)
         for each in named
     )
-    queue_of = play.bench.states["preemptor"].roomless[job.ref.uid].job.queue
-    pods = play.bench.states["preemptor"].roomless[job.ref.uid].job.demand.pods
+    queue_of = play.bench.states["preemptor"].unplaced[job.ref.uid].job.queue
+    pods = play.bench.states["preemptor"].unplaced[job.ref.uid].job.demand.pods
     asked = ClearingProposed(
         **said, queue=queue_of, request=job.need["full"], pods=pods, kind=kind, victims=victims, priority=50
     )

@@ -43,7 +43,7 @@ def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepte
 
 
 def _trees_changed(state: AccountantState) -> None:
-    """Charges stand where the trees in force put them, and everything is looked at afresh."""
+    """Charges stand where the trees in force put them, and everything is looked at again."""
     for uid, entry in state.entries.items():
         entry.queue = state.ledger.charges[uid].queue
     for uid in (*state.workloads, *state.standalone):

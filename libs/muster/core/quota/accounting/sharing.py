@@ -51,7 +51,7 @@ def shares_changed(state: AccountantState, _at: Position, event: SharesChanged) 
             state.told_shares.pop(path, None)
 
 
-def due(state: AccountantState) -> Iterator[SharesChanged]:
+def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
     """What is to be said of every tree that divides by fair shares."""
     ledger = state.ledger
     for root, tree in ledger.trees.items():

@@ -37,7 +37,7 @@ def ends_at(state: AccountantState, entry: Entry) -> int | None:
     return min((at for _, at in _ends(state, entry)), default=None)
 
 
-def due(state: AccountantState, entry: Entry) -> Why | None:
+def reason_due(state: AccountantState, entry: Entry) -> Why | None:
     """Why it should be suspended now, and its controller can."""
     workload = state.workloads.get(entry.ref.uid)
     if workload is None or not can_suspend(workload):

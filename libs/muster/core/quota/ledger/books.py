@@ -315,7 +315,7 @@ class Books(Struct):
             self.kept.pop(node.path, None)
 
     def recount(self) -> dict[str, Vector]:
-        """``used`` counted afresh from the charges: what an audit compares with."""
+        """``used`` counted again from the charges: what an audit compares with."""
         total: dict[str, Vector] = {}
         for charge in self.charges.values():
             spread(total, charge.queue, counted(charge), 1)

@@ -61,7 +61,7 @@ class Shares(Struct):
                 self._changed(nodes, leaf, name)
 
     def as_asked(self, nodes: Mapping[str, QuotaNode]) -> dict[str, Vector]:
-        """``runtime`` counted afresh from what is asked for: what an audit compares with."""
+        """``runtime`` counted again from what is asked for: what an audit compares with."""
         fresh = Shares()
         own = {path: node for path, node in nodes.items() if root_of(path) == self.root}
         fresh.install(own, weighted=bool(self.names))

@@ -55,7 +55,7 @@ class QuotaSource(Protocol):
         """No tree of that object is in force any more, or none ever was."""
         ...
 
-    def due(self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]) -> Iterator[TreeDecision]:
+    def decisions_due(self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]) -> Iterator[TreeDecision]:
         """The decisions that bring the trees in force in line. ``judged``: object uid -> version decided on last."""
         ...
 
@@ -99,12 +99,12 @@ class Forest(Struct):
             source: QuotaSource = getattr(self, name)
             source.removed(uid)
 
-    def due(self, trees: Mapping[str, QuotaTree], unsynced: Mapping[str, None]) -> Iterator[TreeDecision]:
+    def decisions_due(self, trees: Mapping[str, QuotaTree], unsynced: Mapping[str, None]) -> Iterator[TreeDecision]:
         """What brings the trees in force in line with what is observed. ``unsynced``: what is not listed yet."""
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
             if not any(shard in unsynced for shard in source.SHARDS):
-                yield from source.due(trees, self.judged)
+                yield from source.decisions_due(trees, self.judged)
 
 
 SOURCES: Mapping[str, type[QuotaSource]] = {"kai": KaiSource, "elastic": TreeSource}

@@ -86,7 +86,7 @@ class KaiSource(Struct):
             self.tree, self.cause = tree, cause
             self.count += 1
 
-    def due(
+    def decisions_due(
         self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]
     ) -> Iterator[QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved]:
         """The decision that brings the tree in force in line with what is observed."""

@@ -53,7 +53,7 @@ class TreeSource(Struct):
     def removed(self, uid: str) -> None:
         self.causes.pop(uid, None)
 
-    def due(
+    def decisions_due(
         self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]
     ) -> Iterator[QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved]:
         """The oldest that keeps every rule is in force; a second one is refused while it is."""

@@ -1,7 +1,8 @@
-"""The lane for age: what jobs that have waited too long may cost the others, per node of the quota tree.
+"""Claims for age: how much jobs that have waited too long may cost the others, per node of the quota tree.
 
-While something is held for one it stands idle; once it runs it has what a younger or shorter job would have had. Both
-are small parts of what the node may use, on average: one that takes more at once closes the lane until that is so.
+The quota that is held for such a job is idle; once the job runs, it uses quota that a younger or shorter job would
+have had. Both are small parts of what the node may use, on average: after a job that takes more at once, nothing is
+held for age at this node until the average is reached again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class AgeClaim(Struct):
     """Millionths times ms."""
 
 
-class LaneRun(Struct, frozen=True):
+class AgeRun(Struct, frozen=True):
     """What was let in by a claim for age: the node at which that was held, and its part of what that node may use."""
 
     top: str
@@ -45,12 +46,12 @@ class LaneRun(Struct, frozen=True):
     """Millionths."""
 
 
-class Lane(Struct):
+class AgeClaims(Struct):
     """What is held for age, what runs by it, and until when a node has had enough of both."""
 
     claims: dict[str, AgeClaim] = field(default_factory=dict)
     """claimant uid -> its claim for age that stands"""
-    runs: dict[str, LaneRun] = field(default_factory=dict)
+    runs: dict[str, AgeRun] = field(default_factory=dict)
     """uid of a charged workload that was let in by a claim for age -> where"""
     rests: dict[str, int] = field(default_factory=dict)
     """node -> log time (ms) until which nothing more is held there for age"""
@@ -71,11 +72,11 @@ class Lane(Struct):
                 del self.claims[uid]
                 if served and standing is None:
                     part = _part(ledger, claim.top, counted(ledger.charges[served].demand))
-                    self.runs[served] = LaneRun(claim.top, part)
+                    self.runs[served] = AgeRun(claim.top, part)
                 self._rest(claim.top, now, claim.idle * IDLE_PART // MILLION)
 
     def left(self, uid: str, since: int | None, now: int) -> None:
-        """A charge was released that had run since ``since``: one wider than the lane has taken more than its part."""
+        """A charge was released that had run since ``since``: a job wider than ``RUNS_PART`` allows took too much."""
         run = self.runs.pop(uid, None)
         if run is not None and since is not None and run.part * RUNS_PART > MILLION:
             self._rest(run.top, now, (now - since) * (run.part * RUNS_PART - MILLION) // MILLION)
@@ -101,7 +102,7 @@ class Lane(Struct):
 
 def has_room(top: Shortfall, held: Mapping[str, Vector]) -> bool:
     """Whether what runs by claims for age leaves room for one more that a limit refuses; for one always. ``held``: as
-    of ``Lane.held``.
+    of ``AgeClaims.held``.
     """
     already = held.get(top.path, {}).get(top.resource, 0)
     return not already or (already + top.asked) * RUNS_PART <= top.limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit.scenes import Scene
-from muster.core.preemption.lane import IDLE_PART, RUNS_PART
+from muster.core.preemption.age_claims import IDLE_PART, RUNS_PART
 from muster.events.claims import ClaimOpened
 
 HOUR_S = 3600
@@ -69,8 +69,8 @@ def test_where_nothing_stood_idle_the_next_follows_at_once() -> None:
     assert opened(scene) == ["first", "second"]
 
 
-def test_who_is_wider_than_the_lane_closes_it_until_it_has_had_its_part_on_average() -> None:
-    """A job of all there is runs for an hour: the lane of a twentieth stays closed for nineteen."""
+def test_a_job_wider_than_the_part_for_age_ends_such_claims_until_the_average_is_reached() -> None:
+    """A job of all there is runs for an hour: age has a twentieth, so nothing is held for it for nineteen."""
     scene = scene_of(("a", 0), ("b", 0), age_limit="10m")
     comes_of_age(scene, "first", 8)
     end(scene, *(f"b/x{index}" for index in range(4)))

@@ -1,4 +1,4 @@
-"""Sums of the ledger counted afresh from what they are of: what an audit compares with."""
+"""Sums of the ledger counted again from what they are of: what an audit compares with."""
 
 from __future__ import annotations
 
