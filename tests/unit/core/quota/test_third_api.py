@@ -52,7 +52,7 @@ class Pools(KaiSource):
     def nodes_give(self, total: Vector, cause: Cause) -> None:
         self.total, self.cause, self.count = dict(total), cause, self.count + 1
 
-    def due(
+    def decisions_due(
         self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]
     ) -> Iterator[QuotaTreeAccepted | QuotaTreeRemoved]:
         ref = Ref("Pool", "", "pools", "pools")
