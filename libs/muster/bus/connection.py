@@ -1,6 +1,6 @@
 """One connection to NATS: requests over one reply inbox, plain sinks, and failures that are never swallowed.
 
-Everything else in this package talks through it. It keeps nats-py to what it does well (protocol, TLS,
+Everything else in this package talks through it. It uses nats-py for the parts that work well (protocol, TLS,
 reconnecting) and refuses what loses messages silently: subscription queues that drop when full, requests
 that wait for a time limit although the connection is gone, and ``flush()``, which is no barrier there.
 """

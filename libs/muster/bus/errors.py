@@ -1,4 +1,4 @@
-"""What can go wrong between us and the bus, apart from what the ports name already."""
+"""Errors between a process and the bus, apart from those that the ports name already."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Inbox:
         self._pending: dict[str, asyncio.Future[Msg]] = {}
 
     def expect(self) -> tuple[str, asyncio.Future[Msg]]:
-        """A new reply subject, and the future of what arrives there first."""
+        """A new reply subject, and the future of the first message that arrives there."""
         token = str(next(self._tokens))
         future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._pending[token] = future

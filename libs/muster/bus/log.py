@@ -289,7 +289,7 @@ class JetStreamLog:
         return subjects.seat_of_subject(self._identity.cell, subject)
 
     def _stored_at(self, raw: Raw) -> int:
-        """Of what was imported the time that its own broker stored it, which only an import may say."""
+        """Log time (ms) of a message; an imported one carries the time at which its own broker stored it."""
         if raw.seq <= self._identity.imported and raw.headers:
             return int(raw.headers.get(STORED_AT, 0))
         return raw.stored_at

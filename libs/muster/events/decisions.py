@@ -40,7 +40,7 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     queue: str
     request: Vector
     basis: str = ""
-    """Digest of what was decided on, as it is in the fact about the workload."""
+    """Digest of the decision's input, as it is in the fact about the workload."""
     pods: int = 0
     preemptible: bool = True
     tries: int = 0
@@ -86,7 +86,7 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     generation: int = 0
     """metadata.generation of the object as it was then."""
     basis: str = ""
-    """Digest of what was decided on, as it is in the fact about the workload."""
+    """Digest of the decision's input, as it is in the fact about the workload."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):

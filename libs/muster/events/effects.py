@@ -22,7 +22,7 @@ withdrawn     a pod that is to lose its node again has not been bound to it, and
 Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker"]
 """What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node; a
 ProvisioningRequest (the ref, with its name for a uid) is made or removed; a pod (the ref) that
-keeps an unused GPU device is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to what is granted."""
+keeps an unused GPU device is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to the granted number."""
 
 
 class EffectApplied(Event, frozen=True, kw_only=True):

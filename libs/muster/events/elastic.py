@@ -70,7 +70,7 @@ class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GrowthRequested(Decision, frozen=True, kw_only=True):
-    """A cluster wants these replicas on top of what is granted; without any it wants no more than it has."""
+    """A cluster asks for these replicas beyond its grant; with none of them it asks for no more than it has."""
 
     ref: Ref
     """The charged object: the RayJob, or the RayCluster itself."""
@@ -98,7 +98,7 @@ class Recharge(Decision, frozen=True, kw_only=True):
     """What runs beside that by the spec and is not counted."""
     grant_pods: int = 0
     request: Vector
-    """The charge from here on: the larger of what is granted and what runs."""
+    """The charge from here on: the larger of the granted and the running workers."""
     pods: int = 0
     over: Vector = field(default_factory=dict)
     """The part of ``request`` that was not granted."""

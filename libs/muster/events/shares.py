@@ -19,4 +19,6 @@ class SharesChanged(Decision, frozen=True, kw_only=True):
     shares: dict[str, Vector] = field(default_factory=dict)
     """path -> its fair share, in base units"""
     usage: dict[str, Vector] = field(default_factory=dict)
-    """path -> what it used lately, in millionths of what there was; every stage counts with it from here on"""
+    """path -> what it used lately, in millionths of the capacity at that time; every stage counts with it from here
+    on
+    """

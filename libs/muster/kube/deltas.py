@@ -1,4 +1,4 @@
-"""What a reflector reports: how the set of objects differs from what it reported before."""
+"""The reports of a reflector: how the set of objects differs from its last report."""
 
 from __future__ import annotations
 

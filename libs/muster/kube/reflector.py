@@ -105,7 +105,7 @@ class Reflector:
     async def deltas(self) -> AsyncGenerator[Delta, None]:
         """All changes, for ever: those of a first list, ListSynced, those of watches, those of a new list, and so on.
 
-        Per object in the order of the server; a Delete only of what was reported; nothing for an object that is
+        Per object in the order of the server; a Delete only of a reported object; nothing for an object that is
         unchanged. Close the iterator (``contextlib.aclosing``) to end the connection at once.
         """
         while True:

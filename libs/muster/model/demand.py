@@ -44,7 +44,7 @@ class Shortfall(Struct, frozen=True, gc=False, omit_defaults=True):
     kept: int = 0
     """What is kept there for the guarantees of other queues, beside ``used``."""
     of_runtime: bool = False
-    """``limit`` is what may be used right now, by weight; it moves with what others ask for."""
+    """``limit`` is the share that may be used right now, by weight; it moves with the requests of others."""
 
     @property
     def missing(self) -> int:

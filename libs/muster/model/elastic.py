@@ -1,4 +1,4 @@
-"""What scales itself: a Ray cluster whose autoscaler adds and removes workers, up to what is granted."""
+"""Elastic workloads: a Ray cluster whose autoscaler adds and removes workers, up to its grant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
     request: Vector = field(default_factory=dict)
     """What the pods of one replica ask for, as profile ``ack`` counts them."""
     takes: Vector | None = None
-    """The same with what the operator adds to each pod, as profile ``full`` counts; None: no more than the request."""
+    """The same with the containers that the operator adds to each pod, as profile ``full`` counts; None: no more than
+    the request.
+    """
     offers: dict[str, int] = field(default_factory=dict)
     """{Ray's resource: ten-thousandths that one host offers to tasks and actors}"""
     labels: dict[str, str] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     head: dict[str, int] = field(default_factory=dict)
     """{Ray's resource: ten-thousandths that the head offers}"""
     slow: bool = False
-    """upscalingMode is Conservative: it grows by no more than what it has at a time."""
+    """upscalingMode is Conservative: at a time it grows by no more than its present size."""
     annotated: bool = False
     """Whether the object has any annotations (a JSON patch must know)."""
     driven: bool = False

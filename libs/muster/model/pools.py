@@ -77,7 +77,7 @@ class PoolRefusal(Struct, frozen=True, gc=False, omit_defaults=True):
     needs: int = 0
     """How many more the gang needs of it."""
     obstacle: str = ""
-    """Code of what keeps its pods off such nodes."""
+    """Code of the rule that keeps its pods off such nodes."""
     detail: str = ""
     unsupported: FieldProblem | None = None
     """The demand of its pods that cannot be judged, where that is the obstacle."""

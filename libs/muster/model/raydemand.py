@@ -86,7 +86,7 @@ class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
     """Tasks and actors that no worker group could ever hold, as the autoscaler says."""
     placement_groups: tuple[RayPlacementGroup, ...] = ()
     explicit: tuple[RayShape, ...] = ()
-    """What ``request_resources`` asks the whole cluster to hold; not on top of what waits."""
+    """The size that ``request_resources`` asks of the whole cluster; not in addition to the waiting tasks."""
     joined: dict[str, int] = field(default_factory=dict)
     """{worker group: workers (hosts) that have joined and are not draining}"""
     launching: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How pods are laid out on nodes, by what they ask for: packed onto few nodes, or spread over many.
+"""How pods are laid out on nodes, by their requests: packed onto few nodes, or spread over many.
 
 The word of a queue, of a node of a quota tree or of the configuration: ``pack`` or ``spread`` for everything, or one
 for pods that take GPUs and one for those that take none, as ``gpu=spread,cpu=pack``.

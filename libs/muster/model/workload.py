@@ -153,7 +153,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     annotated: bool = False
     """Whether the object has any annotations (a JSON patch must know)."""
     basis: str = ""
-    """Digest of what decisions about it rest on: what it needs, its pod sets, whether it can be suspended.
+    """Digest of the input of decisions about it: its need, its pod sets, whether it can be suspended.
 
     An edit that leaves it as it is (a controller writes a default) changes nothing for a stage that has decided.
     """

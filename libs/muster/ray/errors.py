@@ -50,7 +50,7 @@ class GarbledError(DemandError):
 
 
 class TooLargeError(DemandError):
-    """The answer is larger than what is read."""
+    """The answer is larger than the reader accepts."""
 
     code = "too_large"
     trouble = "unreadable"

@@ -32,8 +32,8 @@ class Heard(Struct, frozen=True):
 class Fleet:
     """Reads all heads, each in a task of its own, so that a slow one delays no other.
 
-    ``tell``: called with what is new; a settled cluster is silent. ``tasks``: where the tasks run. ``make``: gives the
-    reader of a head and of the demand that is known of it.
+    ``tell``: called with each new demand; a settled cluster is silent. ``tasks``: where the tasks run. ``make``: gives
+    the reader of a head and of the demand that is known of it.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from muster.ray.reading import Reading
 
 
 class Certificates(Struct, frozen=True):
-    """What a client shows a head that speaks TLS, and by what it knows the head; in PEM."""
+    """The certificate a client shows a head that speaks TLS, and the authority by which it knows the head; in PEM."""
 
     ca: bytes
     cert: bytes

@@ -1,7 +1,8 @@
 """What workers took that have just joined. Pure.
 
-A head says for some seconds more that something waits which a new worker has taken: its own count of what waits comes
-later than what the worker says is free. Until then this counts as free, so that nothing is asked for a second time.
+For some seconds a head still counts a task as waiting that a new worker has taken: its own count of waiting tasks comes
+later than the free resources that the worker reports. Until then this counts as free, so that nothing is asked for a
+second time.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _left(reading: Reading, read_at: int, before: RayDemand, last: Reading | Non
 
 
 def in_trouble(error_trouble: str, before: RayDemand | None) -> RayDemand:
-    """What was known last, marked with what is wrong."""
+    """The demand that was known last, marked with the problem."""
     return structs.replace(before or RayDemand(), trouble=error_trouble)
 
 

@@ -22,7 +22,7 @@ _Key = tuple[tuple[tuple[str, int], ...], tuple[tuple[tuple[str, tuple[str, ...]
 
 
 def amount(value: float, resource: str) -> int:
-    """Ten-thousandths, rounded to the nearest as Ray does. Raises GarbledError for what is no amount."""
+    """Ten-thousandths, rounded to the nearest as Ray does. Raises GarbledError where the value is no amount."""
     if not math.isfinite(value) or value < 0 or value * RAY_UNIT > _LARGEST:
         raise GarbledError(f"{resource} {value!r} is not an amount of a Ray resource")
     return round(value * RAY_UNIT)

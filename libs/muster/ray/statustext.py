@@ -109,7 +109,7 @@ def parse_status(text: str) -> StatusText:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """(section, line) of what is in known sections; the heading itself is an empty line."""
+    """(section, line) for each line of a known section; the heading itself is an empty line."""
     section = ""
     for raw in text.splitlines():
         line = raw.strip()

@@ -1,1 +1,1 @@
-"""The process of a service, and the four rooms of what runs in it: runners, log keeping, replaying, presenting."""
+"""The process of a service, and its four rooms: runners, log keeping, replaying, presenting."""

@@ -1,6 +1,6 @@
 """Whether a process is able to do its work right now, and if not why: what /readyz and /startupz say.
 
-Not a list of faults, but of what a process that works shows: its commits are stored, its seats are led, what it
+Not a list of faults, but of the signs of a process that works: its commits are stored, its seats are led, what it
 publishes and keeps goes on, and its watches hear of the cluster.
 """
 

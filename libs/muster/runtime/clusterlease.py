@@ -23,13 +23,13 @@ PATH = LEASES.path(NAMESPACE, NAME)
 DURATION_S = 30.0
 RENEW_S = 5.0
 RETRIES = 3
-"""How often it is tried again at once when somebody else was faster."""
+"""How often it is tried again at once when another process was faster."""
 REQUEST_S = 10.0
 """The longest request: nothing is sent with less than this left of the lease."""
 
 
 def holder_of(identity: LogIdentity) -> str:
-    """Who holds the lease for a log, as everybody may read: ``main/4f2e…``: its cell and its log."""
+    """The holder of the lease for a log, as every user may read it: ``main/4f2e…``, its cell and its log."""
     return f"{identity.cell}/{identity.log_id}"
 
 
@@ -102,7 +102,7 @@ class ClusterLease:
         return asyncio.get_running_loop().time()
 
     async def _take(self) -> str | None:
-        """One round: renew, take over, or say why not; None when somebody else was faster."""
+        """One round: renew, take over, or say why not; None when another process was faster."""
         asked = self._now()
         answer = await self._transport.request("GET", PATH, timeout_s=REQUEST_S)
         if answer.status == 404:

@@ -154,7 +154,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def kinds_on(self) -> tuple[str, ...]:
-        """The kinds that are queued, in the order of the registry, after those nobody knows."""
+        """The kinds that are queued, in the order of the registry, after unknown ones."""
         named = dict.fromkeys(name.strip() for name in self.kinds.split(",") if name.strip())
         return (*sorted(named.keys() - KINDS.keys()), *(kind for kind in KINDS if kind in named))
 

@@ -1,7 +1,7 @@
-"""The accounts and permissions of a production NATS: who may say what, derived from what the code says.
+"""The accounts and permissions of a production NATS: which user may publish and subscribe where, derived from the code.
 
 ``python -m muster.runtime.natsaccounts`` writes ``deploy/nats/accounts.conf``; with options, for other cells and
-other readers, to standard output. Permissions stand here once; the servers enforce them.
+other readers, to standard output. Permissions are here once; the servers enforce them.
 
 A service may append where its own stage appends, hold its own lease, keep its own snapshots, and read the log.
 Only ``admin`` and the keeper make or remove a stream. What a service could still do to another is to end its readers of
@@ -163,7 +163,7 @@ def _others(cell: str) -> tuple[str, ...]:
 
 
 def _user(name: str, cell: str, allowed: Sequence[str], asked: Sequence[str]) -> User:
-    """``asked``: of any generation of the log, and so of no other stream, but for what is ``allowed`` there."""
+    """``asked``: of any generation of the log, and so of no other stream; ``allowed``: exactly these subjects."""
     wide = [f"{API}.{operation.format('*')}" for operation in asked]
     narrow = [f"{API}.{operation.format(stream)}" for operation in asked for stream in _others(cell)]
     denied = tuple(each for each in narrow if each not in allowed)
@@ -171,7 +171,7 @@ def _user(name: str, cell: str, allowed: Sequence[str], asked: Sequence[str]) ->
 
 
 def _reading(cell: str) -> Iterator[str]:
-    """What everybody who follows the log may ask."""
+    """The requests that every follower of the log may make."""
     state, lease = f"KV_{subjects.state_bucket(cell)}", f"KV_{subjects.lease_bucket(cell)}"
     for stream in (state, lease):
         yield f"{API}.STREAM.INFO.{stream}"
@@ -338,7 +338,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def default() -> str:
-    """What stands in the repository."""
+    """The file in the repository."""
     return render(subjects.DEFAULT_CELL, {"reader": ""})
 
 

@@ -1,5 +1,5 @@
 """Which cluster a log is about: recorded beside the log by whatever watches the cluster, checked before a write.
-So is that the cluster was restored to an earlier state: the log goes on from what the cluster says then.
+So is that the cluster was restored to an earlier state: the log goes on from the objects it has then.
 
 A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The record is key ``cluster`` of
 the cell's state bucket and names the log it was made for, so that a record of a lost log says nothing of the next.

@@ -230,7 +230,7 @@ class Process(Struct, dict=True):
             )
 
     def add_publisher(self) -> None:
-        """Copy public events to the public stream; keep the read model for who asks, in every profile."""
+        """Copy public events to the public stream; keep the read model for questions, in every profile."""
         self.runners.append(
             Follower(
                 ReadModel(),
@@ -314,7 +314,9 @@ class Process(Struct, dict=True):
                 tasks.create_task(Activator(runner, replicas, self.config.ruleset).run())
 
     async def _keep_marks(self) -> None:
-        """Write down beside the log how far it was read: who starts later knows when it falls short of that."""
+        """Write down beside the log how far it was read: a process that starts later sees when the log is shorter than
+        that.
+        """
         kept = 0
         while True:
             await asyncio.sleep(MARK_S)

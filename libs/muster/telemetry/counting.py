@@ -13,7 +13,7 @@ EVICTED_FOR = ("reclaimed", "preempted", "moved", "running_timeout", "stale_gang
 
 
 def begin(metrics: Metrics, queue: str) -> None:
-    """Show what was not counted yet of a queue as 0: Prometheus sees no growth of what was not there before."""
+    """Show the counters of a queue as 0 before their first event: Prometheus sees no growth of a series that is new."""
     metrics.count("muster_admitted_workloads", labels(queue=queue), 0)
     for reason in EVICTED_FOR:
         metrics.count("muster_evicted_workloads", labels(queue=queue, reason=reason), 0)

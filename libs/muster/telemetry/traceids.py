@@ -27,7 +27,7 @@ def root_id(uid: str) -> int:
 
 
 def span_id(uid: str, generation: int, seq: int) -> int:
-    """The span of what the commit at a position says of a workload."""
+    """The span of a workload in the commit at a position."""
     return _number(f"muster/{uid}/{generation}/{seq}", 8)
 
 

@@ -1,4 +1,4 @@
-"""Traces: one per workload, with one span for what each commit says of it, linked to the spans of its causes.
+"""Traces: one per workload, with one span for each commit that names it, linked to the spans of its causes.
 
 Ids are derived from the log (telemetry.traceids), so nothing has to be handed on. Only the leader that appended a
 commit records its spans, after the acknowledgement: what is replayed, or folded by a standby, records nothing. The

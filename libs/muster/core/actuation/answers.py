@@ -1,4 +1,4 @@
-"""What the API server's answers mean to what carries a decision out: done, failed, look again, or try later."""
+"""The API server's answers to a write: done, failed, look again, or try later."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Answer = Effect | Reread | RetryLater
 
 
 def applied(order: Order, rv: int = 0) -> EffectApplied:
-    """The effect of a decision that is carried out. ``rv``: resourceVersion of what was written, 0 where unknown."""
+    """The effect of a decision that is carried out. ``rv``: resourceVersion of the written object, 0 where unknown."""
     return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
 
 
@@ -115,7 +115,7 @@ def meta_of(body: bytes) -> Meta:
 
 
 def rv_of(body: bytes) -> int:
-    """ResourceVersion of an object; 0 for what is none."""
+    """ResourceVersion of an object; 0 where the body is none."""
     try:
         return meta_of(body).rv
     except UnreadableError:

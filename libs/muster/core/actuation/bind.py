@@ -1,6 +1,6 @@
 """Binding a pod to its node, and what the API server's answer means.
 
-The uid of the pod is a precondition: a pod of that name made anew is another pod. Binding a pod twice to one node is
+The uid of the pod is a precondition: a new pod of that name is another pod. Binding a pod twice to one node is
 refused the second time, and the pod itself then says that it is done.
 """
 
@@ -29,7 +29,7 @@ class Bind(Struct, frozen=True):
     devices: tuple[int, ...] = ()
     """The shared GPU devices it takes."""
     groups: tuple[str, ...] = ()
-    """Who shares each of them."""
+    """The reservation groups of the devices."""
     share: int = 0
     """Thousandths of each of them."""
     action: Literal["bind"] = "bind"
@@ -65,7 +65,7 @@ class _BoundPod(Struct, frozen=True):
 
 
 def binding_for(order: Bind, uuids: tuple[str, ...] = ()) -> bytes:
-    """The Binding to create. The API server copies its annotations to the pod, before anybody can start it.
+    """The Binding to create. The API server copies its annotations to the pod, before a kubelet can start it.
 
     ``uuids``: the devices as the driver knows them.
     """

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets: whether the pods of a job may go before it is suspended to give quota back.
+"""PodDisruptionBudgets: whether the pods of a job may go before it is suspended to release quota.
 
 Nothing on the API server keeps a controller from deleting the pods of a job that is suspended, or the workers that a
-Ray cluster is to give back. So they are counted first: of each budget no more go than it allows. Pods of others that
+Ray cluster is to release. So they are counted first: of each budget no more go than it allows. Pods of others that
 are being suspended or taken and are still there count as gone: they were counted against the same budget, and its
 status does not show it yet.
 
@@ -132,7 +132,7 @@ def _owners(pods: _Pods, leaving: PodsLeaving) -> dict[str, str]:
 
 
 def _above(uid: str, pods: Mapping[str, str], leaving: PodsLeaving) -> Iterator[str]:
-    """The workloads above a pod, as far as anybody asks about them."""
+    """The workloads above a pod, at most four levels up."""
     for _ in range(4):
         uid = pods.get(uid) or leaving.children.get(uid, "")
         if uid == leaving.uid or uid in leaving.before:
@@ -140,5 +140,5 @@ def _above(uid: str, pods: Mapping[str, str], leaving: PodsLeaving) -> Iterator[
 
 
 def _unread(order: Order, status: int, body: bytes) -> Stop:
-    """A list that did not come: nobody is suspended before it does."""
+    """A list that did not come: no job is suspended before it does."""
     return RetryLater("forbidden", said_by(body)) if status == 403 else refused(order, status, body)

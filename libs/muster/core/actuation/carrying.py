@@ -26,7 +26,7 @@ from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, 
 from muster.model.problem import problem
 
 REREADS = 5
-"""How often a patch that does not pass its tests is built anew on the object before it counts as refused."""
+"""How often a patch that does not pass its tests is built again on the object before it counts as refused."""
 
 
 class Request(Struct, frozen=True):

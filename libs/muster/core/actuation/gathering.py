@@ -31,7 +31,7 @@ def group_name(ref: Ref) -> str:
 def groups(order: Outstanding, known: Known) -> bool:
     """Whether the pods of a job are to name a PodGroup: they name no other scheduler, nor us, and no other PodGroup.
 
-    Those of a Job that has begun name it for good: it is made anew for each attempt all the same.
+    Those of a Job that has begun name it for good: a new one is made for each attempt all the same.
     """
     own, templates = group_name(order.ref), known.switch.templates
     ours = any(template.marked or template.named for template in templates)

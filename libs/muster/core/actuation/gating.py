@@ -75,7 +75,8 @@ def gate_ops(most: Counts, elastic: Elastic, at: str, replicas: Mapping[str, int
     for index, group in enumerate(elastic.groups):
         path = f"{at}/workerGroupSpecs/{index}"
         ops.append({"op": "test", "path": f"{path}/groupName", "value": group.name})
-        # Written even where it is known to say so: of what waits the ceiling is known, not what stands there.
+        # Written even where the value is known to be equal: of a waiting cluster only the ceiling is known, not the
+        # field.
         ops.append({"op": "add", "path": f"{path}/maxReplicas", "value": most[group.name]})
         if replicas and group.name in replicas:
             count = replicas[group.name] if elastic.driven else min(replicas[group.name], group.asked)
@@ -137,7 +138,7 @@ def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, lis
         names = workers.get(group.name)
         if names:
             path = f"{SCALED['RayCluster']}/workerGroupSpecs/{index}/scaleStrategy"
-            # Where there is no autoscaler nobody else takes names away.
+            # Where there is no autoscaler no other client takes names away.
             value = [*dict.fromkeys((*(() if elastic.driven else group.leaving), *names))]
             if raw.scale_strategy is None:
                 yield {"op": "add", "path": path, "value": {"workersToDelete": value}}

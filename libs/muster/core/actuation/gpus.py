@@ -45,7 +45,7 @@ Body = dict[str, Any]
 
 
 class Freeing(Struct, frozen=True):
-    """One pod to be deleted that keeps a device for nobody."""
+    """One pod to be deleted that keeps an unused device."""
 
     ref: Ref
     intent: Intent

@@ -1,7 +1,7 @@
 """The actuator's state: decisions without an effect yet, and what a patch has to know of their objects.
 
-It decides nothing. An intent leaves the state when its effect is in the log, or when the charge it stands on is
-gone: whatever is outstanding is carried out again after a crash, and the fence in every patch makes that harmless.
+It decides nothing. An intent leaves the state when its effect is in the log, or when its charge is gone: whatever is
+outstanding is carried out again after a crash, and the fence in every patch makes that harmless.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Outstanding(Struct, frozen=True):
     attempt: int
     intent: Intent
     basis: str | None
-    """Digest of what was decided on; None for what is done whatever the spec says."""
+    """Digest of the decision's input; None for a write that does not depend on the spec."""
     queued_at: int
     at: int
     """Log time of the decision, ms since the epoch."""
@@ -72,13 +72,13 @@ class Known(Struct):
     """What a patch has to know of an object: the newest fact about it."""
 
     intent: str | None = None
-    """Annotation muster.dev/intent as it stands there; None: it has none, as far as is known."""
+    """Annotation muster.dev/intent of the object; None: it has none, as far as is known."""
     annotated: bool = False
     queued_at: int = 0
     switch: Switch = Switch()
     generation: int = 0
     basis: str = ""
-    """Digest of what a decision about it rests on, at that generation."""
+    """Digest of the input of a decision about it, at that generation."""
     elastic: Elastic | None = None
     """The worker groups of a Ray cluster that scales itself."""
 
@@ -97,7 +97,7 @@ def known_of(workload: Workload) -> Known:
 
 
 def leaving(state: ActuatorState, order: Outstanding) -> PodsLeaving:
-    """A victim, and who leaves before it."""
+    """A victim, and the workloads that leave before it."""
     orders = state.outstanding.items()
     ahead = [uid for uid, other in orders if other.evicts and _turn(other) < _turn(order)]
     others = [*ahead, *(uid for uid in state.leaving if uid != order.ref.uid)]
@@ -105,14 +105,16 @@ def leaving(state: ActuatorState, order: Outstanding) -> PodsLeaving:
 
 
 def workers_leaving(state: ActuatorState, order: Gating) -> PodsLeaving:
-    """The workers that a Ray cluster gives back, and what leaves before them."""
+    """The workers that a Ray cluster releases, and the workloads that leave before them."""
     evicted = [uid for uid, other in state.outstanding.items() if other.evicts and other.intent < order.intent]
     own = [pod.uid for pod in _workers_of(order)]
     return PodsLeaving(order.ref.uid, [*evicted, *state.leaving], state.children, own, _workers_before(state, order))
 
 
 def _workers_before(state: ActuatorState, order: Outstanding | Gating) -> list[str]:
-    """Uids of the workers that were to be given back before an order, but those of a victim that leaves as a whole."""
+    """Uids of the workers that were to be released before an order, without those of a victim that leaves as a
+    whole.
+    """
     whole = order.ref.uid if isinstance(order, Outstanding) else ""
     ahead = (each for each in state.gating.values() if each.intent < order.intent)
     orders = [pod.uid for each in ahead if each.decision.owner.uid != whole for pod in _workers_of(each)]
@@ -135,14 +137,14 @@ class ActuatorState(StageState):
     queued_at: dict[str, int] = field(default_factory=dict)
     """uid -> queued-at of its newest attempt"""
     reserved: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt whose quota is reserved: an admission that stands on nothing is not carried out"""
+    """uid -> attempt whose quota is reserved: an admission without quota is not carried out"""
     bases: dict[str, str] = field(default_factory=dict)
-    """uid -> digest of what it is reserved for: an admission of anything else is not carried out either"""
+    """uid -> digest of the request it is reserved for: an admission of any other is not carried out either"""
     seen: Seen = field(default_factory=Seen)
     leaving: dict[str, None] = field(default_factory=dict)
     """Workloads that were suspended for others, and of which pods may still be there."""
     going: dict[str, list[str]] = field(default_factory=dict)
-    """uid of who is charged -> uids of workers that were named to their operator, and may still be there"""
+    """uid of the charged workload -> uids of workers that were named to their operator, and may still be there"""
     children: dict[str, str] = field(default_factory=dict)
     """uid of an object that a workload runs through -> uid of the workload"""
     binds: dict[str, Bind] = field(default_factory=dict)
@@ -150,7 +152,7 @@ class ActuatorState(StageState):
     unbinds: dict[str, Unbind] = field(default_factory=dict)
     """Pods that are not to be bound any more, by uid."""
     freeing: dict[str, Freeing] = field(default_factory=dict)
-    """Pods that keep GPU devices for nobody, by uid."""
+    """Pods that keep unused GPU devices, by uid."""
     asking: dict[str, Asking] = field(default_factory=dict)
     """Requests for nodes to be made or removed, by name."""
     removing: dict[str, Removing] = field(default_factory=dict)

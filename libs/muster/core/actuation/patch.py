@@ -2,8 +2,8 @@
 
 The API server is fenced too: every write tests the uid, the generation at which the object was read, and the annotation
 ``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader, or for a spec
-that was edited meanwhile, changes nothing. What was decided on is known by its digest (``basis``): where only the
-generation has grown, because a controller wrote a default, the patch is built anew on the object as it is now.
+that was edited meanwhile, changes nothing. The input of the decision is known by its digest (``basis``): where only the
+generation has grown, because a controller wrote a default, the patch is built again on the object as it is now.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def suspend_patch(order: Outstanding, known: Known) -> bytes:
 def resume_patch(order: Outstanding, known: Known) -> bytes:
     """The JSON patch that resumes the workload, fenced against everything but the object as ``known``.
 
-    It changes nothing where the object is known to differ from what was decided on.
+    It changes nothing where the object is known to differ from the decision's input.
     """
     dequeued_at = max(order.at, order.queued_at + 1)
     stamps = {
@@ -118,7 +118,7 @@ def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
 def grouped(switch: Switch, group: str) -> list[Op]:
     """Operations that write into the descriptions of its pods which PodGroup of Kubernetes itself they are of.
 
-    The annotation is for descriptions that have no such field, or whose spec nobody may change: a policy of
+    The annotation is for descriptions that have no such field, or whose spec is immutable: a policy of
     ``deploy/policies`` makes the field of a pod of it.
     """
     ops: list[Op] = []
@@ -131,7 +131,7 @@ def grouped(switch: Switch, group: str) -> list[Op]:
 
 
 def ungrouped(switch: Switch, group: str) -> list[Op]:
-    """Operations that take back what ``grouped`` wrote: somebody else places its pods this time."""
+    """Operations that remove the values of ``grouped``: another scheduler places its pods this time."""
     ops: list[Op] = []
     for template in _open(switch):
         if template.group == group:
@@ -255,7 +255,7 @@ def after_reread(
             return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
         if not isinstance(workload, Workload) or workload.basis != order.basis:
             return failed(order, "spec_changed", problem("", "spec_edited", generation=meta.generation))
-        # As it stands there: somebody may have written nothing, or more than a fact keeps of it.
+        # As it is on the server: another client may have removed it, or written more than a fact keeps of it.
         found = replace(known_of(workload), intent=meta.annotations.get(INTENT))
         same = (found.intent, found.annotated, found.generation) == (tried.intent, tried.annotated, tried.generation)
     return failed(order, "refused", said(refusal)) if same else found

@@ -1,7 +1,7 @@
 """Asking for nodes: the ProvisioningRequest of a decision and its PodTemplates, and what the API server's answers mean.
 
-Names come from the decision, so that making them twice makes them once. Pods, or the job, own them: whatever becomes
-of us, they go when nobody is left who could use the nodes.
+Names come from the decision, so that making them twice makes them once. Pods, or the job, own them: whatever becomes of
+Muster, the requests go with the last pod that could use the nodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Body = dict[str, Any]
 IMAGE = "none"
 """Nothing of a template ever runs."""
 NATIVE = ("cpu", "memory", "ephemeral-storage")
-"""Resources of which a request may stand without a limit."""
+"""Resources that a pod may request without a limit."""
 
 
 class Call(Struct, frozen=True):
@@ -92,7 +92,7 @@ def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | R
     if call.method == "DELETE":
         return None if status in (404, 410) else refused(order, status, body)
     if status == 409 and "already exists" in message_of(body):
-        return applied(order) if last else None  # We made it before: nobody else gives such names.
+        return applied(order) if last else None  # We made it before: no other client uses such names.
     if status == 404 and last:
         served = {"resource": str(call.resource), "version": call.resource.api_version}
         return failed(order, "refused", problem("", "not_served", said_by(body), **served))
@@ -107,7 +107,7 @@ def pod_spec(pods: PodSet) -> Body:
     takes = pods.request if pods.takes is None else pods.takes
     rules, amounts = pods.rules, texts({name: amount for name, amount in takes.items() if amount and name != "pods"})
     if rules.share or rules.gpu_memory:
-        amounts[GPU] = str(rules.devices)  # Nobody else knows shares: a whole one is more, and never too little.
+        amounts[GPU] = str(rules.devices)  # Provisioners know no shares: a whole one is never too little.
     resources: Body = {"requests": amounts}
     limits = {name: amount for name, amount in amounts.items() if name not in NATIVE}
     if limits:

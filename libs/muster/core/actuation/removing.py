@@ -36,7 +36,7 @@ class Removing(Struct, frozen=True):
     cluster: Ref
     group: str
     owner: str
-    """uid of who is charged"""
+    """uid of the charged workload"""
     intent: Intent
     attempt: int
     action: Literal["remove_worker"] = "remove_worker"

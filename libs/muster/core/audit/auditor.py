@@ -74,7 +74,7 @@ class Auditor:
         self._trees: dict[str, QuotaTree] = {}
         self._nodes: dict[str, QuotaNode] = {}
         self._fixed = True
-        """No limit of the tree in force moves with what is asked for."""
+        """No limit of the tree in force moves with the requests."""
         self._bound: set[str] = set()
         self._charges: dict[str, ChargeSeen] = {}
         self._used: dict[str, Vector] = {}
@@ -121,7 +121,8 @@ class Auditor:
                     self._leaf_moved(event)
                 case WorkloadAdopted():
                     self._waiting.pop(event.ref.uid, None)
-                    # Suspended and started around the queue again: under the same attempt it may be suspended again.
+                    # Suspended, and started without an admission again: under the same attempt it may be suspended
+                    # again.
                     self._applied.discard((event.ref.uid, event.attempt, "suspend"))
                     self._open(event.ref.uid, charge_of(event, adopted=True))
                     if event.reason == "reserved":
@@ -156,7 +157,7 @@ class Auditor:
             self._check(invariant, holds, detail)
         for uid, workload in self._facts.workloads.items():
             runs = workload.phase == "running" and workload.ref.namespace in self._bound
-            self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs and is charged to nobody")
+            self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs without a charge")
         return self.violations
 
     # --- the rules --------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ class Auditor:
         self._settle()
 
     def _settle(self) -> None:
-        """Charges stand where the trees in force put them."""
+        """Charges are at the leaves where the trees in force put them."""
         leaves = self._in_force()
         self._used = {}
         for uid, charge in self._charges.items():
@@ -188,7 +189,7 @@ class Auditor:
         self._settle()
 
     def _in_force(self) -> dict[str, str]:
-        """Take in what all trees in force say; {namespace: leaf}."""
+        """Read all trees in force; {namespace: leaf}."""
         nodes = [node for tree in self._trees.values() for node in tree.nodes]
         self._nodes = {node.path: node for node in nodes}
         self._fixed = not any(tree.rules.runtime for tree in self._trees.values())
@@ -251,7 +252,7 @@ class Auditor:
             self._add(charge, 1)
 
     def _changed(self, event: ChargeChanged) -> None:
-        """I6: it changes a charge there is, and never to less than what was granted."""
+        """I6: it changes an existing charge, and never to less than the grant."""
         charge = self._charges.get(event.ref.uid)
         same = charge is not None and charge.attempt == event.attempt
         self._check("I6", same, f"{event.ref} attempt {event.attempt} is charged differently, and is not charged")
@@ -325,7 +326,7 @@ class Auditor:
         return tree is not None and tree.by_shares
 
     def _clears(self, event: ClearingOrdered) -> None:
-        """I19: who leaves for room on nodes may be taken."""
+        """I19: a job that leaves for room on nodes may be evicted."""
         priority = self._priorities.get(event.ref.uid)
         for invariant, holds, detail in clearing_findings(event, self._nodes, self._held(), self._orders, priority):
             self._check(invariant, holds, detail)
@@ -341,7 +342,7 @@ class Auditor:
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
-        # What is decided anew is another write: a pod bound elsewhere, a job suspended after it was started again.
+        # A new decision is another write: a pod bound elsewhere, a job suspended after it was started again.
         attempt = event.attempt if event.action == "resume" else event.cause.seq
         key = (event.ref.uid, attempt, event.action)
         self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")

@@ -1,6 +1,6 @@
 """What the audit asks of claims (I25, I26), from the log alone.
 
-I25: a claim stands only as long as its job waits as it did when it was opened; a job that passes one for age declares
+I25: a claim lasts only as long as its job waits as it did when it was opened; a job that passes one for age declares
 to end before the time that this claim was promised. I26: a job is suspended so that another is admitted: a claim with
 victims ends with an admission, or something has changed in between; and no further victims are ordered to leave for it
 without such a change.
@@ -113,7 +113,7 @@ class ClaimAudit:
             yield from self._justified(commit.in_seq)
 
     def _justified(self, seq: int) -> Iterator[Finding]:
-        """I25, of what the accountant had seen when it left nothing undone."""
+        """I25, judged by the facts that the accountant had seen when it left nothing undone."""
         for uid, held in self._claims.items():
             job = self._jobs.get(uid)
             gone = job is None and self._told.get(uid, 0) <= seq
@@ -201,7 +201,7 @@ class ClaimAudit:
             held.victims += before.victims
 
     def _passed(self, event: QuotaReserved, at: int) -> Finding:
-        """I25, of who uses what is held for somebody: it stands, and is promised for when that is free again."""
+        """I25, of a job that uses held quota: the claim lasts, and the quota is free again by its promised time."""
         ends = at + event.run_ms
         kept = any(each.ref.key == event.beside and ends <= each.promised for each in self._claims.values())
         said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
@@ -228,7 +228,7 @@ class ClaimAudit:
             self._places[uid] = (held, seq)
 
     def _deferred(self, event: GangDeferred) -> Iterator[Finding]:
-        """A plan was tried on the nodes before anybody left for it: its job finds no place only if they changed."""
+        """A plan was tried on the nodes before a victim left for it: its job finds no place only if they changed."""
         held, _ = self._places.pop(event.ref.uid, (None, 0))
         if held is not None:
             said = f"{event.ref}: {held.victims} were suspended for it, the nodes have not changed, and it has no place"

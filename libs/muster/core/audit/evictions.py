@@ -1,5 +1,5 @@
-"""What the auditor asks of every eviction: that it was owed, legal, and no larger than needed (I8, I19), and that
-nobody else takes the room it makes (I26).
+"""What the auditor asks of every eviction: that it was owed, legal, and no larger than needed (I8, I19), and that no
+other job takes the room it makes (I26).
 
 Like the auditor it keeps to its own arithmetic, and calls nothing of the preemptor's or the accountant's.
 """
@@ -29,7 +29,7 @@ Order = EvictionOrdered | ClearingOrdered
 
 
 class Accounts(Struct):
-    """The tree and who is charged with what, when an order was made; the victims leave them one by one."""
+    """The tree and all charges when an order was made; the victims leave them one by one."""
 
     event: EvictionOrdered
     nodes: Mapping[str, QuotaNode]
@@ -72,10 +72,10 @@ def findings(
     fixed: bool = True,
     by_shares: bool = False,
 ) -> Iterator[Found]:
-    """Everything there is to say of one order, given who is charged with what when it was made.
+    """All findings about one order, given the charges when it was made.
 
     ``orders``: what was ordered and held before; it is as if that had come to pass. ``priority``: with which the
-    claimant was queued. ``fixed``: no limit moves with what others ask for, so that the tree says the need of
+    claimant was queued. ``fixed``: no limit moves with the requests of others, so that the tree says the need of
     each victim. ``by_shares``: its tree is applied by fair shares.
     """
     before = orders or Orders()
@@ -103,7 +103,7 @@ def findings(
             yield from _comes_before(event, victim, charge, before, priority)
     if books.own and event.kind != "service":
         asked = event.queue in nodes and nodes[event.queue].preempts
-        yield "I19", asked, f"work of lower priority gives way in {event.queue}, and the tree does not ask for that"
+        yield "I19", asked, f"work of lower priority is evicted in {event.queue}, and the tree does not allow that"
         if not event.preemptible:
             yield from _firm(event, nodes, held)
     books.leave(books.own)
@@ -136,13 +136,13 @@ def clearing_findings(
 ) -> Iterator[Found]:
     """Everything there is to say of one order to clear nodes, but which nodes: the arguments as of ``findings``."""
     gone, inside = orders.leaving(), event.kind == "priority"
-    yield "I19", bool(event.victims), f"nodes are cleared for {event.ref}, and nobody leaves them"
+    yield "I19", bool(event.victims), f"nodes are cleared for {event.ref} without a victim"
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
         yield from _may_leave(event.ref, victim, charge, gone)
         if charge is not None:
             right = event.kind == "move" or (charge.queue == event.queue) == inside
-            yield "I19", right, f"{victim.ref} of {charge.queue} gives way in {event.queue} by {event.kind}"
+            yield "I19", right, f"{victim.ref} of {charge.queue} is evicted for {event.queue} by {event.kind}"
             if inside:
                 yield _outranked(event, victim, charge, priority)
         gone.add(victim.ref.uid)
@@ -162,7 +162,7 @@ def _comes_before(
 
 
 def _part(part: PartialVictim) -> AuditedCharge:
-    """What somebody gives who goes on: it stays a job."""
+    """The part that a cluster releases while it goes on: it stays a job."""
     amounts = {name: amount for name, amount in counted(part.request, part.pods).items() if name != JOBS}
     return AuditedCharge(part.queue, amounts, part.attempt, True)
 
@@ -193,7 +193,7 @@ def _outranked(
     """As both were queued; what never was (it was adopted) has the priority that the order names."""
     lower = victim.priority if charge.priority is None else charge.priority
     holds = lower is not None and priority is not None and lower < priority == event.priority
-    return "I19", holds, f"{victim.ref} of priority {lower} gives way in its own queue to priority {priority}"
+    return "I19", holds, f"{victim.ref} of priority {lower} is evicted in its own queue for priority {priority}"
 
 
 def _firm(event: Order, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:

@@ -37,7 +37,7 @@ class _Claims:
         """Sequence from which on the deadline of a claim had passed."""
         self._age_ms = 0
         self._vain: dict[str, int] = {}
-        """uid of a job -> log time of the first try in vain"""
+        """uid of a job -> log time of the first try that failed"""
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
         places = False

@@ -1,6 +1,4 @@
-"""What the audit asks of nodes that are asked for, from the log alone: once for each who lacks them, and no more than a
-pool may have.
-"""
+"""The audit of node requests, from the log alone: one for each gang that lacks nodes, within the limits of pools."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ class GrowthAudit:
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
-        """Who has asked for nodes -> namespace/name of the request"""
+        """uid or key of a claimant of nodes -> namespace/name of its request"""
         self._most: dict[str, int] = {}
         """pool -> the most nodes it was ever declared to have"""
 
@@ -35,12 +33,12 @@ class GrowthAudit:
                 for pool in event.pools:
                     self._most[pool.name] = max(pool.most, self._most.get(pool.name, 0))
             case NodesRequested():
-                who, name = for_whom(event), f"{event.namespace}/{event.name}"
-                yield "I21", who not in self._open, f"{name} is asked for beside {self._open.get(who)}, for the same"
+                owner, name = for_whom(event), f"{event.namespace}/{event.name}"
+                yield "I21", owner not in self._open, f"{name} is asked for beside {self._open.get(owner)}, for {owner}"
                 for each in event.pools:
                     most = self._most.get(each.pool, 0)
                     yield "I21", each.nodes <= most, f"{name} asks for {each.nodes} of pool {each.pool}, at most {most}"
-                self._open[who] = name
+                self._open[owner] = name
             case NodesRequestWithdrawn():
                 if self._open.get(for_whom(event)) == f"{event.namespace}/{event.name}":
                     del self._open[for_whom(event)]

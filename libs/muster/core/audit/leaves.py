@@ -32,9 +32,9 @@ _NAMES = ("quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinato
 _KAI = "kai.scheduler/queue"
 
 GONE = 2**63
-"""Stands for the version of an object that has ended."""
+"""The version of an object that has ended."""
 MOST_TURNS = 8
-"""How often one workload may be queued or proposed in vain between two inputs."""
+"""How often one workload may be queued or proposed without a result between two inputs."""
 MOST_COMMITS = 64
 """Decision commits between two inputs that are never too many, ..."""
 COMMITS_PER_WORKLOAD = 8
@@ -106,7 +106,7 @@ class LeafAudit:
             case WorkloadQueued():
                 yield self._turn(event.ref.uid, f"{event.ref} is queued")
             case QuotaDenied() if event.reason == "stale":
-                yield self._turn(event.ref.uid, f"{event.ref} is proposed in vain")
+                yield self._turn(event.ref.uid, f"{event.ref} is proposed without a result")
             case QuotaReserved() | WorkloadAdopted() | QuotaMoved():
                 home, since = self._home(event.ref.uid)
                 told = f"{event.ref} is charged at {event.queue} and belongs to {home}"

@@ -1,4 +1,4 @@
-"""What the audit asks of moves (I28), from the log alone: nobody moves without a place, nor without its quota.
+"""The audit of moves (I28), from the log alone: no job moves without a place, nor without its quota.
 
 Like the auditor it keeps to its own books, and calls nothing of the gang admitter's or the accountant's.
 """
@@ -33,9 +33,9 @@ class _Moved(Struct):
     told: str
     nodes: frozenset[str]
     others: frozenset[str]
-    """uids of all who move for the same job"""
+    """uids of all jobs that move for the same job"""
     going: set[str]
-    """Those of them who have not left."""
+    """Those of them that have not left."""
     left: int
     """Log time (ms) at which the last one left; at which it was ordered before."""
     changed: bool = False
@@ -52,9 +52,9 @@ class MoveAudit:
         self._nodes: set[str] = set()
         self._pods: set[str] = set()
         self._basis: dict[str, str] = {}
-        """workload uid -> digest of what is decided on, as it was seen last"""
+        """workload uid -> digest of the input of decisions, as it was seen last"""
         self._lately: dict[str, int] = {}
-        """uid of who took part in a move -> log time (ms) of the last"""
+        """uid of a job in a move -> log time (ms) of its last one"""
         self._moved: dict[str, _Moved] = {}
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ class MoveAudit:
                 pass
 
     def _change(self, uid: str = "") -> None:
-        """What may have changed their places; ``uid``: of those who move with it alone."""
+        """What may have changed their places; ``uid``: only of the jobs that move with it."""
         for each in self._moved.values():
             each.changed = each.changed or not uid or uid in each.others
 

@@ -29,14 +29,14 @@ Found = tuple[str, bool, str]
 
 
 class AuditedCharge(Struct):
-    """What somebody is charged with, as the auditor knows it."""
+    """The charge of a workload, as the auditor knows it."""
 
     queue: str
     amounts: Vector
     attempt: int
     preemptible: bool
     priority: int | None = None
-    """With which it was queued last; None for what never was."""
+    """With which it was queued last; None for a workload that never was."""
 
 
 def counted(request: Mapping[str, int], pods: int) -> Vector:
@@ -64,16 +64,16 @@ def overused(
 
 
 class AuditedClaim(Struct):
-    """What is held for somebody: an order to leave for it, or (without victims) that it has waited too long."""
+    """What is held for a claimant: an order to leave for it, or (without victims) that it has waited too long."""
 
     shape: tuple[object, ...]
-    """Queue, request, pods and whether it is preemptible: who asks for the same serves it."""
+    """Queue, request, pods and whether it is preemptible: a job that asks for the same serves it."""
     queue: str
     amounts: Vector
     victims: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of those who have not left"""
+    """uid -> attempt of the victims that have not left"""
     partial: dict[str, PartialVictim] = field(default_factory=dict)
-    """uid -> what it was ordered to give back, and has not"""
+    """uid -> the part it was ordered to release, and has not"""
     firm: bool = True
 
 
@@ -88,7 +88,7 @@ class Orders(Struct):
     served: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often it was ordered to leave for one that has had less service"""
     cleared: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of those who were ordered to leave for room on nodes, and have not left"""
+    """uid -> attempt of the victims ordered to leave for room on nodes that have not left"""
     places: bool = False
     """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
 
@@ -130,8 +130,8 @@ class Orders(Struct):
                 pass
 
     def _charged(self, event: QuotaReserved | WorkloadAdopted) -> None:
-        """A job was let in: what was held for it, else for the first that asks alike, is held no more. What still
-        leaves for it makes the room that it took from another.
+        """A job was admitted: the claim of this job, else of the first with the same request, ends. The victims that
+        still leave for it make the room that it took from another.
         """
         uid, shape = event.ref.uid, _shape(event)
         served = uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
@@ -157,7 +157,7 @@ class Orders(Struct):
                 order.partial.pop(uid, None)
 
     def _shrunk(self, event: GrowthWithdrawn | WorkersKept) -> None:
-        """A cluster has given workers back, or cannot."""
+        """A cluster has released workers, or cannot."""
         if isinstance(event, WorkersKept) and event.unasked:
             return
         for order in self.by_uid.values():
@@ -171,7 +171,7 @@ class Orders(Struct):
     ) -> Iterator[Found]:
         """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them.
 
-        ``used``: what was charged before. Who asks for the same as a claimant is served by its claim.
+        ``used``: all charges before. A job with the request of a claimant is served by its claim.
         """
         shape, asked = _shape(event), counted(event.request, event.pods)
         if event.ref.uid in self.by_uid or any(order.shape == shape for order in self.by_uid.values()):
@@ -197,11 +197,11 @@ class Orders(Struct):
         return held
 
     def leaving(self) -> set[str]:
-        """Uids of those who have been ordered to leave and have not."""
+        """Uids of the workloads that were ordered to leave and have not."""
         return {uid for order in self.by_uid.values() for uid in order.victims} | self.cleared.keys()
 
     def shrinking(self) -> dict[str, PartialVictim]:
-        """Uid -> what it was ordered to give back, and has not."""
+        """Uid -> the part it was ordered to release, and has not."""
         return {uid: part for order in self.by_uid.values() for uid, part in order.partial.items()}
 
 

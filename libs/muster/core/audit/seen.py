@@ -1,4 +1,4 @@
-"""What the auditor notes of jobs: what each is charged with, and since when it waits for what."""
+"""The auditor's notes of jobs: the charge of each, and since when it waits for which request."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ChargeSeen(Struct):
 
 
 Asks = tuple[tuple[tuple[str, int], ...], int, bool, int]
-"""What somebody asks for: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for who
-declares one may pass claims for age that others may not.
+"""A request: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for a job that declares
+one may pass claims for age that others may not.
 """
 
 

@@ -35,7 +35,9 @@ class WorkersAudit:
 
     def __init__(self) -> None:
         self._asked: dict[str, _Named] = {}
-        """uid of who is charged -> the workers that its operator was asked to delete last; for a minute beyond that"""
+        """uid of the charged workload -> the workers that its operator was asked to delete last; for a minute beyond
+        that
+        """
         self._now = 0
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
@@ -63,7 +65,7 @@ class WorkersAudit:
                     pass
 
     def _over(self, owner: str, attempt: int, seq: int) -> None:
-        """They are gone, or stay: who decides once that is known deletes none of them."""
+        """They are gone, or stay: a decision made once that is known deletes none of them."""
         long_over = [uid for uid, each in self._asked.items() if each.over and each.over_at < self._now - PATIENCE_MS]
         for uid in long_over:
             del self._asked[uid]
@@ -72,11 +74,11 @@ class WorkersAudit:
             asked.over, asked.over_at = seq, self._now
 
     def _removed(self, event: WorkersRemoved, known: int) -> Finding:
-        """``known``: sequence up to which who decided it knew the log."""
+        """``known``: sequence up to which the decider knew the log."""
         asked = self._asked.get(event.owner.uid)
         pods = {pod.uid for refs in event.workers.values() for pod in refs}
-        stands = asked is not None and asked.attempt == event.attempt and not 0 < asked.over <= known
-        named = asked is not None and stands and pods <= asked.pods
+        valid = asked is not None and asked.attempt == event.attempt and not 0 < asked.over <= known
+        named = asked is not None and valid and pods <= asked.pods
         late = asked is not None and 0 < asked.at <= self._now - PATIENCE_MS
         what = "were not named to its operator" if not named else "were named to its operator a moment ago"
         return "I27", named and late, f"workers of {event.ref} are deleted that {what}"

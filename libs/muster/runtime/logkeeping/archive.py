@@ -48,7 +48,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     sha256: str
     """Of the file, as ``sha256sum`` has it."""
     lines_sha256: str
-    """Of what it holds, uncompressed: the same for every compressor."""
+    """Of its content, uncompressed: the same for every compressor."""
 
 
 class ArchiveManifest(Struct, kw_only=True):
@@ -121,7 +121,7 @@ def read_manifest(folder: Path) -> ArchiveManifest:
 
 
 class ArchiveWriter:
-    """Writes one log to a folder, or goes on with what is there. A context manager: what is open is closed whole.
+    """Writes one log to a folder, or goes on with an existing archive. A context manager: an open file is closed whole.
 
     ``after``: the last sequence that is kept; the next :meth:`write` takes the one after it.
     """
@@ -352,7 +352,7 @@ def bounded_lines(file: IO[bytes], state: bytes = b"") -> Iterator[bytes]:
 
 
 def read_archive(folder: Path) -> Iterator[Stored]:
-    """The commits of an archive, judged. Raises ArchiveError, also for what this build is too old for."""
+    """The commits of an archive, judged. Raises ArchiveError, also where this build is too old for it."""
     judge = Judge(Docket())
     try:
         for line in read_lines(folder):
@@ -362,7 +362,9 @@ def read_archive(folder: Path) -> Iterator[Stored]:
 
 
 def stored_of(line: ArchivedCommit) -> Stored:
-    """What a line holds. One without subject is taken for what it says it is. Raises what decode_commit raises."""
+    """The commit of a line. One without subject is taken by its own stage and shard. Raises what decode_commit
+    raises.
+    """
     if line.subject:
         return heard(line.seq, line.subject, line.body, line.stored_at, line.trace)
     return Stored(line.seq, decode_commit(line.body), line.trace)

@@ -127,7 +127,7 @@ def read_base(path: Path) -> list[Snapshot]:
 
 
 def _judge_of(base: Iterable[Snapshot]) -> Judge:
-    """A judge who knows what a file begins with."""
+    """A judge that knows the states at the beginning of a file."""
     for each in base:
         with contextlib.suppress(ValueError):  # A state of another version: what it knew is not known.
             found = decode_state(each.body, StageState)

@@ -1,4 +1,5 @@
-"""Deleting sealed generations of a log: the oldest first, and only what an archive holds and nobody here needs.
+"""Deleting sealed generations of a log: the oldest first, and only those that an archive holds and no process here
+needs.
 
 Before a stream is deleted every byte of it is compared with the archive, the states that what follows begins with are
 read, and the public events in it are known to have been published.
@@ -149,7 +150,7 @@ def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> No
 
 
 async def _judge_of(js: JetStream, identity: LogIdentity, generation: int) -> Judge:
-    """A judge who knows what a generation began with."""
+    """A judge that knows the states at the beginning of a generation."""
     generations = JetStreamGenerations(js, identity.cell)
     base = await generations.base(await generations.as_it_began(identity, generation))
     state = decode_state(base[0].body, StageState) if base else StageState()

@@ -81,7 +81,7 @@ class States:
 
     @property
     def prefix(self) -> str:
-        """The rolling hash of what was folded."""
+        """The rolling hash of the folded commits."""
         state = next(iter(self._seats.values())).state
         found: str = state.docket.hash_at(state.seq, state.seq)
         return found
@@ -115,7 +115,7 @@ class States:
 
 
 def restored(base: Sequence[Snapshot], stages: Mapping[StageShard, Stage[Any]]) -> dict[StageShard, StageState]:
-    """The states a generation began with, for every seat. Raises RollError for what this build cannot read."""
+    """The states a generation began with, for every seat. Raises RollError for a state that this build cannot read."""
     found: dict[StageShard, StageState] = {}
     by_seat = {(each.stage, each.shard): each for each in base}
     for seat, stage in stages.items():
@@ -139,8 +139,9 @@ async def roll(
     reason: str = "",
     only: LogIdentity | None = None,
 ) -> Rolled:
-    """Roll the log over, or complete what somebody began. ``snapshots``: what the running stages kept, to compare;
-    ``by`` and ``reason`` stand in the log; ``only``: the generation that is meant, which another process may have
+    """Roll the log over, or complete a roll-over that was begun. ``snapshots``: of the running stages, to compare;
+    ``by`` and ``reason`` are recorded in the log; ``only``: the generation that is meant, which another process may
+    have
     rolled over meanwhile.
 
     Raises RollError, LogGoneError, LogSealedError when it is not ``only`` that is in force, and what the bus raises.

@@ -1,1 +1,1 @@
-"""Presenting: objects that show users where their jobs, gangs and queues stand, written to the API server."""
+"""Presenting: objects that show users the status of their jobs, gangs and queues, written to the API server."""

@@ -24,7 +24,9 @@ REPORTER = "muster"
 
 
 class ObjectWriter:
-    """Makes the requests it is asked for, at once; the rate is kept by who asks first whether it is exhausted."""
+    """Makes the requests it is asked for, at once; the caller keeps the rate: it asks first whether that is
+    exhausted.
+    """
 
     def __init__(self, transport: ApiTransport, hooks: Hooks, rate_per_s: float = RATE_PER_S) -> None:
         self._transport = transport

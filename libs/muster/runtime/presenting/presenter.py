@@ -1,6 +1,6 @@
 """The presenter: keeps QueueUnits, Queues, the tree's status and Events as the log says they should be.
 
-It follows the log like a stage and appends nothing. What it writes is compared with what was observed, coalesced per
+It follows the log like a stage and appends nothing. Its writes are compared with the observed objects, coalesced per
 object and limited in rate, and never waits in the way of a decision: profile ``lean`` runs without it.
 What is due when is decided here; the requests are made by :mod:`muster.runtime.presenting.objectwriting`.
 """
@@ -90,7 +90,7 @@ class Presenter(Follower[ReadState]):
         self._told: dict[str, str] = {}
         """key -> fingerprint written last, until an observation shows it"""
         self._passing: dict[str, float] = {}
-        """key of what is about to change -> loop time since when"""
+        """key of an object that is about to change -> loop time since when"""
         self._busy: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._looked_at_all = False

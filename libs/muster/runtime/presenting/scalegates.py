@@ -14,7 +14,7 @@ from muster.ports import ApiTransport
 from muster.runtime.presenting.objectwriting import ObjectWriter
 
 AGAIN_S = 60.0
-"""How long after a write the same is written again, where it was refused or somebody took it away."""
+"""How long after a write the same is written again, where it was refused or another client removed it."""
 SERVED_S = 1_800.0
 """How long it is believed what the API server serves."""
 
@@ -27,7 +27,7 @@ class _Write(NamedTuple):
 
 
 class GateSignals:
-    """Writes what is due on the clusters of one owner. What stands on them is known from observations."""
+    """Writes what is due on the clusters of one owner. Their present entries are known from observations."""
 
     def __init__(self, transport: ApiTransport, writer: ObjectWriter) -> None:
         self._transport = transport

@@ -25,7 +25,7 @@ from muster.runtime.replaying.states import StateDifference, copy_of, difference
 
 SILENCE_MS = 15_000
 """A stage that folded a position this long before anything else came, and said nothing, had nothing due there. Longer
-than a lease lasts: who was held up for as long has lost it, and begins to lead anew."""
+than a lease lasts: a leader that was held up for as long has lost it, and begins to lead again."""
 
 MAX_SILENT_CHECKS = 2_000
 
@@ -142,7 +142,7 @@ class Replayer:
             self.report.violations += seat.stage.check(seat.state)
 
     def finish(self) -> ReplayReport:
-        """Fold every stage to the end of what was fed; what was found."""
+        """Fold every stage to the end of the fed commits; the report."""
         for seat in self._seats.values():
             _fold_to(seat, self._window, self._window[-1].seq if self._window else 0, self.report, verify=False)
         self._check()

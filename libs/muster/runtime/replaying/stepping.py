@@ -28,7 +28,7 @@ class Step(Struct):
     at: int
     ruleset: int
     before: int
-    """The sequence its state stood at: that of its decision before, or of the first commit that is still held."""
+    """The sequence of its state: that of its decision before, or of the first commit that is still held."""
     folded: list[Stored]
     """What came since, and was folded before it decided."""
     changed: list[StateDifference]

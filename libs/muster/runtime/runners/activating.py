@@ -68,7 +68,7 @@ class Activator:
     def _against(self, live: Sequence[Replica]) -> list[str]:
         """What speaks against it now."""
         stages = {each.stage for each in live}
-        missing = [f"nobody runs {name}" for name in DECIDERS if name not in stages]
+        missing = [f"no process runs {name}" for name in DECIDERS if name not in stages]
         behind = [
             f"{each.process} runs {each.stage}/{each.shard} up to rule set {each.ruleset}"
             for each in live

@@ -21,7 +21,7 @@ from muster.runtime.runners.hooks import Hooks, NoHooks
 S = TypeVar("S", bound=StageState)
 
 SNAPSHOT_COMMITS = 5_000
-"""A standby keeps a snapshot every so many commits; a leader, who has better things to do, every fourth time."""
+"""A standby keeps a snapshot every so many commits; a leader, which has more to do, every fourth time."""
 
 CHECK_COMMITS = 1_000
 """How often a running stage checks its own invariants."""
@@ -52,7 +52,7 @@ class Follower(Generic[S]):
         self.hooks: Hooks = hooks if hooks is not None else NoHooks()
         self.seat: Seat[S] = Seat(stage)
         self.caught_up = False
-        """The end of the log, as it stood when following began, has been folded."""
+        """The end that the log had when following began has been folded."""
         self.last_own = 0
         """Sequence of the last commit of this (stage, shard)."""
         self.unfolded_since = 0
@@ -149,7 +149,7 @@ class Follower(Generic[S]):
             found = seat.fold(stored)
             # What is void occupies its subject all the same: an append must come after it.
             own = found.commit.stage == self.stage.name and found.commit.shard == self.shard
-            # What an earlier generation holds stands on other subjects: nothing of it is expected of this one.
+            # Commits of an earlier generation are on other subjects: none of them is expected of this one.
             if own and stored.seq >= self.log.identity.first:
                 self.last_own = stored.seq
             if found.void:

@@ -35,7 +35,7 @@ class Hooks(Protocol):
         ...
 
     def violated(self, violations: Sequence[Violation]) -> None:
-        """An invariant is broken: somebody must look."""
+        """An invariant is broken: an operator must look."""
         ...
 
     def restless(self, counts: dict[str, int]) -> None:
@@ -64,7 +64,7 @@ class Hooks(Protocol):
 
 
 class NoHooks:
-    """Hooks nobody listens to."""
+    """Hooks without an observer."""
 
     def folded(self, batch: Sequence[Stored], behind: int) -> None: ...
     def voided(self, stored: Stored) -> None: ...

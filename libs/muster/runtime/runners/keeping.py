@@ -1,6 +1,7 @@
 """The keeper of the log: rolls it over when it is getting full, and keeps its archive.
 
-One keeper per cell acts; others stand by. The one that finds a sealed log without successor completes the roll-over.
+One keeper per cell acts; others are standbys. The one that finds a sealed log without successor completes the
+roll-over.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
 
 LOOK_S = 5.0
-"""How often the keeper looks how full the log is, or whether somebody has sealed it."""
+"""How often the keeper looks how full the log is, or whether it was sealed."""
 
 ARCHIVE_EVERY_S = 600.0
 """How often the archive is brought up to date between roll-overs."""
@@ -103,7 +104,7 @@ class LogKeeper:
         if sealed or full:
             self._hooks.note("warning", "log_rolls_over", generation=log.identity.generation, completing=sealed)
             kept = await kept_snapshots(self._snapshots)
-            why = "somebody had sealed it" if sealed else f"it was {usage.bytes * 100 // usage.max_bytes} % full"
+            why = "it was already sealed" if sealed else f"it was {usage.bytes * 100 // usage.max_bytes} % full"
             try:
                 done = await roll(
                     self._generations, clock=self._clock, snapshots=kept, by="the keeper", reason=why, only=log.identity

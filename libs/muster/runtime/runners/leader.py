@@ -39,7 +39,7 @@ class ClockSkewError(Exception):
 
 
 class Leader(Follower[S]):
-    """Leads when it holds the lease, else stands by, warm."""
+    """Leads when it holds the lease, else it is a warm standby."""
 
     def __init__(
         self,

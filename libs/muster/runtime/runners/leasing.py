@@ -10,7 +10,7 @@ from muster.ports import Lease
 LEASE_RENEWAL_S = 3.0
 """How often a lease (10 s) is renewed."""
 STANDBY_S = 1.0
-"""How often a lease that another process holds is tried for: who died is replaced within its lease and 2 s."""
+"""How often a lease that another process holds is tried for: a dead leader is replaced within its lease and 2 s."""
 
 
 class LostLeadershipError(Exception):
@@ -29,10 +29,10 @@ class KeptLease:
         self._lease = lease
         self._taken, self._lost = taken, lost
         self._kept_at = float("-inf")
-        """When it was known last that somebody holds it."""
+        """When it was known last that a process holds it."""
 
     def free_s(self) -> float:
-        """For how many seconds it has not been known that somebody holds it."""
+        """For how many seconds it has not been known that a process holds it."""
         return 0.0 if self.held else asyncio.get_running_loop().time() - self._kept_at
 
     async def acquire(self) -> None:
@@ -56,7 +56,7 @@ class KeptLease:
                 raise LostLeadershipError(f"lease of {self.of} was lost")
 
     async def keep_trying(self) -> None:
-        """The same, but stand by again once it was lost."""
+        """The same, but a standby again once it was lost."""
         while True:
             try:
                 await self.keep()

@@ -53,7 +53,7 @@ class Publisher:
         """When the first commit was stored (ms) that was read and is not published yet; 0 where there is none."""
 
     async def run(self) -> None:
-        """Publish until cancelled; stands by while another publisher holds the lease."""
+        """Publish until cancelled; a standby while another publisher holds the lease."""
         self._hooks.role("standby", 0)
         await self.lease.acquire()
         self._hooks.role("leading", 0)
@@ -106,7 +106,7 @@ class Publisher:
         return state.seq
 
     async def _publish_commit(self, stored: Stored, skip: int) -> None:
-        """Publish the events of one commit with an index over ``skip``, with what was known of its jobs before it."""
+        """Publish the events of one commit with an index over ``skip``, with the states of its jobs before it."""
         identity = self._log.identity
         generation, known = identity.generation_of(stored.seq), facets_in(self.state, stored)
         stored = self._folder.fold(self.state, stored)

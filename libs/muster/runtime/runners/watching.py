@@ -78,7 +78,7 @@ class WatcherRunner(Leader[WatchState]):
         self._transport = transport
         self._reflector_hooks = reflector_hooks
         self._quarantine = quarantine
-        """Takes (bytes, cause) of what has not even an identity that can be read."""
+        """Takes (bytes, cause) of an object without a readable identity."""
         self._tell_set_back = set_back
         """Takes the sentence that says how the API server was restored to an earlier state."""
         self._newest = 0

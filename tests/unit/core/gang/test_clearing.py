@@ -221,9 +221,9 @@ def test_an_order_by_priority_takes_what_is_lower_in_its_own_queue() -> None:
     log, [order] = play.bench.log, play.bench.happened(ClearingOrdered)
     assert told(log) == []
     [victim] = order.victims
-    assert "gives way in kai/a by reclaim" in told(log, kind="reclaim")[0]
-    assert "gives way in kai/b by priority" in told(log, queue="kai/b")[0]
-    assert "nobody leaves them" in told(log, victims=())[0]
+    assert "is evicted for kai/a by reclaim" in told(log, kind="reclaim")[0]
+    assert "is evicted for kai/b by priority" in told(log, queue="kai/b")[0]
+    assert "without a victim" in told(log, victims=())[0]
     assert "is not charged under attempt 7" in told(log, victims=(replace(victim, attempt=7),))[0]
     assert "does already" in told(log, victims=(victim, victim))[0]
     gone = replace(victim, ref=replace(victim.ref, uid="another"))
@@ -247,4 +247,4 @@ def test_equal_or_higher_priority_does_not_give_way(priority: str) -> None:
     play.job("big", "a", 2, "build")
     log = play.bench.log
     lower = {"train": 50, "build-preemptible": 75}[priority]
-    assert "gives way in its own queue" in told(log, priority=lower)[0]
+    assert "is evicted in its own queue" in told(log, priority=lower)[0]
