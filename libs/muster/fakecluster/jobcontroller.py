@@ -1,4 +1,4 @@
-"""The controller of batch Jobs in the simulated cluster: pods for what is to be done, and what came of them.
+"""The controller of batch Jobs in the simulated cluster: a pod for each open completion, and the results of the pods.
 
 Plain Jobs only: parallelism, completions, backoffLimit, suspend. Indexes, failure policies and deadlines do not exist.
 """
@@ -65,7 +65,7 @@ class JobController:
             self.queue.mark(uid)
 
     def plan(self, key: str, now: int) -> OperationPlan:
-        """Make the pods a Job lacks, and report how it stands."""
+        """Make the pods that a Job lacks, and write its status."""
         job = self._jobs.get(key)
         if job is None or job["metadata"].get("deletionTimestamp"):
             return OperationPlan()

@@ -23,7 +23,7 @@ NAME = "default-scheduler"
 ALL = "all"
 """The one key of its queue."""
 ASSUMED_MS = 5_000
-"""How long a binding may take to be heard of before the pod is placed anew."""
+"""How long a binding may take to be observed before the pod is placed again."""
 
 Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
 """(request, node selector): pods of one shape fit or do not fit alike."""
@@ -54,7 +54,7 @@ class _NodeRoom:
 
 
 class DefaultScheduler:
-    """Binds the pods that name it, or nobody, as their scheduler."""
+    """Binds the pods that name it, or none, as their scheduler."""
 
     watches: ClassVar[tuple[ApiResource, ...]] = (NODES, PODS)
 
@@ -198,7 +198,7 @@ class DefaultScheduler:
             add(self._nodes[node].free, request, -1)
 
     def _release(self, uid: str) -> None:
-        """Give back what a pod holds, and try again what did not fit."""
+        """Release the resources of a pod, and try the pods again that did not fit."""
         held = self._placed.pop(uid, None)
         if held is None or held[0] not in self._nodes:
             return

@@ -19,7 +19,7 @@ MAX_PLANS = 1_000_000
 
 
 class SyncDriver:
-    """Controllers on a simulated server. ``step`` after the clock has moved or somebody has written."""
+    """Controllers on a simulated server. ``step`` after the clock has moved or an object was written."""
 
     def __init__(self, server: SimApiServer, controllers: Sequence[Controller]) -> None:
         self._server = server
@@ -48,7 +48,7 @@ class SyncDriver:
         return self.plans - before
 
     def next_at(self) -> int | None:
-        """When something is due next, in ms; None when nothing will be unless somebody writes."""
+        """When something is due next, in ms; None when nothing will be without a write."""
         now = self._server.now()
         times = [at for controller in self._up() if (at := controller.queue.next_at(now)) is not None]
         return min(times, default=None)

@@ -1,7 +1,7 @@
 """A whole cluster in memory: API server, nodes, scheduler, kubelets, Job controller and the KubeRay operator.
 
-`SimCluster` is stepped by a virtual clock (the simulator) or let run in an event loop, as fast as wanted (`run`: the
-demo, and tests of services). Muster is no part of it: it comes from outside, through `transport` like anybody else.
+`SimCluster` is stepped by a virtual clock (the simulator) or runs in an event loop, as fast as wanted (`run`: the
+demo, and tests of services). Muster is no part of it: it comes from outside, through `transport` like every client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.fakecluster.syncdriver import SyncDriver
 from muster.model.api import NODES
 
 BEGINNING_MS = 1_736_472_984_000
-"""When simulated time begins if nobody says: 2025-01-10T01:36:24Z."""
+"""When simulated time begins by default: 2025-01-10T01:36:24Z."""
 
 
 BOOT_STRIDE = 1_000_003
@@ -32,7 +32,7 @@ BOOT_STRIDE = 1_000_003
 
 
 class VirtualClock:
-    """A clock that stands still until it is set, or follows another; ms since the epoch."""
+    """A clock that moves only when it is set, or follows another; ms since the epoch."""
 
     def __init__(self, at: int = BEGINNING_MS) -> None:
         self._at = at
@@ -44,7 +44,7 @@ class VirtualClock:
         return self._at
 
     def follow(self, source: Callable[[], int] | None) -> None:
-        """Show what ``source`` says from here on, never less than before; None: stand still again."""
+        """Show the time of ``source`` from here on, never less than before; None: stop again."""
         self._source = source
 
     def set(self, at: int) -> None:
@@ -56,8 +56,8 @@ class VirtualClock:
 class SimCluster:
     """A simulated cluster.
 
-    ``nodes``: name -> {resource: quantity}. ``scheduler``: have the default scheduler, for pods that name it or
-    nobody. ``others``: more controllers, and the ``definitions`` of the kinds they watch. ``saved``: go on from a
+    ``nodes``: name -> {resource: quantity}. ``scheduler``: have the default scheduler, for pods that name it or none.
+    ``others``: more controllers, and the ``definitions`` of the kinds they watch. ``saved``: go on from a
     cluster that was kept in a journal; its nodes count, not ``nodes``. The same arguments and the same requests give
     the same cluster, name by name; ``identity`` tells its uids from those of other clusters of the same seed.
     ``suspend_new``: jobs begin suspended, as the policy of deploy/policies has it.

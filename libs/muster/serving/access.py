@@ -1,7 +1,7 @@
-"""Who asks, and what they may see: the API server says both, by TokenReview and SubjectAccessReview.
+"""The user of a request, and what this user may see: the API server says both, by TokenReview and SubjectAccessReview.
 
-The right to see the jobs of a namespace is the right to list its pods: who has that knows them already. The right to
-see nodes is the right to list nodes. Answers are remembered for a short time; so is that a token is not good.
+The right to see the jobs of a namespace is the right to list its pods: a user with that right knows them already. The
+right to see nodes is the right to list nodes. Answers are remembered for a short time; so is that a token is not good.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class SignedIn(Struct, frozen=True):
 
 
 class Viewed(Struct, frozen=True):
-    """Who asks, and what they may see."""
+    """The user of a request, and what this user may see."""
 
     name: str
     scope: Scope
 
 
 class DeniedError(Exception):
-    """Nobody, or somebody that the API server does not know."""
+    """A request without a token, or with one that the API server does not know."""
 
 
 class UndecidedError(Exception):
@@ -148,7 +148,9 @@ class Reviewed:
             async with self._busy:
                 answer = await self._transport.request("POST", path, body=body)
         except ApiUnreachableError as err:
-            raise UndecidedError("the API server cannot be asked who you are; try again in a moment") from err
+            raise UndecidedError(
+                "the API server did not answer when asked about your token; try again in a moment"
+            ) from err
         if not answer.ok:
             raise UndecidedError(f"the API server did not answer a {kind} (HTTP {answer.status}); see the log")
         try:

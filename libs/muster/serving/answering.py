@@ -291,7 +291,7 @@ async def _ask(of: Questions, asked: Asked) -> Struct:
 
 
 ROUTES: tuple[Question, ...] = (
-    Question("/api/v1/viewer", "Who you are here, and which namespaces you may see.", shapes.Viewer, _viewer),
+    Question("/api/v1/viewer", "Your name here, and the namespaces that you may see.", shapes.Viewer, _viewer),
     Question(
         "/api/v1/health", "Whether the cell works, and what needs attention, by its log.", shapes.HealthView, _health
     ),

@@ -1,7 +1,7 @@
 """What a job meets that is not submitted yet: when it starts, at whose cost, what would let it start now. Pure.
 
-The queues are forked in memory, with the job at its place; nothing is written. What is said of now is what the ledger
-answers; what is said of later is the queue played forward, read by what such projections have been worth.
+The queues are forked in memory, with the job at its place; nothing is written. The answer for now is the ledger's; the
+answer for later is the queue played forward, corrected by how far earlier projections were off.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _promise(state: ReadState, found: Projected | None, now: int) -> Promise:
 
 
 def _costs(queues: Queues, job: Job, after: Mapping[str, Projected], before: Mapping[str, Projected]) -> Iterator[str]:
-    """Who borrows what it may claim back, and who would start later because of it."""
+    """The borrowers that it may reclaim from, and the jobs that would start later because of it."""
     mine = after.get(UID)
     if mine is not None and mine.owed:
         yield from _borrowers(queues, job)
@@ -135,7 +135,7 @@ def _costs(queues: Queues, job: Job, after: Mapping[str, Projected], before: Map
 
 
 def _borrowers(queues: Queues, job: Job) -> Iterator[str]:
-    """Jobs of queues that use more than their guarantee, of what it lacks: the newest are asked first."""
+    """Jobs of queues that use more than their guarantee of the resource that it lacks: the newest are evicted first."""
     short = queues.ledger.shortfall(job.queue, job.demand)
     if short is None:
         return
@@ -202,7 +202,7 @@ def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice 
 
 
 def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:
-    """The job with so many pods of its largest set; None where that changes nothing of what it asks for."""
+    """The job with so many pods of its largest set; None where that leaves its request unchanged."""
     largest = max(workload.pod_sets, key=lambda each: each.count)
     gone = largest.count - count
     request = {name: amount - gone * largest.request.get(name, 0) for name, amount in job.demand.request.items()}

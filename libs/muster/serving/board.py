@@ -1,4 +1,4 @@
-"""The quota tree and its queues as values to show: who uses, waits and runs where. Pure."""
+"""The quota tree and its queues as values to show: the usage, the waiting and the running jobs of each. Pure."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Board(Struct, frozen=True):
     unsynced: list[str] = field(default_factory=list)
     """What has not been listed yet: nothing is admitted meanwhile."""
     pauses: list[str] = field(default_factory=list)
-    """What somebody has paused, a sentence each."""
+    """The pauses in force, a sentence each."""
     reclaim: list[str] = field(default_factory=list)
     """In which trees reclaim is off, and what enables it, a sentence each."""
 

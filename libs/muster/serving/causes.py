@@ -1,4 +1,4 @@
-"""The chain of causes of an event: each decision names the event it was decided for, back to what was observed."""
+"""The chain of causes of an event: each decision names the event it was decided for, back to an observation."""
 
 from __future__ import annotations
 

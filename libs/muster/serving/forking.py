@@ -115,16 +115,16 @@ def projected(state: ReadState, queues: Queues, now: int, until: str = "") -> Ma
 
 
 def binds(queues: Queues, job: Job, now: int) -> str:
-    """What refuses a job now: the limit, else who is before it; empty where nothing does."""
+    """What refuses a job now: the limit, else the job before it; empty where nothing does."""
     short = queues.ledger.shortfall(job.queue, job.demand, now=now)
     if short is not None:
         return waiting_for_quota(short).text
     before = first_before(queues, job)
-    return f"{before.key} is before it in {job.queue}, whose policy lets nobody pass" if before is not None else ""
+    return f"{before.key} is before it in {job.queue}, which admits in order (Block)" if before is not None else ""
 
 
 def first_before(queues: Queues, job: Job) -> Place | None:
-    """The head of a queue in which nobody passes the head, where that is another job."""
+    """The head of a queue with policy Block, where that is another job."""
     if not queues.is_blocking(job.queue):
         return None
     heads = [shape.waiting[0] for shape in _shapes(queues, job.queue) if shape.waiting]

@@ -1,4 +1,4 @@
-"""What happened, from what the read model keeps of jobs and gangs: a feed, and the marks of the time slider. Pure."""
+"""What happened, by the read model of jobs and gangs: a feed, and the marks of the time slider. Pure."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AccessReview(Protocol):
-    """Says who asks, and what they may see. Raises DeniedError, UndecidedError."""
+    """Names the user of a request, and what this user may see. Raises DeniedError, UndecidedError."""
 
     async def viewed(self, authorization: str, namespaces: set[str]) -> Viewed: ...
 

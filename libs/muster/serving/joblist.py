@@ -1,4 +1,4 @@
-"""The jobs of a cell as rows: where each stands, by the same status as everything else that is said of it. Pure."""
+"""The jobs of a cell as rows, with the same status that every other reader shows. Pure."""
 
 from __future__ import annotations
 

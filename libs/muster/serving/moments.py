@@ -2,7 +2,7 @@
 
 A rung is an encoded state in a file. Near the end of the log rungs are close, further back each is as far from the
 next as a fold of about a second. A moment is the rung at or before it and what follows, folded in a thread; the moments
-that were asked for last are kept. A state that is given out belongs to all readers: nobody changes it.
+that were asked for last are kept. A state that is given out belongs to all readers: none of them changes it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Moments:
 
     async def at(self, mark: LogMark) -> ReadState:
         """The read model as of a moment. Raises OutsideError, and what the log raises."""
-        async with self._turn:  # Two moments at once would take both cores from those who only look at now.
+        async with self._turn:  # Two moments at once would take both cores from the readers of the present.
             known = self._states.get(mark.seq)
             if known is not None:
                 self._states.move_to_end(mark.seq)

@@ -154,7 +154,7 @@ class WantingView(Struct, frozen=True):
 
 
 class WhyView(Struct, frozen=True):
-    """A job: where it stands, what it waits for, and everything that happened to it."""
+    """A job: its status, what it waits for, and everything that happened to it."""
 
     moment: MomentView
     job: JobView
@@ -182,7 +182,7 @@ class CauseView(Struct, frozen=True):
 
 
 class CausesView(Struct, frozen=True):
-    """An event, what it was caused by, and so on, back to what was observed."""
+    """An event, its cause, the cause of that, and so on, back to an observation."""
 
     moment: MomentView
     chain: list[CauseView]
@@ -291,7 +291,7 @@ class SeriesView(Struct, frozen=True):
 
 
 class Viewer(Struct, frozen=True):
-    """Who asks, and what may be seen. ``namespaces`` None: all."""
+    """The user of the request, and what this user may see. ``namespaces`` None: all."""
 
     name: str
     namespaces: list[str] | None

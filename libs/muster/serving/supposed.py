@@ -93,6 +93,6 @@ class AskView(Struct, frozen=True):
     binds: str
     """What it would wait for; empty when it would start now."""
     costs: list[str]
-    """Who would be reclaimed or delayed for it, a sentence each."""
+    """The jobs that would be evicted or delayed for it, a sentence each."""
     advice: list[Advice]
     summary: str

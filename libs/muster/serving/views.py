@@ -274,7 +274,7 @@ def _gang(state: ReadState, lens: Lens, name: str) -> shapes.GangView:
 
 
 def words_of(entries: Iterable[NarratedEvent], lens: Lens) -> list[shapes.EventView]:
-    """What a viewer may hear of what happened."""
+    """The events that a viewer may see."""
     return [event_shape(each, lens) for each in entries if hears(each, lens)]
 
 

@@ -83,7 +83,7 @@ class Cell(VirtualTime):
         return found[0] if found is not None else None
 
     def _arrive(self, job: TraceJob) -> WorkloadObserved:
-        """A job is there: suspended, or started already by somebody else."""
+        """A job is there: suspended, or started already by another controller."""
         workload = self.facts.running_already(job) if job.adopted else self.facts.submitted(job)
         self.live[job.id] = LiveJob(job, workload)
         if job.adopted:

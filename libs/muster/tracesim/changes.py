@@ -101,7 +101,7 @@ def governed(past: Past, policies: Mapping[str, str]) -> Past:
 def equipped(past: Past, without: Iterable[str], more: Iterable[Vector]) -> Past:
     """The same past on other nodes: without those named, and with more."""
     if not past.nodes:
-        raise TraceError("no node was ever seen in this log: it had as much as anybody asked for, and there is no less")
+        raise TraceError("this log never saw a node, so its capacity was unlimited and cannot be lowered")
     nodes = dict(past.nodes)
     for name in without:
         if name not in nodes:

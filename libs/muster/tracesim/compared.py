@@ -1,4 +1,4 @@
-"""Several policies on one page: for each question one chart with all of them, and what one bought for what."""
+"""Several policies on one page: a chart of all for each question, and the gains and costs of one against each other."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def bought(results: Sequence[Result]) -> str:
     ours = next((result for result in results if result.policy == MUSTER), None)
     rows = [_against(ours, other) for other in results if other is not ours] if ours is not None else []
     listed = "".join(f"<li>{escape(text)}</li>" for text in rows)
-    return f"<h2>What {MUSTER} buys, and for what</h2><ul>{listed}</ul>" if rows else ""
+    return f"<h2>What {MUSTER} gains, and what that costs</h2><ul>{listed}</ul>" if rows else ""
 
 
 def _against(ours: Result, other: Result) -> str:
@@ -104,7 +104,7 @@ def _against(ours: Result, other: Result) -> str:
     if mine.queue_delay_mean_s is not None and its.queue_delay_mean_s is not None:
         parts.append(_wait(its.queue_delay_mean_s - mine.queue_delay_mean_s))
     guarded = its.guarantee_violation_gpu_s - mine.guarantee_violation_gpu_s
-    parts.append(_hours(guarded, "{} GPU hours more of what is guaranteed", "{} GPU hours less of what is guaranteed"))
+    parts.append(_hours(guarded, "{} GPU hours more of the guarantees", "{} GPU hours less of the guarantees"))
     more = mine.evictions - its.evictions
     parts.append(f"{abs(more)} evictions {'more' if more > 0 else 'fewer'}" if more else "as many evictions")
     parts.append(_hours(mine.wasted_gpu_s - its.wasted_gpu_s, "{} GPU hours more lost", "{} GPU hours fewer lost"))

@@ -15,7 +15,7 @@ _WORDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false
 
 
 class DocumentPlace:
-    """A value in a document: itself, and where it stands."""
+    """A value in a document, and its place there."""
 
     def __init__(self, document: Document, value: Any, offset: int, path: str) -> None:
         self.document = document
@@ -68,7 +68,7 @@ MAX_DEPTH = 200
 
 
 def too_deep(text: str) -> bool:
-    """Whether a YAML text is nested deeper than people write. Raises yaml.YAMLError for what is none."""
+    """Whether a YAML text is nested deeper than people write. Raises yaml.YAMLError where it is no YAML."""
     depth = 0
     for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if isinstance(event, yaml.CollectionStartEvent):

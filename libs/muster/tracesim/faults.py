@@ -16,7 +16,7 @@ _KNOWN = ("kind", "at_s", "for_s", "nodes")
 
 
 class Fault(Struct, frozen=True):
-    """One fault. Times in ms of the trace; ``until`` is None for what is never repaired."""
+    """One fault. Times in ms of the trace; ``until`` is None where it is never repaired."""
 
     kind: Kind
     at: int
@@ -75,7 +75,7 @@ def _fault(place: DocumentPlace, nodes: tuple[str, ...]) -> Fault:
     at = _ms(members["at_s"])
     until = at + _ms(members["for_s"]) if "for_s" in members else None
     if until is not None and until <= at:
-        raise members["for_s"].error("must be more than 0; leave it out for what is never repaired")
+        raise members["for_s"].error("must be more than 0; leave it out for a fault that is never repaired")
     if kind == "api_outage":
         if "nodes" in members:
             raise members["nodes"].error("an api_outage concerns no node")

@@ -1,4 +1,4 @@
-"""What happened to every job, read from the log: when it was submitted, let in, started, stopped, and why it waited."""
+"""What happened to every job in the log: when it was submitted, admitted, started, stopped, and why it waited."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ RunEnd = str
 """How a run ended; empty while it goes on:
 
 finished  the job is done
-evicted   it was stopped for somebody else
+evicted   it was stopped for another job
 lost      its nodes went away
 gone      it never started, or nothing is left of it
 """
 
 
 class JobRun(Struct):
-    """One time a job was let in. Times are ms since the beginning of the log, -1 where it did not happen."""
+    """One admission of a job. Times are ms since the beginning of the log, -1 where it did not happen."""
 
     reserved: int = -1
     admitted: int = -1
@@ -85,12 +85,12 @@ class JobHistory(Struct):
         return self.request.get(GPU, 0)
 
     def open_run(self) -> JobRun | None:
-        """The run that goes on, if it has been let in."""
+        """The run that goes on, if it has been admitted."""
         return self.runs[-1] if self.runs and not self.runs[-1].outcome else None
 
 
 class History:
-    """Folds a log into what became of its jobs, and what the cluster had when."""
+    """Folds a log into the results of its jobs, and the capacity of the cluster over time."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobHistory] = {}
@@ -100,7 +100,7 @@ class History:
         self.capacity: list[tuple[int, int]] = []
         """(since when, GPUs of all ready nodes in base units)"""
         self.denials: dict[tuple[str, str], str] = {}
-        """(queue, request as text) -> the newest refusal: it holds for everybody of that shape"""
+        """(queue, request as text) -> the newest refusal: it holds for every job of that shape"""
         self._zero = 0
         self._nodes: dict[str, int] = {}
         self._arms: dict[type[Event], Callable[[int, Any], None]] = {
@@ -191,7 +191,7 @@ class History:
             self.denials[shape_of(event.queue, event.request)] = event.reason
 
     def _released(self, now: int, event: QuotaReleased) -> None:
-        """A reservation that is given back before it became an admission, or before the job started."""
+        """A reservation that is released before it became an admission, or before the job started."""
         job = self.jobs.get(event.ref.uid)
         run = job.open_run() if job is not None else None
         if run is not None and run.start < 0:

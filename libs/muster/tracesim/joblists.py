@@ -113,7 +113,7 @@ def _slurm(path: Path) -> Iterator[Row]:
 
 
 class _SlurmJob:
-    """One line of what sacct prints."""
+    """One line of the output of sacct."""
 
     def __init__(self, row: TableRow) -> None:
         self._row = row

@@ -173,7 +173,7 @@ class VirtualTime:
                 progress(self.ended)
 
     def unfinished(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a job waits."""
         raise NotImplementedError
 
 

@@ -152,7 +152,7 @@ def _pingpong(pairs: Sequence[Pair]) -> int:
 
 
 def _fairness(sums: Integrals) -> tuple[float | None, float | None]:
-    """(Jain's index, the smallest) of what queues got of what they deserved and asked for."""
+    """(Jain's index, the smallest) of the parts that queues got of their deserved and requested shares."""
     got = [sums.used_of_share[path] / asked for path, asked in sums.asked_of_share.items() if asked > 0]
     square = sum(x * x for x in got)
     if not got or square <= 0:

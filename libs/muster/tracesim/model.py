@@ -43,7 +43,7 @@ class TraceQueue(Struct, frozen=True, kw_only=True):
     weight: int | None = None
     priority: int = 0
     preempts: bool | None = None
-    """Whether its work of lower priority gives way to its own of higher; None: as what stands above it."""
+    """Whether its work of lower priority is evicted for its own of higher; None: as its parent."""
     children: tuple[TraceQueue, ...] = ()
 
     def walk(self) -> Iterator[TraceQueue]:

@@ -28,7 +28,7 @@ class Past(Struct):
     """job id -> ``namespace/name``"""
     left_out: int
     nodes: dict[str, Vector] = field(default_factory=dict)
-    """Name of a node -> what it has of what anybody asks for; none where no node was ever seen."""
+    """Name of a node -> its amounts of the requested resources; none where no node was ever seen."""
     running: int = 0
     """How many of the jobs ran already when the window begins: they come first."""
     waiting: int = 0
@@ -40,10 +40,10 @@ Moment = Callable[[int, int], bool]
 
 
 class PastReader:
-    """Reads a log from its beginning for what can be run again.
+    """Reads the jobs of a log, from its beginning, that can be run again.
 
-    With ``begin`` the trace begins there: what ran then runs on, what waited waits in its order, and all who came
-    later come when they came. With ``end`` nobody comes after it; how long jobs ran is known from what follows.
+    With ``begin`` the trace begins there: jobs that ran then run on, jobs that waited wait in their order, and later
+    jobs come when they came. With ``end`` no job comes after it; how long jobs ran is known from the rest of the log.
     """
 
     def __init__(self, begin: Moment | None = None, end: Moment | None = None) -> None:
@@ -127,12 +127,12 @@ class PastReader:
         root = queues_of(tree, priorities)
         cluster = TraceCluster(groups, root, rules, placement=mode, ruleset=self._ruleset, policies=policies)
         jobs: list[TraceJob] = []
-        stood = {"runs": 0, "waits": 0, "comes": 0}
+        counts = {"runs": 0, "waits": 0, "comes": 0}
         came = sorted(taken, key=lambda job: job.submit)
         for order in ("runs", "waits", "comes"):
             for job in came:
                 if job.queue in cluster.leaves and self._how(job) == order:
-                    stood[order] += 1
+                    counts[order] += 1
                     jobs.append(self._job(job, order, len(jobs)))
         if not jobs:
             raise TraceError(
@@ -144,8 +144,8 @@ class PastReader:
             {job.id: job.key for job in taken},
             left_out,
             nodes,
-            stood["runs"],
-            stood["waits"],
+            counts["runs"],
+            counts["waits"],
         )
 
     def _how(self, job: JobHistory) -> str:
@@ -184,7 +184,7 @@ class PastReader:
 
 
 def _began(run: JobRun) -> int:
-    """When a run began, -1 for never; with its admission, where it was done before anybody saw it run."""
+    """When a run began, -1 for never; with its admission, where it finished before it was seen running."""
     return run.admitted if run.start < 0 and run.outcome == "finished" else run.start
 
 

@@ -37,7 +37,7 @@ class BestEffortFifo(Fifo):
 
 
 class Sjf(BestEffortFifo):
-    """One queue, shortest job first; knows how long each runs, and stops nobody."""
+    """One queue, shortest job first; knows how long each runs, and stops none."""
 
     name = "sjf"
 
@@ -58,7 +58,7 @@ class Srtf(Policy):
         self.waiting.add(task)
 
     def schedule(self, engine: Engine) -> None:
-        """Fill the cluster again in the order of what is left; stop jobs that are not among the chosen."""
+        """Fill the cluster again in the order of the work left; stop jobs that are not among the chosen."""
         if not self.waiting.lines:
             return
         chosen = self._chosen(engine)

@@ -31,7 +31,7 @@ class StaticQuota(_Queued):
 
 
 class _Reclaiming(_Queued):
-    """Queues borrow what others leave; who stays within its min goes first, and may take it back.
+    """Queues borrow unused quota of others; a job within the min of its queue goes first, and may reclaim it.
 
     At once, or where the cluster says ``reclaim-grace`` once jobs of its queue and size have been owed it for so long.
     """
@@ -58,7 +58,7 @@ class _Reclaiming(_Queued):
         raise NotImplementedError
 
     def reclaim(self, engine: Engine) -> bool:
-        """Make room for the first head that is owed it; whether anybody was stopped."""
+        """Make room for the first head that is owed it; whether a job was stopped."""
         heads = self._ripe(engine, [task for task in self.waiting.heads() if engine.usage.within_min(task.job)])
         for task in sorted(heads, key=lambda each: self.claim_order(engine, each)):
             victims = self.victims(engine, task)
@@ -135,7 +135,7 @@ class KueueLike(_Reclaiming):
 
 
 class KaiLike(_Reclaiming):
-    """The queue with the least of its share goes first; owed quota is taken back from who is furthest over."""
+    """The queue with the least of its share goes first; owed quota is reclaimed from the queue furthest over."""
 
     name = "kai-like"
 
@@ -170,7 +170,7 @@ class KaiLike(_Reclaiming):
 
 
 class VolcanoLike(_Reclaiming):
-    """Queues deserve what their weights say of what is asked for; none may start over that, and it is taken back."""
+    """Queues deserve a part of all requests by weight; no job may start over that, and the excess is reclaimed."""
 
     name = "volcano-like"
 

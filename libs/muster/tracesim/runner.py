@@ -109,7 +109,7 @@ def _engine(trace: Trace, policy: str, options: Options, sink: Callable[[Stored]
 
 
 def delays_alone(trace: Trace) -> dict[str, float]:
-    """Queue -> mean delay of its jobs on a cluster of its min that nobody else uses, started in order as they fit.
+    """Queue -> mean delay of its jobs on a cluster of its min without other queues, started in order as they fit.
 
     Queues whose min runs none of their jobs are left out, and so is a queue that is alone anyway.
     """

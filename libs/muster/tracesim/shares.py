@@ -1,4 +1,4 @@
-"""What each queue deserves of what the cluster has, given who asks for how much."""
+"""The share of the cluster that each queue deserves, given all requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class GpuShares:
     """Fair shares of GPUs over a quota tree, in base units as floats.
 
     At every node first each child gets its min (as far as it asks for it), then the rest goes out in proportion to the
-    weights, up to what each asks for and its max. A child's weight is its own if it has one, else its min; children
-    without either count as equals.
+    weights, up to the request of each and its max. The weight of a child is its own if it has one, else its min;
+    children without either count as equals.
     """
 
     def __init__(self, root: TraceQueue) -> None:

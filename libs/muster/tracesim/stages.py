@@ -1,4 +1,4 @@
-"""The deciding stages on a log in memory, in virtual time: who commits what, until nothing is due.
+"""The deciding stages on a log in memory, in virtual time: each commits in its turn, until nothing is due.
 
 The log, the commits and the stages are the ones that run live; the cluster around them is the caller's.
 """

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: lines, areas and bars with axes, in the colours of the page they stand in."""
+"""Plots as inline SVG: lines, areas and bars with axes, in the colours of their page."""
 
 from __future__ import annotations
 

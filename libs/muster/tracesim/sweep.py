@@ -1,4 +1,4 @@
-"""One pass over time: who uses, who asks, who deserves; integrals of all of it in GPU-seconds."""
+"""One pass over time: usage, requests and deserved shares; integrals of all of them in GPU-seconds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Integrals(Struct):
 
 
 class Moment(Struct):
-    """How things stand between two changes, for a chart; amounts in base units."""
+    """The cluster between two changes, for a chart; amounts in base units."""
 
     begin: int
     end: int
@@ -217,7 +217,7 @@ class Sweep:
         """GPUs of waiting gangs within their queue's min while other queues use as many above theirs."""
         found = sum(min(self._fitting(path, room), room) for path, room in rooms.items() if room > 0)
         over = sum(min(-room, _total(self.preemptible[path])) for path, room in rooms.items() if room < 0)
-        return max(min(found - sum(self.leaving.values()), over), 0)  # for what leaves an eviction is under way
+        return max(min(found - sum(self.leaving.values()), over), 0)  # these evictions are under way
 
     def _reclaimable(self, rooms: Mapping[str, int]) -> int:
         """How many of these evictions would free that leave every min intact."""
@@ -264,12 +264,12 @@ def _most(path: str, cluster: TraceCluster) -> int:
 
 
 class _Heads:
-    """Who stands first in a queue, and how long each did: by priority, then by arrival."""
+    """The first job of a queue, and how long each was first: by priority, then by arrival."""
 
     def __init__(self, guaranteed: int, most: int) -> None:
         self.guaranteed = guaranteed
         self.most = most
-        """GPUs of the largest gang that could ever be let in."""
+        """GPUs of the largest gang that could ever be admitted."""
         self.longest = 0
         self._heap: list[tuple[int, int, int, str]] = []
         self._waiting: dict[str, int] = {}
@@ -297,10 +297,10 @@ class _Heads:
             self._head, self._head_gpus, self._since = head, self._waiting.get(head, 0), at
 
     def settle(self, at: int) -> None:
-        """Count the time the head has stood there, if it could ever be let in."""
+        """Count the time since the head is first, if it could ever be admitted."""
         if self._head and self._head_gpus <= self.most:
-            stood = self._stood[self._head] = self._stood.get(self._head, 0) + at - self._since
-            self.longest = max(self.longest, stood)
+            waited = self._stood[self._head] = self._stood.get(self._head, 0) + at - self._since
+            self.longest = max(self.longest, waited)
         self._since = at
 
 

@@ -1,4 +1,4 @@
-"""How things stood over time, in equal spans: what the plots of a report are drawn from."""
+"""The cluster over time, in equal spans: the data of the plots of a report."""
 
 from __future__ import annotations
 

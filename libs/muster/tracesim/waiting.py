@@ -46,7 +46,7 @@ class Waiting:
                 yield tasks[0][1]
 
     def queues(self) -> list[str]:
-        """Queues in which somebody waits."""
+        """Queues in which a job waits."""
         return list(dict.fromkeys(path for path, _ in self.lines))
 
     def first(self) -> Task | None:
@@ -63,7 +63,7 @@ class Waiting:
             del self.lines[line]
 
     def start_all(self, fits: Callable[[Task], bool], start: Callable[[Task], None], queue: str | None = None) -> None:
-        """Start, in order, everybody (of one queue) who fits; one that does not fit blocks nobody."""
+        """Start, in order, every task (of one queue) that fits; one that does not fit blocks no other."""
         heads = [(tasks[0][0], line) for line, tasks in self.lines.items() if (queue is None or line[0] == queue)]
         heapify(heads)
         while heads:

@@ -306,7 +306,7 @@ ONE = {"nodes": [node("n1", 2)]}
         ("[", "is neither YAML nor JSON"),
         ("[]", "must be an object with nodes, queues and jobs"),
         ('{"jobs": []}', "the document: nodes is missing"),
-        ('{"nodes": [], "nodes": []}', "line 1: 'nodes' stands there twice"),
+        ('{"nodes": [], "nodes": []}', "line 1: 'nodes' is there twice"),
         ({"nodes": [{"name": "n", "gpu": 1}]}, "nodes[0] 'n': 'gpu' is unknown; known are name, gpus, cpu"),
         ({"nodes": [node("n", "two")]}, "nodes[0] 'n'.gpus is 'two'; write a whole number"),
         ({"nodes": [{"name": 1}]}, "nodes[0].name is 1; write a text; put it into quotes"),

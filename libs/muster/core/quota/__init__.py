@@ -1,1 +1,1 @@
-"""Quota: trees and their rules, the ledger, and the accountant who alone decides on it."""
+"""Quota: trees and their rules, the ledger, and the accountant, which alone decides on it."""

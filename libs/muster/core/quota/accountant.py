@@ -1,7 +1,7 @@
 """The quota accountant: the one authority on quota. Reserves, denies, adopts and releases charges, and judges trees.
 
 A decision is made against the limits in force at its ``in_seq``: used + reserved + asked <= limit at the leaf and
-every ancestor. Usage passes a limit only where a later fact lowered it or something ran around the queue.
+every ancestor. Usage passes a limit only where a later fact lowered it or a job started without an admission.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class QuotaAccountant:
             plans = list(claiming.answers(state))
             yield from plans
             if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
-                return  # the others are answered once it is in force: nobody takes what it is about to hold
+                return  # the others are answered once it is in force: none of them takes what it is about to hold
             yield from clearing.answers(state)
         yield from self._adoptions(state, scratch)
         if over:
@@ -181,13 +181,13 @@ class QuotaAccountant:
 
     @staticmethod
     def _releases(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-        """Charges that are over, or of which more or less runs, and suspensions that nobody of us ordered."""
+        """Charges that are over, or of which more or less runs, and suspensions that no decision ordered."""
         over: dict[str, None] = {}
         for uid in list(state.due_release) + [u for u, at in state.deadlines.items() if at <= state.now]:
             entry = state.entries[uid]
             reason = release_reason(state, entry)
             if reason == "moved" and (not state.admitting or 2 * len(over) + 2 > MAX_EVENTS):
-                continue  # Its charge ends together with what is reserved for it: in one commit, or in the next.
+                continue  # Its charge ends together with the reservation for it: in one commit, or in the next.
             if reason is not None:
                 over[uid] = None
                 scratch.add(entry.queue, state.ledger.charges[uid].demand, -1)
@@ -338,19 +338,21 @@ class QuotaAccountant:
     # --- check ------------------------------------------------------------------------------------------------
 
     def check(self, state: AccountantState) -> list[Violation]:
-        """I5: usage is the sum of the charges, and runtime quota follows from what is asked for.
+        """I5: usage is the sum of the charges, and runtime quota follows from the requests.
 
-        The sums of what waits and of what leaves follow from who does, and which claims are over from the state.
+        The sums of waiting and of leaving amounts follow from the jobs, and which claims are over from the state.
         I6: every entry is charged once, and nothing else is. I22: where its workload belongs, or it is due to move.
         """
         found = []
         if state.ledger.recount() != state.ledger.used:
             found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
         if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
-            found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by what is asked for"))
+            found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
         ledger = state.ledger
         if ledger.waiting != recount.waiting(ledger) or ledger.leaving != recount.leaving(ledger):
-            found.append(Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves, and not by who does"))
+            found.append(
+                Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves: not the sums of the jobs")
+            )
         found += claiming.forgotten(state)
         if state.entries.keys() != state.ledger.charges.keys():
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())

@@ -17,8 +17,8 @@ from muster.model.demand import Demand
 def promised_at(state: AccountantState, claim: Claim) -> int:
     """Log time (ms) by which enough has left for a claim that is about to be opened; 0 where it is not declared.
 
-    Who leaves for others already, is late, or does not say how long it runs is not counted on. Nor is anything where
-    limits move with what others use: lend limits, and shares by weight.
+    A job that leaves for others already, is late, or does not declare its run time is not counted on. Nor is any where
+    limits move with the usage of others: lend limits, and shares by weight.
     """
     ledger, amounts = state.ledger, counted(claim.demand)
     if ledger.lends or ledger.shares.names:
@@ -60,9 +60,9 @@ def _enough(ledger: Ledger, ends: list[tuple[int, str]], path: str, name: str, l
 
 
 def passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, now: int) -> Claim | None:
-    """The claim that a job passes at ``now`` by what it declares; None where it fits without that.
+    """The claim that a job passes at ``now`` by its declared run time; None where it fits without that.
 
-    Of several the one that is promised first: who has left by then has left before the others are served.
+    Of several the one that is promised first: a job that has left by then has left before the others are served.
     """
     if not demand.run_ms or not ledger.claims.by_uid or ledger.shortfall(queue, demand, scratch) is None:
         return None

@@ -17,7 +17,7 @@ from muster.model.strategies import inherited, strategies_text
 from muster.model.workload import Workload
 
 ONE = 1000
-"""One of what is counted, in base units."""
+"""One of a counted resource, in base units."""
 
 chain_of = lru_cache(maxsize=65536)(path_chain)
 
@@ -71,7 +71,7 @@ class Scratch(Struct):
 
 
 def counted(of: Demand | Charge) -> Vector:
-    """The request together with what is counted rather than asked for."""
+    """The request together with the resources that are counted rather than requested."""
     amounts = dict(of.request)
     if not isinstance(of, Demand) or of.jobs:
         amounts[JOBS] = ONE * (of.jobs if isinstance(of, Demand) else 1)
@@ -91,7 +91,7 @@ def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -
 
 
 def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], queue: str, demand: Demand) -> bool:
-    """Whether a node beside the path of ``queue`` uses more than its guarantee of what is asked.
+    """Whether a node beside the path of ``queue`` uses more than its guarantee of the requested resources.
 
     ``nodes``, ``used``: path -> node, and what it uses.
     """
@@ -113,7 +113,7 @@ def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
 def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:
     """What a workload asks for under the profile of the tree it belongs to.
 
-    ``priority``: where the rules of the tree say by it who is preemptible, and it is known.
+    ``priority``: where the rules of the tree decide by it which work is preemptible, and it is known.
     """
     need = workload.need.get(tree.profile if tree else "ack", {})
     preemptible = is_preemptible(workload.labels)

@@ -1,5 +1,5 @@
-"""Who may give way, by the rules of each profile: the search asks them for everybody it looks at, and the accountant
-judges what was proposed by the same.
+"""The work that may be evicted, by the rules of each profile: the search asks them about every candidate, and the
+accountant judges proposals by the same rules.
 
 Between queues of a quota tree those above their guarantee give, down to that and no further; between KAI queues those
 above their share (``kaireclaim.py``). Inside a queue work of lower priority gives, where the tree lets priority
@@ -29,7 +29,7 @@ class GivingRules(Protocol):
         """Whether each queue keeps its guarantee whatever it gives: that bounds what all of them could give."""
 
     def claims(self) -> Objection:
-        """Why nobody gives way to the claimant by these rules."""
+        """Why these rules evict no work for the claimant."""
 
     def asks(self, leaf: str) -> bool:
         """Whether work of a queue comes into question."""
@@ -45,7 +45,7 @@ class GivingRules(Protocol):
 
     @property
     def objects(self) -> tuple[PlanObjection, PlanObjection]:
-        """What is said of one who may not go, and of those who may not go together."""
+        """The objections to one candidate that may not go, and to several that may not go together."""
 
 
 class OfGuarantee(Struct, frozen=True):
@@ -55,7 +55,7 @@ class OfGuarantee(Struct, frozen=True):
     queue: str
     demand: Demand
     level: str
-    """The node within whose guarantee the claimant stays: nobody below it gives. Empty where there is none."""
+    """The node within whose guarantee the claimant stays: no work below it is evicted. Empty where there is none."""
     keeps: bool = True
     objects: tuple[PlanObjection, PlanObjection] = ("below_min", "beyond_guarantee")
 
@@ -76,7 +76,7 @@ class OfGuarantee(Struct, frozen=True):
 
 
 class Inside(Struct, frozen=True):
-    """Work of the claimant's own queue gives way; that it is of lower priority is seen to by the order.
+    """Work of the claimant's own queue is evicted; the order ensures that it is of lower priority.
 
     Where that brings the queue so low that the claimant is within its min, others above theirs may give the rest.
     """
@@ -177,8 +177,8 @@ def spares(giver: Giver, found: Search) -> bool:
 def rules(
     given: Basis, queue: str, demand: Demand, *, inside: bool = False, shares: Shares | None = None
 ) -> GivingRules:
-    """The rules for what a claimant is owed; ``inside``: for its priority in its own queue. ``shares``: of KAI queues,
-    if known.
+    """The rules for the quota that a claimant is owed; ``inside``: for its priority in its own queue. ``shares``: of
+    KAI queues, if known.
     """
     if inside:
         return Inside(given, queue, demand)

@@ -3,8 +3,8 @@
 A claimant's queue stays within its fair share with it (and work that is not preemptible within the quota, at every
 level). Queues are compared just under the node they share. A victim's side gives while it uses more than it may keep,
 the larger of quota and share; or, where the claimant's side stays within its quota in everything, while it uses more
-than its quota of anything. In the end no claimant's side may be further above its share than a side that gave, and
-nobody gives what it could claim back by its quota: so what was taken back is never claimed back. Compared are the
+than its quota of anything. In the end no claimant's side may be further above its share than a side that gave, and no
+queue gives what it could claim again by its quota: so reclaimed quota is never claimed again. Compared are the
 resources that the claimant or a victim has to do with.
 """
 
@@ -30,7 +30,7 @@ UNSPEAKABLE = 2**62
 
 
 class Between(Struct):
-    """One claimant, and the shares everybody has while it is judged."""
+    """One claimant, and the shares of all queues while it is judged."""
 
     given: Basis
     queue: str
@@ -70,7 +70,7 @@ class Between(Struct):
         return found
 
     def _beside(self, leaf: str) -> bool:
-        """Whether a queue stands in the claimant's tree: none of another one has a share of what that divides."""
+        """Whether a queue is in the claimant's tree: queues of other trees have no share of its quota."""
         return self.ledger.by_shares(leaf) and root_of(leaf) == root_of(self.queue)
 
     def _sides(self, leaf: str) -> tuple[str, str]:
@@ -92,8 +92,8 @@ class Between(Struct):
         return gives and not self._comes_back(giver, own, side, found)
 
     def _comes_back(self, giver: Giver, own: str, side: str, found: Search) -> bool:
-        """Whether with one more gone somebody of its side, itself or one chosen before, would be within the quota of
-        that side again, and the claimant's side above its own: it would take back what it gave.
+        """Whether with one more gone a victim of its side, itself or one chosen before, would be within the quota of
+        that side again, and the claimant's side above its own: it would reclaim what it gave.
         """
         asked, gives = self.demand.request, giver.request
         if any(self._quota(side, name) - found.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
@@ -105,7 +105,7 @@ class Between(Struct):
         return any(self._fits_back(each, giver, room, found) for each in gone if self.sides(each.queue)[1] == side)
 
     def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], found: Search) -> bool:
-        """Whether one of those gone fits into ``room`` and into the share of its queue; ``last``: who goes last."""
+        """Whether one of those gone fits into ``room`` and into the share of its queue; ``last``: the last victim."""
         for name in self.names:
             asked = one.request.get(name, 0)
             used = found.used(one.queue, name) - (last.request.get(name, 0) if last.queue == one.queue else 0)
@@ -114,7 +114,7 @@ class Between(Struct):
         return True
 
     def asks(self, leaf: str) -> bool:
-        """Whether a queue comes into question at all, before anybody is looked at."""
+        """Whether a queue comes into question at all, before any of its work is looked at."""
         found = self.questionable.get(leaf)
         if found is None:
             found = self.questionable[leaf] = self._asks(leaf)
@@ -135,7 +135,7 @@ class Between(Struct):
         return not any(self._used(side, name) < self._quota(side, name) for name in limited)
 
     def fair(self, found: Search) -> bool:
-        """Whether no side of the claimant ends further above its share than one that gave, in what is involved."""
+        """Whether no side of the claimant ends further above its share than one that gave, in any resource."""
         taken: dict[str, set[str]] = {}
         for giver in map(found.giver, found.chosen):
             taken.setdefault(giver.queue, set()).update(name for name, amount in giver.request.items() if amount)
@@ -153,8 +153,8 @@ class Between(Struct):
         return True
 
     def turn(self, leaf: str, found: Search) -> Turn:
-        """How a queue comes in turn to give: lower priority first, then the largest part of what it may keep; of those
-        under one side the same is asked below it, level by level.
+        """How a queue comes in turn to give: lower priority first, then the largest part of its limit for keeping; of
+        those under one side the same is asked below it, level by level.
         """
         _, side = self.sides(leaf)
         path = chain_of(leaf)

@@ -1,7 +1,7 @@
-"""Partial reclaim: Ray clusters that scale themselves give back workers, so that nobody is suspended as a whole.
+"""Partial reclaim: Ray clusters that scale themselves release workers, so that no job is suspended as a whole.
 
-What a cluster may give is what it is granted beyond ``minReplicas``: its gang minimum and its head stay. Who gives
-follows the rules by which whole jobs do (``giving.py``), one replica after the other: each is a victim of its own.
+A cluster may release its grant beyond ``minReplicas``: its gang minimum and its head stay. Which cluster gives follows
+the rules for whole jobs (``giving.py``), one replica after the other: each is a victim of its own.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ def part_of(uid: str, queue: str, spare: Spare) -> SpareReplica:
 def parts_of(
     found: Search, candidates: Candidates, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
 ) -> tuple[Candidates, dict[str, SpareReplica]]:
-    """The replicas that could give way, as a search sees them: each is a victim of its own, those of one cluster one
+    """The replicas that could be released, as a search sees them: each is a victim of its own, those of one cluster one
     after the other, no more of a group than could be needed. An idle one loses nothing that was done until now, so of
     equal priority those come first, whatever cluster or group they are of.
 
-    ``givers``: uid -> what it may give. ``most``: who has a higher priority gives nothing; None: whatever it has.
+    ``givers``: uid -> the replicas it may give. ``most``: a cluster of higher priority gives none; None: no such limit.
     ``below``: only clusters of the claimant's own queue give, of a priority below this; None: those of other queues.
     """
     lacks = list(found.refusals())
@@ -124,7 +124,7 @@ def workers_objection(
 ) -> Objection:  # fmt: skip
     """Why these may not give workers for this claimant, judged again; empty when they may.
 
-    ``spares``: uid -> what it may give by what is granted to it now. ``inside``: they are of its own queue, and of
+    ``spares``: uid -> the replicas it may give by its grant now. ``inside``: they are of its own queue, and of
     lower priority.
     """
     found, parts = search(given, queue, demand), dict[str, Giver]()

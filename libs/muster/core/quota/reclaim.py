@@ -1,13 +1,13 @@
 """What a search for victims begins with, and how far it has come; the rules of reclaim by guarantee in words.
 
-Who may claim: work that stays within a guarantee of its own: its leaf's, or what a node above it is guaranteed beyond
-its children. Who gives: queues above their guarantee anywhere outside of that node, never to below it, at no node
-between them and the path they share with the claimant. So what was taken back can never be claimed back, and nobody is
-suspended twice for the same guarantee.
+A claimant is work that stays within a guarantee of its own: that of its leaf, or the part of a higher node's guarantee
+that its children do not have. Victims are in queues above their guarantee anywhere outside of that node, never to below
+it, at no node between them and the path they share with the claimant. So reclaimed quota can never be claimed again,
+and no job is suspended twice for the same guarantee.
 
-In which order: the lowest priority first, then who has worked the shortest time since its start or last checkpoint,
-whatever queue it is of; those who have been evicted more often than they should come last among their priority. And no
-more than is needed, those being let go first who would lose most GPU time.
+The order: the lowest priority first, then the shortest work since its start or last checkpoint, whatever its queue;
+work that was evicted more often than it should comes last among its priority. And no more than is needed: of the
+chosen, the one that would lose most GPU time is spared first.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ MAX_LOOKS = 10_000
 """Running workloads looked at for one claimant: a budget of steps, so that no search holds up the log."""
 
 RESTART_MS = 60_000
-"""What a suspension costs beside the work it throws away: that much running of what it frees."""
+"""What a suspension costs beside the work it throws away: that much running time of the quota it frees."""
 
 
 FIRST = -(2**62)
-"""The youth of what gives way before all others of its priority, and loses nothing that counts."""
+"""The youth of work that is evicted before all others of its priority, and loses nothing that counts."""
 
 Turn = tuple[tuple[int, int], ...]
 """How a queue comes in turn to give, the least first: (its priority, minus how far it is above) level by level."""
 
 
 class Run(NamedTuple):
-    """A running workload, in the order in which the work of one queue gives way."""
+    """A running workload, in the order in which the work of one queue is evicted."""
 
     priority: int
     youth: int
@@ -59,22 +59,22 @@ class Candidates(Struct):
     """What runs where, and what may be done with it now."""
 
     runs: Mapping[str, Sequence[Run]]
-    """leaf -> its running work in the order in which it gives way"""
+    """leaf -> its running work in the order in which it is evicted"""
     may: Callable[[str], bool] = lambda _: True
     """Whether a workload may be suspended now."""
     deprioritised: Callable[[str], bool] = lambda _: False
-    """Whether a workload gives way only after the others of its priority."""
+    """Whether a workload is evicted only after the others of its priority."""
     now: int = 0
     """Log time, ms."""
 
 
 class Basis(Struct):
-    """What a claim is planned against: used - leaving + held, with age claims left out, for they give way to it."""
+    """What a claim is planned against: used - leaving + held, with age claims left out, for it passes them."""
 
     ledger: Ledger
-    """With nothing held for anybody."""
+    """Without claims."""
     leaving: Scratch
-    """What those who leave for others will have given back, as negative amounts."""
+    """The amounts that victims of others will release, as negative amounts."""
     held: Scratch
     """What is held for others."""
 
@@ -99,7 +99,7 @@ def basis(ledger: Ledger, uid: str = "") -> Basis:
 
 
 class Giver(NamedTuple):
-    """What goes with one that gives way: a whole job, or one replica of a cluster."""
+    """The amounts that one victim releases: a whole job, or one replica of a cluster."""
 
     queue: str
     demand: Demand
@@ -110,14 +110,14 @@ class Giver(NamedTuple):
 
 
 class Search(Struct):
-    """One search for victims: what is still missing, and who has been chosen."""
+    """One search for victims: the amounts still missing, and the chosen victims."""
 
     basis: Basis
     queue: str
     demand: Demand
     chosen: list[str]
     gone: Scratch
-    """What those who leave for others and the chosen give back, as negative amounts."""
+    """The amounts that victims of others and the chosen release, as negative amounts."""
     names: frozenset[str]
     """The resources that are short."""
     parts: Mapping[str, Giver] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class Search(Struct):
 
 
 def search(given: Basis, queue: str, demand: Demand, *, places: bool = False) -> Search:
-    """An empty search for a claimant; ``places``: who gives way may also do so for its places on the nodes."""
+    """An empty search for a claimant; ``places``: victims may also be chosen for its places on the nodes."""
     gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
     found = Search(given, queue, demand, [], gone, frozenset())
     found.names = frozenset(short.resource for short in found.refusals())

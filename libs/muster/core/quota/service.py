@@ -1,4 +1,4 @@
-"""Least attained service: running jobs that keep their work give way to waiting jobs that have had less of it.
+"""Least attained service: running jobs that keep their work are evicted for waiting jobs that have had less of it.
 
 Only where the tree asks for it (``muster.dev/least-attained``). The service of a job is the GPU time of the work it has
 kept: from each start to the last checkpoint noted there (``muster.dev/checkpointed-at``). The spans of the tree divide
@@ -18,17 +18,17 @@ GPU = "nvidia.com/gpu"
 WHOLE = 1000
 
 LEAST_RUN_MS = 3_600_000
-"""How long a job has run at least, by its last checkpoint, before it gives way so."""
+"""How long a job has run at least, by its last checkpoint, before it is evicted so."""
 
 FRESH_MS = 60_000
 """It is chosen within this time after a checkpoint: no more work is lost than that."""
 
 MOST_TIMES = 8
-"""How often a job gives way so at the most."""
+"""How often a job is evicted so at the most."""
 
 
 class Service(Struct):
-    """Of the workloads that are there: what they have attained in former runs, and how often they gave way for it."""
+    """Of the workloads that are there: the service of their former runs, and how often they were evicted for it."""
 
     kept: dict[str, int] = field(default_factory=dict)
     """workload uid -> GPU time of work that it has kept, ms"""

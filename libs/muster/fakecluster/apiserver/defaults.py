@@ -1,7 +1,7 @@
 """What a server fills in: the defaults of Ray's CRDs, of pods and of batch Jobs.
 
 Each function returns the object with its defaults; it never changes the one it was given, which may share parts with
-what is stored. Only fields that somebody reads are filled in: no DNS policy, no image pull policy.
+the stored one. Only fields that a controller reads are filled in: no DNS policy, no image pull policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JOB = {"backoffLimit": 6, "completionMode": "NonIndexed", "completions": 1, "pa
 
 
 def with_defaults(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """``found`` with what it lacks of ``defaults``; the same object when it lacks nothing."""
+    """``found`` with the ``defaults`` that it lacks; the same object when it lacks none."""
     missing = {key: value for key, value in defaults.items() if found.get(key) is None}
     if not missing:
         return found if isinstance(found, dict) else dict(found)

@@ -120,7 +120,7 @@ class Deletion:
         return wanted if options.grace_s is not None and wanted < left else None
 
     def _mark(self, table: KindTable, found: Obj, finalizers: list[str], grace: int, now: int) -> Obj:
-        """The object marked as going. Marking anew only brings the end forward."""
+        """The object marked as going. A second mark only brings the end forward."""
         meta = {**found["metadata"]}
         first = not meta.get("deletionTimestamp")
         start = now if first else moment(meta["deletionTimestamp"]) - meta["deletionGracePeriodSeconds"] * 1000

@@ -16,7 +16,7 @@ VERSION = "v1.36.3"
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 Denied = frozenset[tuple[str, str, str]]
-"""(verb, group, plural) of what the one user may not do; ``*`` stands for all of them."""
+"""(verb, group, plural) of the requests that the one user may not make; ``*`` means all of them."""
 
 
 def version_document() -> Obj:

@@ -20,7 +20,7 @@ class FaultRates(Struct, frozen=True, kw_only=True):
     lose_response: float = 0.0
     """The request is carried out; the client gets no answer."""
     outage: float = 0.0
-    """From this request on nobody gets through for a while; all watches break."""
+    """From this request on all requests fail for a while; all watches break."""
     outage_s: float = 5.0
     """Longest outage."""
     delay: float = 0.0

@@ -3,7 +3,7 @@
 A thin adapter: requests go to `SimApiServer.handle`, watches to `SimTransport.watch`. What it adds is what only
 clients for people ask for: tables, and the OpenAPI document that says where validation happens.
 
-Every path begins with a secret prefix, since kubectl sends no credentials over plain HTTP: who knows the address
+Every path begins with a secret prefix, since kubectl sends no credentials over plain HTTP: a client with the address
 (from a kubeconfig only its owner can read) may do everything, a web page that guesses the port may do nothing.
 """
 
@@ -111,7 +111,7 @@ class HttpApiServer:
         except StatusError as err:
             return _refusal(err)
         except ValueError as err:
-            # A number or a time that is none, from an object somebody wrote: the request fails, the server does not.
+            # A number or a time that is none, in an object of a client: the request fails, the server does not.
             if self._on_failure is not None:
                 self._on_failure(f"{request.method} {path}: {err}")
             return _refusal(StatusError(500, "InternalError", f"cannot answer {request.method} {path}: {err}"))
@@ -191,7 +191,7 @@ class HttpApiServer:
 
 
 async def _body(request: web.Request) -> bytes | None:
-    """What was sent, as JSON. Raises StatusError for what is too long or no YAML."""
+    """The body, as JSON. Raises StatusError where it is too long or no YAML."""
     if not request.can_read_body:
         return None
     try:

@@ -1,8 +1,8 @@
 """A simulated cluster on disk: every change is written to a file as it happens, so that it outlives its process.
 
 One change per line, in the form of a watch event. Written before the next change can happen, without a buffer of our
-own: a process that is killed loses nothing. Opening a journal reads it, drops the line a crash cut off, and rewrites
-it with what still exists.
+own: a process that is killed loses nothing. Opening a journal reads it, drops the line a crash cut off, and rewrites it
+with the objects that still exist.
 """
 
 from __future__ import annotations

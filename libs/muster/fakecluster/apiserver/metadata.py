@@ -101,7 +101,7 @@ def metadata_problems(meta: Obj) -> list[Cause]:
 
 
 def name_problems(resource: ApiResource, meta: Obj) -> list[Cause]:
-    """What is wrong with the name of a new object, and with what it was generated from."""
+    """The problems of the name of a new object, and of the prefix it was generated from."""
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     if not name:
         return [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]

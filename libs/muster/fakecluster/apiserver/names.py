@@ -41,7 +41,7 @@ class Names:
         self._count = 0
 
     def suffix(self, *about: str) -> str:
-        """Five characters to append to a generateName: the next ones for what it is ``about``.
+        """Five characters to append to a generateName: the next ones for this ``about``.
 
         So the third RayJob of a prefix is called the same whatever else was created before it, and when.
         """

@@ -1,8 +1,8 @@
 """The verbs of the simulated server on objects as dicts: create, change, delete, bind, evict.
 
 Called by `server.SimApiServer`, both for requests and for simulated controllers that need no JSON. The rules are a
-real server's: who may write which part, what counts as a new generation, what is a conflict. Every verb returns the
-object as stored, which callers must not change, or raises StatusError.
+real server's: which client may write which part, which change makes a new generation, which write is a conflict. Every
+verb returns the object as stored, which callers must not change, or raises StatusError.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class ObjectVerbs:
     def _patched(self, kind: ResourceRules, old: Obj, patch: Any, content_type: str) -> Any:
         if content_type == JSON_PATCH:
             return json_patch(old, patch)
-        # A strategic merge patch of a built-in kind differs only for lists with keys, which nobody here sends.
+        # A strategic merge patch of a built-in kind differs only for lists with keys, which no client here sends.
         if content_type == MERGE_PATCH or (content_type == STRATEGIC_PATCH and not kind.custom):
             if not isinstance(patch, dict):
                 raise bad_request("error decoding patch: a merge patch is an object")

@@ -24,7 +24,7 @@ _BINDING = ApiResource("", "v1", "pods/binding", "Binding")
 
 
 def with_priority(store: Store, pod: Obj) -> Obj:
-    """The pod with the priority its class stands for; raises StatusError 403 when there is no such class."""
+    """The pod with the priority of its class; raises StatusError 403 when there is no such class."""
     spec = pod["spec"]
     name = spec.get("priorityClassName", "")
     classes = store.table(PRIORITY_CLASSES).objects

@@ -117,7 +117,7 @@ class Store:
         self._places: dict[str, tuple[KindTable, Key]] = {}
         """uid -> where the object is."""
         self._dependents: dict[str, dict[str, None]] = {}
-        """uid of an owner -> uids of what names it as owner, whether or not the owner exists."""
+        """uid of an owner -> uids of the objects that name it as owner, whether or not the owner exists."""
         self._listeners: dict[ApiResource | None, list[Callable[[StoredChange], None]]] = {}
         self._telling = False
 
@@ -179,7 +179,7 @@ class Store:
         return None if place is None else (place[0], place[0].objects[place[1]])
 
     def dependents(self, uid: str) -> list[str]:
-        """Uids of what names the object as an owner, oldest first."""
+        """Uids of the objects that name this one as an owner, oldest first."""
         return list(self._dependents.get(uid, ()))
 
     def put(self, table: KindTable, found: Obj) -> Obj:

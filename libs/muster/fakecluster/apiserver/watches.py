@@ -61,7 +61,7 @@ class WatchStream:
             for change in self._table.since(version):
                 self._on_change(change)
             return
-        # An unset version and 0 both begin with what exists, as made-up additions.
+        # An unset version and 0 both begin with the existing objects, as made-up additions.
         self._after = self._store.version
         for key in sorted(self._table.objects):
             found = self._table.objects[key]

@@ -53,7 +53,7 @@ def submitter_job(job: Obj, cluster: Obj, status: Obj, settings: OperatorSetting
 
 
 def submitter_status(submitter: Obj | None) -> tuple[int | None, str | None]:
-    """(when the submitter finished, in ms; why it failed), None for what is not so."""
+    """(when the submitter finished, in ms; why it failed), None where it did not."""
     for condition in ((submitter or {}).get("status") or {}).get("conditions") or ():
         if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
             finished = moment(condition["lastTransitionTime"])
@@ -79,7 +79,7 @@ def _submitter_container(spec: Obj) -> Obj:
 
 
 def _submitter_template(job: Obj, cluster: Obj, status: Obj, settings: OperatorSettings) -> Obj:
-    """The submitter's pod; how long it runs is written on it, for what plays the kubelet."""
+    """The submitter's pod; how long it runs is written on it, for the fake kubelet."""
     given = job["spec"].get("submitterPodTemplate")
     if given is None:
         given = {"spec": {"restartPolicy": "Never", "containers": [_submitter_container(cluster["spec"])]}}

@@ -1,4 +1,4 @@
-"""One RayCluster: from what is seen of it to what the operator does next. Pure.
+"""One RayCluster: from its observed objects to the operator's next writes. Pure.
 
 Pods first, then the status that describes the pods as they were seen; the next look describes what has come of it.
 """
@@ -107,7 +107,7 @@ def _group_operations(
     if hosts > 1:
         return _multi_host_operations(cluster, group, workers, hosts, settings)
     named = tuple((group.get("scaleStrategy") or {}).get("workersToDelete") or ())
-    # Whatever pod has the name is deleted, every time: nobody checks that it is a worker of this group.
+    # Whatever pod has the name is deleted, every time: the operator does not check that it is a worker of this group.
     going = {pod["metadata"]["name"] for pod in workers if _going(pod)}
     operations: list[ApiOperation] = [DeleteObject(PODS, namespace, name) for name in named if name not in going]
     left = [pod for pod in workers if pod["metadata"]["name"] not in named]

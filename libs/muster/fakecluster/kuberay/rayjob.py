@@ -1,4 +1,4 @@
-"""One RayJob: from what is seen of it to what the operator does next. Pure.
+"""One RayJob: from its observed objects to the operator's next writes. Pure.
 
 The table of states is STATES at the end: deployment status -> what happens in it. Every function there changes the
 step's status (a copy) and adds operations; what comes of all of them is one write of the status, if it changed.
@@ -168,7 +168,7 @@ def _over(step: RayJobStep) -> None:
 
 
 def _validation_failed(step: RayJobStep) -> None:
-    """The spec was corrected (else this is not reached): begin anew, with the cluster there is if there is one."""
+    """The spec was corrected (else this is not reached): begin again, with the cluster there is if there is one."""
     step.set(jobDeploymentStatus=words.NEW, reason=None, message=None)
 
 
@@ -196,8 +196,8 @@ def _report_submitter(step: RayJobStep) -> None:
         at = stamp(step.now)
         condition = {"status": "True", "lastProbeTime": at, "lastTransitionTime": at, "reason": "Simulated"}
         conditions = [{"type": kind, **condition} for kind in ("SuccessCriteriaMet", "Complete")]
-        # A real Job controller may have begun it, and made a pod that nobody runs: when it began must not change, and a
-        # Job that is over must not have an active pod.
+        # A real Job controller may have begun it, and made a pod that no kubelet runs: when it began must not change,
+        # and a Job that is over must not have an active pod.
         began = (submitter.get("status") or {}).get("startTime") or stamp(run.start)
         status = {"startTime": began, "completionTime": at, "succeeded": 1, "conditions": conditions}
         status |= {"active": None, "ready": None}

@@ -1,4 +1,4 @@
-"""The pods of a RayCluster, and what stands beside them: services, and the autoscaler's account. Pure builders."""
+"""The pods of a RayCluster, and the objects beside them: services, and the autoscaler's account. Pure builders."""
 
 from __future__ import annotations
 

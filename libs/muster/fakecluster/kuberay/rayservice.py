@@ -1,4 +1,4 @@
-"""One RayService: from what is seen of it to what the operator does next. Pure; KubeRay 1.7.
+"""One RayService: from its observed objects to the operator's next writes. Pure; KubeRay 1.7.
 
 A cluster is named in the status before it is made. A changed ``rayClusterConfig`` (its replicas apart) makes a second
 one, which takes over once it is ready; what the service names no longer is deleted a minute later. A suspension that

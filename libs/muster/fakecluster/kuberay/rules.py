@@ -17,7 +17,7 @@ def suspend(step: RayJobStep) -> bool:
 
 
 def deadlines(step: RayJobStep) -> bool:
-    """Fail what took too long, counted from the start time, which every resume sets anew."""
+    """Fail what took too long, counted from the start time, which every resume sets again."""
     start = moment(step.status["startTime"])
     limits = [("activeDeadlineSeconds", words.DEADLINE_EXCEEDED)]
     if step.state in (words.INITIALIZING, words.WAITING):

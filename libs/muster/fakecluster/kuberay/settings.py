@@ -35,7 +35,7 @@ class OperatorSettings(Struct, frozen=True, kw_only=True):
     another name for it."""
     fail_after: str = FAIL_AFTER
     submitter_pods: bool = True
-    """False where nobody runs pods of Jobs: then the operator itself reports the submitter Job as it should be."""
+    """False where no kubelet runs pods of Jobs: then the operator itself reports the submitter Job as it should be."""
     pods: bool = True
     """False for simulations that ask nothing of pods: clusters have none, and are ready after ``ready_ms``."""
     ready_ms: int = 2_000
@@ -44,7 +44,7 @@ class OperatorSettings(Struct, frozen=True, kw_only=True):
     init_containers: bool = True
     """Add the container that waits for the head to worker pods."""
     requeue_ms: int = 3_000
-    """Between looks at a RayJob that is waiting for something nobody reports."""
+    """Between looks at a RayJob that waits for a change without an event."""
     submitter_grace_ms: int = 30_000
     """For the Ray job's end to show after the submitter's."""
     transition_grace_ms: int = 300_000

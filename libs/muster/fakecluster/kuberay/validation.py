@@ -184,7 +184,7 @@ def _amounts_problem(group: Obj) -> str:
 
 
 def _containers(group: Obj) -> list[Obj]:
-    """The containers of a group's pods; none where our definition, which leaves templates open, let nonsense in."""
+    """The containers of a group's pods; none where our definition, which leaves templates open, accepted nonsense."""
     found = _object(_object(group.get("template")).get("spec")).get("containers")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 

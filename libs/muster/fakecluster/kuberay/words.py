@@ -21,7 +21,7 @@ REPLICA_INDEX = "ray.io/worker-group-replica-index"
 HOST_INDEX = "ray.io/replica-host-index"
 HEAD_GROUP = "headgroup"
 
-# Labels of what a RayJob makes.
+# Labels of the objects that a RayJob makes.
 KAI_QUEUE = "kai.scheduler/queue"
 FROM_NAME = "ray.io/originated-from-cr-name"
 FROM_KIND = "ray.io/originated-from-crd"

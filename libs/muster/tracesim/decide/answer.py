@@ -1,7 +1,7 @@
 """The answer to a state file: which jobs are admitted and where, which are evicted for which, which wait and why.
 
 Devices are numbered from 0 on each node. Pods that share a device name the same number; a pod with whole devices names
-devices that nobody else does.
+devices that no other pod does.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Member(Struct, frozen=True):
 class Eviction(Struct, frozen=True):
     """Pods that were evicted together.
 
-    ``rule``: ``reclaim`` (their queue gives back), ``preempt`` (a higher priority of their queue), ``gang`` (the rest
-    of their gang was evicted).
+    ``rule``: ``reclaim`` (their queue is over its share), ``preempt`` (a higher priority of their queue), ``gang`` (the
+    rest of their gang was evicted).
     """
 
     job: str
@@ -83,7 +83,7 @@ class Answer(Struct, frozen=True):
     """All of it; every list is in the order of the file."""
 
     admitted: list[Runs]
-    """What has started, also of what was evicted before."""
+    """The jobs that have started, also those that were evicted before."""
     running: list[Runs]
     """What ran and runs on."""
     evicted: list[Eviction]

@@ -102,7 +102,7 @@ class JobReader:
 
     @staticmethod
     def _shares(entry: PodEntry, where: str) -> tuple[int, int, int]:
-        """(thousandths, MiB, devices) of what a pod takes of devices that it shares."""
+        """(thousandths, MiB, devices) that a pod takes of devices that it shares."""
         count = entry.devices if isinstance(entry.devices, int) else len(entry.devices)
         if count < 1:
             raise StateFileError(f"{where}: devices is {count}; a share is of at least one device")
@@ -140,7 +140,7 @@ class JobReader:
         return entry.node, (), started
 
     def _free(self, node: NodeState) -> int:
-        """Devices of a node that nobody has yet."""
+        """Devices of a node that no pod has yet."""
         name = node.ref.name
         return node.allocatable.get(GPU, 0) // WHOLE - self._whole.get(name, 0) - len(self._left.get(name, ()))
 

@@ -58,7 +58,7 @@ class LiveUnit:
         return ((name, pod) for name, pods in self.sets.items() for pod in pods)
 
     def pod_ref(self, pod: SituationPod) -> Ref:
-        """A pod that is made anew is another pod."""
+        """A pod that is created again is another pod."""
         uid = f"{self.workload.ref.uid}/{pod.name} {self.starts}"
         return Ref("Pod", self.job.namespace, f"{self.job.name}.{pod.name}", uid)
 

@@ -32,7 +32,7 @@ from muster.tracesim.decide.values import shown
 from muster.tracesim.facts import EPOCH_MS
 
 UNITS = {"gpus": (GPU, Decimal(1)), "cpu_milli": ("cpu", Decimal(1)), "memory_mib": ("memory", Decimal("1.048576"))}
-"""Key of a map -> (resource, what one of it is in what a Queue counts: devices, millicores, 10^6 bytes)."""
+"""Key of a map -> (resource, one of it in the units of a Queue: devices, millicores, 10^6 bytes)."""
 QUOTA_LABEL = KEPT[0]
 NAMESPACE = "state"
 """The namespace of jobs that a label leads to their queue."""
@@ -82,7 +82,7 @@ def read_queues(given: Any) -> tuple[Observed, Leaves]:
     trees = [each for each in documents if _kind(each) == "ElasticQuotaTree"]
     if trees:
         if len(documents) > 1:
-            raise StateFileError("queues: an ElasticQuotaTree stands alone; give it without other queues")
+            raise StateFileError("queues: an ElasticQuotaTree allows no other queues; remove them")
         return _elastic(trees[0])
     return _kai(documents)
 

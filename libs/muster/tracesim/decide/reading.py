@@ -45,7 +45,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         twice = next((key for key, count in keys.items() if count > 1 and key != "<<"), None)
         if twice is not None:
-            raise StateFileError(f"line {node.start_mark.line + 1}: {twice!r} stands there twice")
+            raise StateFileError(f"line {node.start_mark.line + 1}: {twice!r} is there twice")
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
 

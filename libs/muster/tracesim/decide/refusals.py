@@ -1,4 +1,4 @@
-"""What is wrong with the shape of a state file: which object, which field, what stands there, and what may."""
+"""Refusals of a state file by its shape: object, field, the value found, and the values allowed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ STEP = re.compile(r"\.([\w-]+)|\[(\d+|\.\.\.)\]")
 
 
 def refusal(err: msgspec.ValidationError, body: Any, kind: Any, origin: str) -> str:
-    """One sentence about a value that ``msgspec.convert(body, kind)`` refused; ``origin``: where the body stands."""
+    """One sentence about a value that ``msgspec.convert(body, kind)`` refused; ``origin``: where the body is in the
+    file.
+    """
     what, _, path = str(err).partition(" - at `$")
     at, value, named, expected = _followed(path.rstrip("`"), body, kind)
     where = f"{origin}{at}".strip(".") + (f" {named!r}" if named else "")

@@ -70,7 +70,7 @@ class _Run:
         self._jobs = {job.name: job for job in situation.jobs}
         self._rv = 1000
         self._live: dict[str, LiveUnit] = {}
-        """uid of a workload -> the unit it stands for."""
+        """uid of a workload -> its unit."""
         self._units: dict[str, LiveUnit] = {}
         """uid of a unit -> what was submitted of it last."""
         self._joined: dict[str, int] = {}

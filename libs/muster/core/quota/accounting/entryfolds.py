@@ -1,4 +1,4 @@
-"""How charged workloads change by decisions and by what was done of them: one function per event."""
+"""How charged workloads change by decisions and by their effects: one function per event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the accountant's state changes with what is observed, and with the trees in force: one function per event."""
+"""How the accountant's state changes with observations, and with the trees in force: one function per event."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepte
 
 
 def _trees_changed(state: AccountantState) -> None:
-    """Charges stand where the trees in force put them, and everything is looked at again."""
+    """Charges move to the leaves where the trees in force put them, and everything is looked at again."""
     for uid, entry in state.entries.items():
         entry.queue = state.ledger.charges[uid].queue
     for uid in (*state.workloads, *state.standalone):
@@ -84,8 +84,8 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
 
 
 def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
-    """One that was charged with a fixed size is granted just that once it scales itself: it asks for what it has grown
-    to.
+    """One that was charged with a fixed size is granted just that once it scales itself: it asks for the size it has
+    grown to.
     """
     if elastic is not None and not entry.groups:
         entry.groups = granted_before(entry.fixed, elastic)
@@ -223,7 +223,7 @@ def queue_gone(state: AccountantState, at: Position, event: QueueGone) -> None:
 
 
 def _pauses_changed(state: AccountantState) -> None:
-    """What is reserved and not admitted yet may have to be given back, or may stay; what is held may be over."""
+    """A reservation without an admission may have to be released, or may stay; a claim may be over."""
     for uid, entry in state.entries.items():
         if not (entry.admitted or entry.resumed_rv):
             recheck(state, uid)

@@ -1,8 +1,8 @@
 """How Ray clusters that scale themselves grow and shrink in the ledger: the accountant's answers to the bridge.
 
-What a cluster wants is granted piece by piece: each by itself, the first of its alternatives that limits and claims
-allow, a placement group as a whole. What is left is denied once, with what refuses each of it, and granted when there
-is room. Jobs that are proposed come before growth.
+The growth that a cluster asks for is granted piece by piece: each by itself, the first of its alternatives that limits
+and claims allow, a placement group as a whole. The rest is denied once, with the limit that refuses each piece, and
+granted when there is room. Jobs that are proposed come before growth.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharg
 
 
 def parts_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
-    """Clusters are to give back workers; of one that is not charged any more nobody waits for any."""
+    """Clusters are to release workers; no claim waits for those of one that is not charged any more."""
     for part in event.partial:
         entry = state.entries.get(part.ref.uid)
         if entry is not None and entry.attempt == part.attempt:
@@ -76,7 +76,7 @@ def parts_ordered(state: AccountantState, at: Position, event: EvictionOrdered) 
 
 
 def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:
-    """Nothing more can be taken from a cluster: nobody waits for that. What was on its way back stays granted."""
+    """Nothing more can be reclaimed from a cluster: no claim waits for that. Workers that were to go stay granted."""
     entry = state.entries.get(event.ref.uid)
     if event.unasked:
         given = state.returns.get(event.ref.uid)
@@ -109,7 +109,7 @@ def gate_written(state: AccountantState, at: Position, event: EffectApplied | Ef
 
 
 def withdrawals(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-    """Grants that are used by nobody, now that ``maxReplicas`` says so and the pods that had to go are gone."""
+    """Unused grants, now that ``maxReplicas`` is lowered and the pods that had to go are gone."""
     for uid, given in state.returns.items():
         entry = state.entries.get(uid)
         if not given.done or entry is None or uid in state.due_release or _lives(state, given):
@@ -137,7 +137,7 @@ def _lives(state: AccountantState, given: Return) -> bool:
 
 
 def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-    """What is granted of what clusters want; the highest priority first, among equals who asked first."""
+    """The grants for growth that clusters ask for; the highest priority first, among equals the first request."""
     if not state.growths:
         return
     order = sorted(state.growths.items(), key=lambda item: (-state.priorities.get(item[0], 0), item[1].cause))
@@ -220,7 +220,7 @@ def _room_again(state: AccountantState, entry: Entry, denial: GrowthDenied) -> b
 def _shortfall(
     state: AccountantState, entry: Entry, growth: OpenGrowth, added: Counts, scratch: Scratch
 ) -> Shortfall | None:
-    """The first limit that refuses what would be charged on top of what is charged."""
+    """The first limit that refuses the additional charge."""
     charge = state.ledger.charges[entry.ref.uid]
     common = _recharge(state, entry, added, growth.asked.each)
     more = Demand(beyond(common["request"], charge.request), max(common["pods"] - charge.pods, 0), charge.preemptible)

@@ -27,7 +27,7 @@ def note(state: AccountantState, entry: Entry) -> None:
 
 
 def suspensions_due(state: AccountantState, ordered: set[str]) -> Iterator[SuspensionOrdered]:
-    """Who is suspended now. ``ordered``: uids of those that are suspended in this commit for another reason."""
+    """The jobs to suspend now. ``ordered``: uids of those that are suspended in this commit for another reason."""
     if not any(at <= state.now for at in state.overuse.values()):
         return
     excess: dict[str, Vector] = {}

@@ -1,4 +1,4 @@
-"""Pods of no job wait for their quota: the accountant's answers to what the gang admitter has places for.
+"""Pods of no job wait for their quota: the accountant's answers for pods that the gang admitter has places for.
 
 Those that start together are charged together, or not at all; what does not fit is denied once, and charged when it
 does. One that no quota counts may be placed at once. Nothing evicts them: they are charged as work that is not

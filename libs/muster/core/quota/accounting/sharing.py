@@ -81,7 +81,7 @@ def next_at(state: AccountantState) -> Iterator[int]:
 
 
 def _rate(state: AccountantState, tree: QuotaTree) -> tuple[dict[str, Vector], Vector]:
-    """({leaf: what is charged to it}, what there is), of what the tree divides."""
+    """({leaf: its charges}, the total), of the resources that the tree divides."""
     total = tree.nodes[0].limit
     used: dict[str, Vector] = {}
     for node in tree.nodes:

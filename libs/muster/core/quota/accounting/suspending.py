@@ -1,8 +1,8 @@
-"""When an admitted job is suspended again for nobody else: it does not come to run, or has lost too many of its pods.
+"""When an admitted job is suspended for its own sake: it does not come to run, or has lost too many of its pods.
 
 One that kube-scheduler places has its PodGroup, and what counts is how many of its pods have a node: the condition of a
-PodGroup never says False again once it said True, and nobody writes it where kube-scheduler dies after it has bound the
-pods. An order that is refused is not repeated at once.
+PodGroup never says False again once it said True, and it is not written where kube-scheduler dies after it has bound
+the pods. An order that is refused is not repeated at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNPLACED_MS = 5_000
 STAYS_MS = 600_000
 """How long a workload that could not be suspended is left alone; each time twice as long, ..."""
 STAYS_DOUBLED = 5
-"""... so many times: who leaves together with one that never does is not suspended in vain over and over."""
+"""... so many times: jobs that leave together with one that never does are not suspended over and over."""
 
 
 def stays_ms(times: int) -> int:
@@ -74,8 +74,8 @@ def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
 def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
     """What kube-scheduler says of the gang of a job in this attempt of it.
 
-    The name says whose PodGroup it is: its owner and its annotations are what anybody with a namespace may write. Of
-    one that ran before our log began the attempt is not known, nor where somebody has removed the annotation; that of
+    The name says whose PodGroup it is: its owner and its annotations can be written by every user of a namespace. Of
+    one that ran before our log began the attempt is not known, nor where a user has removed the annotation; that of
     an earlier attempt is removed before it is resumed.
     """
     found = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
@@ -111,7 +111,7 @@ def bound_of(state: AccountantState, entry: Entry) -> int:
 def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
     """Soon after kube-scheduler has said that there are no places; else when its pods had no nodes for too long.
 
-    Of one that has run, when none of those that its controller has made anew had one: they may be fewer than
+    Of one that has run, when none of the pods that its controller has made since had one: they may be fewer than
     ``minCount`` for good.
     """
     if not entry.unbound_since or not entry.since or entry.leaving:

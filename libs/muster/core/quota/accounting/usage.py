@@ -1,4 +1,4 @@
-"""What runs is charged: a charge is the larger of what was granted and what the live children of the workload ask for.
+"""Running work is charged: a charge is the larger of the grant and the requests of the workload's live children.
 
 Every kind alike, resource by resource: pods that exist, and pods that the spec of the workload, or of a child of it,
 asks for. What the admission does not count of the spec it was made for (the helpers that KubeRay adds, under profile

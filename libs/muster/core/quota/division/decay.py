@@ -1,4 +1,4 @@
-"""What queues used lately, counted from the log: how much of what there was, the later the more.
+"""Recent use of queues, counted from the log: parts of the capacity, of more weight the later.
 
 What is charged is summed up over the time of the log in BUCKETS equal parts of a window that slides. What is older than
 the window is forgotten, and so is what is older than HALVES half-lives. Counted is what is in whole parts: so
@@ -60,7 +60,7 @@ class Lately(Struct):
     def pass_to(self, at: int, used: Mapping[str, Vector], total: Vector) -> bool:
         """Time has passed up to ``at`` with so much charged and so much there; whether a bucket ended."""
         ended = False
-        if at - self.since > (BUCKETS + 1) * self.span:  # all of what is known lies before the window
+        if at - self.since > (BUCKETS + 1) * self.span:  # all that is known is before the window
             self.since = at - (at - self.origin) % self.span - BUCKETS * self.span
             self.past, self.open = [], PastBucket()
         used, total = _scaled(used), _bounded(total)
@@ -81,7 +81,7 @@ class Lately(Struct):
         return self.since + self.span - (self.since - self.origin) % self.span
 
     def weighed(self) -> dict[str, Vector]:
-        """Leaf -> millionths of what there was that it used, in steps; without those that used nothing."""
+        """Leaf -> millionths of the capacity that it used, in steps; without those that used nothing."""
         sums: dict[str, Vector] = {}
         whole: Vector = {}
         for age, bucket in enumerate(reversed(self.past)):

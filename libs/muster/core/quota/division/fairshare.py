@@ -1,8 +1,8 @@
 """Fair shares between siblings: the guarantee first, then priority, then weight, in whole units and exactly.
 
-One resource at a time. The rule is that of KAI Scheduler's queues, without its floats: first every queue gets what it
-asks for of its quota; the surplus goes to the highest priority first, in rounds by weight (and by what was used lately,
-where that counts), in whole units; what rounding leaves goes by the largest remainder, ties by age, then by uid.
+One resource at a time. The rule is that of KAI Scheduler's queues, without its floats: first every queue gets its
+requests up to its quota; the surplus goes to the highest priority first, in rounds by weight (and by recent use, where
+that counts), in whole units; what rounding leaves goes by the largest remainder, ties by age, then by uid.
 Quotas are never scaled down, so where they exceed what there is the shares do too; a left-over unit is handed out
 whole, so a share may exceed its request or its limit by less than one unit. Any order of the siblings gives the same.
 """
@@ -21,7 +21,7 @@ UNLIMITED = -1
 
 
 class Sharer(Struct, frozen=True, kw_only=True):
-    """One of those who share: amounts in base units, UNLIMITED where nothing bounds them."""
+    """One of the queues that share: amounts in base units, UNLIMITED where nothing bounds them."""
 
     name: str
     request: int
@@ -46,7 +46,7 @@ class Law(Struct, frozen=True):
     """What is the same for all siblings."""
 
     unit: int = 1
-    """Base units in one of what is handed out whole: a GPU, a thousandth of a CPU, a byte."""
+    """Base units in one unit that is handed out whole: a GPU, a thousandth of a CPU, a byte."""
     k: tuple[int, int] = (1, 1)
     """How much past usage counts, as a fraction; (0, 1) for not at all."""
     usage_whole: int = 1_000_000
@@ -60,7 +60,7 @@ class Share(Struct):
     surplus: int = 0
     """By priority and weight, in whole units."""
     left_over: int = 0
-    """Of what rounding left."""
+    """Of the remainder of rounding."""
     surplus_seen: int = 0
     """What was left of the surplus when its priority came."""
     rounds: int = 0
@@ -113,7 +113,7 @@ def allocatable(sharer: Sharer, share: int) -> int:
 def _rounds(left: int, tier: list[Sharer], shares: dict[str, Share], law: Law) -> tuple[int, dict[str, Fraction]]:
     """Hand the surplus out among queues of one priority: (what is left, {name: what rounding kept from it}).
 
-    Another round follows while somebody needed less than its part.
+    Another round follows while a queue needed less than its part.
     """
     kept: dict[str, Fraction] = {}
     while left > 0:

@@ -1,6 +1,6 @@
 """Fair shares down a whole tree: what there is goes to the top queues, each one's share to its children, and so on.
 
-Each resource by itself, by ``fairshare.fair_shares``. A pure function of the nodes and of what is asked for.
+Each resource by itself, by ``fairshare.fair_shares``. A pure function of the nodes and of the requests.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def sharer(
     requests: Mapping[str, Mapping[str, int]],
     usage: Mapping[str, Mapping[str, int]],
 ) -> Sharer:
-    """A node as one of those who share a resource."""
+    """A node as one of the queues that share a resource."""
     least = node.guaranteed.get(resource, 0)
     return Sharer(
         name=node.path,

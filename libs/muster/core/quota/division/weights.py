@@ -1,8 +1,8 @@
-"""Runtime quota: how much of what there is each of several siblings may use now, by guarantee, demand and weight.
+"""Runtime quota: how much of a parent's quota each sibling may use now, by guarantee, demand and weight.
 
-The rule is Koordinator's: first what each needs of its guarantee, then the rest by weight among those who need more,
-and what somebody cannot use is divided again. Exact integers throughout: what one unit too many would be goes by the
-largest remainder, ties by name. In force where a tree asks for it; ``shares.py`` keeps it up to date.
+The rule is Koordinator's: first the need of each up to its guarantee, then the rest by weight among those that need
+more, and the parts that one cannot use are divided again. Exact integers throughout: a unit left by rounding goes by
+the largest remainder, ties by name. In force where a tree asks for it; ``shares.py`` keeps it up to date.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Sibling(Struct, frozen=True):
-    """One of those who share: amounts in base units of one resource."""
+    """One of the siblings that share: amounts in base units of one resource."""
 
     name: str
     request: int

@@ -1,1 +1,1 @@
-"""The ledger, and what is read from it: shares, charges that run, who still waits."""
+"""The ledger, and its readers: shares, charges that run, workloads that still wait."""

@@ -53,19 +53,19 @@ class Books(Struct):
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
     usage: dict[str, Vector] = field(default_factory=dict)
-    """path -> what it used lately, in millionths of what there was, as it was said last"""
+    """path -> its recent use, in millionths of the capacity, as the last decision has it"""
     claims: Claims = field(default_factory=Claims)
     """What is held for waiting jobs."""
     waiting: dict[str, Vector] = field(default_factory=dict)
     """leaf -> what those ask for that are queued for it and not charged"""
     going: dict[str, tuple[str, Demand]] = field(default_factory=dict)
-    """uid of a charged workload that leaves for a claim -> what it gives back, and where"""
+    """uid of a charged workload that leaves for a claim -> the amounts it releases, and where"""
     leaving: Scratch = field(default_factory=Scratch)
-    """What all of those will have given back, as negative amounts."""
+    """The amounts that all of those will release, as negative amounts."""
 
     @property
     def tree(self) -> QuotaTree | None:
-        """The tree in force whose rules count for what belongs to no queue: an ElasticQuotaTree before KAI queues."""
+        """The tree in force whose rules count for work of no queue: an ElasticQuotaTree before KAI queues."""
         return self.trees.get(ROOT) or next(iter(self.trees.values()), None)
 
     def tree_of(self, path: str) -> QuotaTree | None:
@@ -94,7 +94,7 @@ class Books(Struct):
         self._reindex()
 
     def _reindex(self) -> None:
-        """Charges follow their label or namespace, or stay where nobody claims them."""
+        """Charges follow their label or namespace, or stay where no queue claims them."""
         self.nodes = {node.path: node for tree in self.trees.values() for node in tree.nodes}
         self.leaf_of, self.named, self.queues = {}, {}, {}
         for tree in self.trees.values():
@@ -225,7 +225,7 @@ class Books(Struct):
         """From here on it is held, and its victims leave."""
         before = self.claims.by_uid.get(claim.uid)
         for uid, charge in self.charges.items() if claim.promised else ():
-            if charge.until > claim.opened:  # Who is late already is not counted on.
+            if charge.until > claim.opened:  # A job that is late already is not counted on.
                 claim.counts_on(uid, charge)
         self.claims.open(claim)
         for each in (before, claim):
@@ -240,23 +240,23 @@ class Books(Struct):
         return ended
 
     def clear(self, uid: str, attempt: int) -> None:
-        """A charged workload leaves so that somebody has room on the nodes; nothing is held for that."""
+        """A charged workload leaves so that another has room on the nodes; no quota is held for that."""
         if uid in self.charges:
             self.claims.cleared[uid] = attempt
             self._settle(uid)
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
-        """A victim could not be suspended: nobody waits for it any more. ``at``: log time (ms)."""
+        """A victim could not be suspended: no claim waits for it any more. ``at``: log time (ms)."""
         self.claims.stays(uid, attempt, at)
         self._settle(uid)
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> None:
-        """A Ray cluster is granted so many replicas from here on: nobody waits for more of that than is to go."""
+        """A Ray cluster is granted so many replicas from here on: no claim waits for more than is to go."""
         self.claims.shrunk(uid, groups, at)
         self._settle(uid)
 
     def _settle(self, uid: str) -> None:
-        """Bring what a workload gives back in line with its charge and the claims it leaves for."""
+        """Bring the amounts that a workload releases in line with its charge and the claims it leaves for."""
         charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
         if charge is not None and self.claims.leaves(uid):
             gives = charge.queue, charge.demand

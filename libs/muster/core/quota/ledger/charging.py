@@ -1,4 +1,4 @@
-"""From decisions to what the ledger counts with: the charge a reservation makes, the claim an order opens."""
+"""From decisions to entries of the ledger: the charge a reservation makes, the claim an order opens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.model.demand import Demand
 
 
 def demand_of_part(part: PartialVictim) -> Demand:
-    """What somebody gives back who goes on."""
+    """The part that a cluster releases while it goes on."""
     return Demand(part.request, part.pods, jobs=0)
 
 

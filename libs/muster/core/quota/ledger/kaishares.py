@@ -1,4 +1,4 @@
-"""The fair shares of queues as the ledger stands: of what their root has, by what is charged and asked for."""
+"""The fair shares of queues by the ledger: the quota of their root, divided by charges and requests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The ledger: what fits at a queue beside all that is charged and held, and by which limit or guarantee.
 
-The accountant decides on it; everybody else folds the same events into a copy, to foresee and to explain.
+The accountant decides on it; every other stage folds the same events into a copy, to foresee and to explain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Ledger(Books):
     """The books, and what may be added to them."""
 
     def without_claims(self) -> Ledger:
-        """The same charges with nothing held for anybody; for reading only."""
+        """The same charges without claims; for reading only."""
         return structs.replace(self, claims=Claims())
 
     def taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, list[Mapping[str, int]], Vector]]:
@@ -51,8 +51,8 @@ class Ledger(Books):
     def shortfall(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Shortfall | None:
         """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
 
-        What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be let in, where
-        it may pass claims for age by the run time it declares. A limit that no release helps comes first.
+        What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be admitted,
+        where it may pass claims for age by the run time it declares. A limit that no release helps comes first.
         """
         others = self.held_from(queue, demand, *scratches, now=now)
         found = self.refusals(queue, demand, *scratches, held=others)
@@ -131,7 +131,7 @@ class Ledger(Books):
                     yield short
 
     def managed(self, queue: str, request: Mapping[str, int]) -> list[str]:
-        """The asked resources that anything on the path limits or guarantees, sorted: the others are nobody's."""
+        """The asked resources that anything on the path limits or guarantees, sorted: the others are not managed."""
         nodes = [node for path in chain_of(queue) if (node := self.nodes.get(path)) is not None]
         return [
             name
@@ -147,7 +147,7 @@ class Ledger(Books):
         """The nodes within whose guarantee the demand stays, the lowest first.
 
         What an inner node is guaranteed beyond its children is theirs together: any of them may claim it from outside
-        of that node, but not what the others leave of their own guarantees. At the root there is nobody outside.
+        of that node, but not what the others leave of their own guarantees. At the root there is no outside.
         """
         managed = self.managed(queue, demand.request) if queue in self.nodes else []
         child = ""
@@ -159,7 +159,7 @@ class Ledger(Books):
             child = path
 
     def _unfilled(self, path: str, but: str, names: Iterable[str], *scratches: Scratch) -> Vector:
-        """What the children of a node, one apart, leave of their own guarantees: nobody else's to claim."""
+        """The unused guarantees of the children of a node, one apart: no other node may claim them."""
         total: Vector = {}
         for child in self.nodes[path].children:
             least = self.nodes[child].guaranteed
@@ -206,5 +206,5 @@ class Ledger(Books):
 
 
 def leaf_of(ledger: Ledger, workload: Workload) -> str | None:
-    """The leaf a workload belongs to, None when nobody claims it."""
+    """The leaf a workload belongs to, None when no queue claims it."""
     return ledger.leaf_for(workload.ref.namespace, quota_name(workload.labels))

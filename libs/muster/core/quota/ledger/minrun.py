@@ -16,7 +16,7 @@ from muster.core.quota.trees.rules import RuleError, span_ms
 
 
 def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
-    """For work of ``leaf`` against a claimant of the queue ``claimant``, ms; 0 where nobody says anything.
+    """For work of ``leaf`` against a claimant of the queue ``claimant``, ms; 0 where no queue sets it.
 
     A queue that writes 0 says nothing, as one that leaves the field out.
     """
@@ -38,7 +38,7 @@ def reclaim_grace_ms(labels: Mapping[str, str]) -> int:
 
 
 def _from_side(leaf: str, claimant: str) -> list[str]:
-    """The chain of a leaf from the child of what both have in common upwards."""
+    """The chain of a leaf upwards, from the child of the lowest node that both have in common."""
     shared = {*chain_of(claimant)}
     chain = [*chain_of(leaf)]
     first = next((at for at, path in enumerate(chain) if path in shared), len(chain))

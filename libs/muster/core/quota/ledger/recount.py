@@ -1,4 +1,4 @@
-"""Sums of the ledger counted again from what they are of: what an audit compares with."""
+"""Sums of the ledger counted again from their parts, for audits to compare with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.model.resources import Vector, add_into
 
 
 def leaving(ledger: Ledger) -> Scratch:
-    """What those give back who leave for a claim or for room on the nodes."""
+    """The amounts released by the workloads that leave for a claim or for room on the nodes."""
     gone = Scratch()
     for uid in dict.fromkeys((*ledger.claims.victims(), *ledger.claims.cleared)):
         if uid in ledger.charges:
@@ -20,7 +20,7 @@ def leaving(ledger: Ledger) -> Scratch:
 
 
 def waiting(ledger: Ledger) -> dict[str, Vector]:
-    """What waits at every leaf, from who asks."""
+    """The waiting amounts of every leaf, from the requests."""
     found: dict[str, Vector] = {}
     for uid, ask in ledger.asks.items():
         if uid not in ledger.charges:

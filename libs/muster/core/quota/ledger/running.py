@@ -11,7 +11,7 @@ from muster.model.workload import Workload
 
 
 class Through(Struct, frozen=True):
-    """A RayCluster that belongs to somebody."""
+    """A RayCluster that belongs to a workload."""
 
     name: str
     elastic: Elastic | None

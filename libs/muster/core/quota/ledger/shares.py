@@ -1,6 +1,6 @@
 """What every node of a quota tree may use right now, in a tree that divides by weight (``muster.dev/runtime: weight``).
 
-From what is asked for below (charged and waiting, never more than the max), summed up to the root, and from the top
+From the requests below (charged and waiting, never more than the max), summed up to the root, and from the top
 down: the children of a node share what it may use by ``runtime.divide``. The root may use its max. Kept up to date
 change by change: where what a node asks for stays the same, nothing above or beside it is looked at.
 """
@@ -19,7 +19,7 @@ from muster.model.resources import Vector, add_into, in_bytes
 
 _NOTHING: Mapping[str, int] = {}
 WHOLE = 1000
-"""Base units in one of what is not counted in bytes."""
+"""Base units in one of a resource that is not counted in bytes."""
 
 
 class Shares(Struct):
@@ -38,7 +38,7 @@ class Shares(Struct):
     """Paths that may use more or less since ``settle`` was called last."""
 
     def install(self, nodes: Mapping[str, QuotaNode], *, weighted: bool) -> None:
-        """Begin anew with a tree; what is asked for has to be given again."""
+        """Begin again with a tree; the requests have to be given again."""
         root = next(iter(nodes.values()), None)
         self.root = root.path if root is not None else ""
         self.names = tuple(sorted(root.limit.keys() - COUNTED)) if root is not None and weighted else ()
@@ -61,7 +61,7 @@ class Shares(Struct):
                 self._changed(nodes, leaf, name)
 
     def as_asked(self, nodes: Mapping[str, QuotaNode]) -> dict[str, Vector]:
-        """``runtime`` counted again from what is asked for: what an audit compares with."""
+        """``runtime`` counted again from the requests, for audits to compare with."""
         fresh = Shares()
         own = {path: node for path, node in nodes.items() if root_of(path) == self.root}
         fresh.install(own, weighted=bool(self.names))
@@ -133,7 +133,7 @@ class Shares(Struct):
 
 
 def _whole(total: int, siblings: list[Sibling]) -> bool:
-    """Whether everything is in whole devices: then nobody gets a part of one."""
+    """Whether everything is in whole devices: then no queue gets a part of one."""
     return not total % WHOLE and not any(
         each.request % WHOLE or each.least % WHOLE or each.keeps % WHOLE for each in siblings
     )

@@ -11,7 +11,7 @@ from muster.model.quota import QuotaNode
 def short_of(
     claims: Claims, node: QuotaNode, name: str, asked: int, used: int, now: int, *, held: int, kept: int
 ) -> Shortfall:
-    """Of what a node may use, ``now``. A request over the max is refused for that: no division could help."""
+    """The shortfall at the limit of a node, ``now``. A request over the max is refused for its max."""
     most = node.limit.get(name)
     limit = most if most is not None and asked > most else now
     claimant = claims.claimant_at(node.path, name) if held else ""

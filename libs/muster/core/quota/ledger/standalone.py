@@ -57,7 +57,7 @@ def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, alo
 
 def leaf_of(ledger: Ledger, pod: StandalonePod) -> str | None:
     """The leaf a pod is charged to; None when it is charged to none."""
-    # The leaf for work that nobody claims is for jobs: it would have to take the pods of the whole cluster.
+    # The leaf for work that no queue claims is for jobs: it would have to take the pods of the whole cluster.
     known = pod.named or pod.ref.namespace in ledger.leaf_of
     leaf = ledger.leaf_for(pod.ref.namespace, pod.named) if known else None
     which = ledger.rules_of(leaf).charge_pods if leaf is not None else "none"

@@ -1,4 +1,4 @@
-"""Whether a workload still waits for what it was queued for: one rule for who proposes and for who answers.
+"""Whether a workload still waits as it was queued: one rule for the stage that proposes and the one that answers.
 
 What is decided at one sequence takes effect at a later one. Because both sides ask the same question of the same
 facts, a proposal that is void when it is answered is not made again before something has changed.
@@ -15,7 +15,7 @@ from muster.model.workload import Workload
 
 
 def waits(workload: Workload | None) -> bool:
-    """Whether it is suspended, asks to run, and nobody holds it back."""
+    """Whether it is suspended, asks to run, and is not on hold."""
     return workload is not None and workload.waits
 
 

@@ -100,7 +100,9 @@ class Forest(Struct):
             source.removed(uid)
 
     def decisions_due(self, trees: Mapping[str, QuotaTree], unsynced: Mapping[str, None]) -> Iterator[TreeDecision]:
-        """What brings the trees in force in line with what is observed. ``unsynced``: what is not listed yet."""
+        """The decisions that bring the trees in force in line with the observed objects. ``unsynced``: kinds that are
+        not listed yet.
+        """
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
             if not any(shard in unsynced for shard in source.SHARDS):

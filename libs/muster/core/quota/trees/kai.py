@@ -23,7 +23,7 @@ from muster.model.strategies import PLACEMENT, StrategyError, strategies, strate
 
 WHOLE = 1000
 UNITS: Mapping[str, int] = {"cpu": 1, "memory": 10**6}
-"""resource -> base units in one of what a Queue counts in; WHOLE for any other."""
+"""resource -> base units in one unit of a Queue; WHOLE for any other."""
 _NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?")
 _SHOWN_NAMES = 8
 

@@ -89,7 +89,7 @@ class KaiSource(Struct):
     def decisions_due(
         self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]
     ) -> Iterator[QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved]:
-        """The decision that brings the tree in force in line with what is observed."""
+        """The decision that brings the tree in force in line with the observed queues."""
         if self.tree is None:
             if KAI_ROOT in trees:
                 yield QuotaTreeRemoved(cause=self.cause, ref=REF)

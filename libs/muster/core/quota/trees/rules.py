@@ -25,7 +25,7 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
     "thrifty": {"borrow-freely": "4h", "reclaim-grace": "5m"},
     "checkpointed": {"least-attained": "4h,32h"},
 }
-"""Preset -> the annotations that it stands for, each of which a tree may set otherwise."""
+"""Preset -> its annotations, each of which a tree may set otherwise."""
 MOST_LEVELS = 8
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
@@ -184,7 +184,7 @@ _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
 USAGE_WINDOW_MS = 7 * 24 * 3_600_000
 """How far back usage counts where only its half-life is given."""
 _CHECKED: dict[str, Callable[[str], Any]] = {"preset": _preset, "reapplied": reapplied}
-"""What no stage reads: deploy/policies read ``reapplied``, and a preset becomes the annotations that it stands for."""
+"""Annotations that no stage reads: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
 KNOWN = (*_READERS, *_CHECKED)
 """The annotations that count, without their prefix."""
 

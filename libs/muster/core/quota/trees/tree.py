@@ -1,8 +1,8 @@
 """From an ElasticQuotaTree as written to a quota tree in force, or every rule it breaks.
 
-Rules (ACK capacity scheduling): per node min <= max; the children's min sum up to no more than the parent's;
-the root's min equals its max; namespaces stand on leaves only, each on one leaf; siblings differ in name.
-Two nodes of one name in different branches are fine: everything is keyed by full path.
+Rules (ACK capacity scheduling): per node min <= max; the children's min sum up to no more than the parent's; the root's
+min equals its max; namespaces are on leaves only, each on one leaf; siblings differ in name. Two nodes of one name in
+different branches are fine: everything is keyed by full path.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WEIGHTS = ("muster.dev/weight", "quota.scheduling.koordinator.sh/shared-weight")
 PREEMPTS = "muster.dev/preempt-lower-priority"
 """Attribute of a node: ``true`` or ``false`` for it and all below it, before the value above it or on the tree."""
 REAPPLIED = "muster.dev/reapplied"
-"""The same for what becomes of a manifest that is applied again; read by deploy/policies, and only checked here."""
+"""The same for the effect of a manifest that is applied again; read by deploy/policies, and only checked here."""
 
 
 def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem]]:
@@ -171,7 +171,7 @@ class _TreeReader:
         return self._amounts(path, name, {each: str(value) for each, value in found.items()}, place)
 
     def _preempts(self, path: str, attributes: dict[str, str], place: int, *, above: bool) -> bool:
-        """Whether work of lower priority gives way there: by its own word, else as above it."""
+        """Whether work of lower priority is evicted there: by its own setting, else as its parent."""
         try:
             return yes_or_no(attributes[PREEMPTS]) if attributes.get(PREEMPTS) else above
         except RuleError as err:
