@@ -1,1 +1,1 @@
-"""What is asked of what adds nodes: decided by the autoscaler bridge."""
+"""Requests to the autoscalers of nodes and of Ray clusters: decided by the autoscaler bridge."""

@@ -2,8 +2,8 @@
 that scale themselves within what is granted to them (``gate.py``).
 
 The admitter says which nodes would do, and of which pools; here it is decided that they are asked for, and when that
-is over: its places are found, nobody needs them, they do not come. Asked for in vain they are asked for again after a
-pause, twice as long each time.
+is over: its places are found, no gang needs them, they do not come. After a request that failed they are asked for
+again after a pause, twice as long each time.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class AutoscalerBridge:
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: BridgeState) -> list[Violation]:
-        """I21: whatever is asked for is asked for somebody, and by one request."""
+        """I21: every request is for a claimant that lacks nodes, and each has one."""
         names = [f"{asked.need.namespace}/{asked.name}" for asked in state.asked.values()]
         if len(set(names)) != len(names) or set(names) != state.names.keys():
             return [
@@ -237,7 +237,7 @@ class AutoscalerBridge:
 
 
 def _no_need(state: BridgeState, key: str, why: WithdrawalReason) -> None:
-    """Nobody lacks those nodes any more."""
+    """No claimant lacks those nodes any more."""
     state.needs.pop(key, None)
     asked = state.asked.get(key)
     if asked is not None and asked.ending is None:

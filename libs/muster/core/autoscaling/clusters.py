@@ -93,7 +93,7 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
 
 
 def _scales_itself(state: BridgeState, owner: str, elastic: Elastic) -> None:
-    """One that was charged with a fixed size is granted just that: it asks for what it has grown to."""
+    """One that was charged with a fixed size is granted just that: it asks for the size it has grown to."""
     grant = state.grants.get(owner)
     if grant is not None and not grant.groups:
         grant.groups = granted_before(grant.fixed, elastic)
@@ -250,7 +250,7 @@ def workers_removed(state: BridgeState, at: Position, event: WorkersRemoved) -> 
 
 
 def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) -> None:
-    """Clusters are to give back workers for a job."""
+    """Clusters are to release workers for a job."""
     for part in event.partial:
         grant = state.grants.get(part.ref.uid)
         if grant is not None and grant.attempt == part.attempt:
@@ -260,7 +260,7 @@ def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) ->
 
 
 def chosen(state: BridgeState, at: Position, event: WorkersChosen) -> None:
-    """Unless it has given back enough by now, or is gone."""
+    """Unless it has released enough by now, or is gone."""
     uid, grant = event.owner.uid, state.grants.get(event.owner.uid)
     if event.ref.uid not in state.clusters or grant is None or grant.attempt != event.attempt:
         return

@@ -2,8 +2,8 @@
 
 ``maxReplicas`` is what is granted: Ray's autoscaler reads it at every tick and tries nothing beyond it. What its owner
 wrote there is kept as the ceiling, and a manifest that is applied again changes the ceiling and nothing else. It is
-never below ``minReplicas``, nor below what runs; and for what is not used any more it is lowered first, while nothing
-is on its way, and only then given back.
+never below ``minReplicas``, nor below the running workers; for unused grants it is lowered first, while no worker is on
+its way, and only then are they released.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
     reclaim = state.reclaims.get(cluster.owner)
     if reclaim is not None:
         step = giveback.step(state, cluster, grant, reclaim)
-        if step is None:  # While it waits, what somebody raises by hand is taken back all the same.
+        if step is None:  # While it waits, a ``maxReplicas`` raised by hand is lowered all the same.
             return _restored(state, cluster, grant)
         if not isinstance(step, giveback.Lowered):
             return step
         most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
         most |= {name: min(count, most[name]) for name, count in step.left.items()}
         gate = _gate(cluster, grant, most, step.left)
-        # Else its operator makes them, again or at last, as soon as somebody raises ``maxReplicas``.
+        # Else its operator makes them, again or at last, as soon as a user raises ``maxReplicas``.
         sizes = {group.name: group.asked for group in cluster.elastic.groups}
         replicas = {name: count for name, count in step.left.items() if sizes[name] > count}
         return structs.replace(gate, workers=step.workers, claimant=reclaim.claimant, replicas=replicas)
@@ -89,7 +89,7 @@ def _restored(state: BridgeState, cluster: Cluster, grant: Grant) -> GateSet | N
 
 
 def _driven(cluster: Cluster, grant: Grant) -> Counts:
-    """{group: replicas} that are wanted and granted, and that nobody else asks its operator for."""
+    """{group: replicas} that are wanted and granted, and that no autoscaler asks its operator for."""
     wanted = {
         group.name: min(max(cluster.wish.wanted.get(group.name, 0), group.least), grant.kept.get(group.name, 0))
         for group in cluster.elastic.groups

@@ -1,4 +1,4 @@
-"""Which workers of a Ray cluster go when it is to give some back, and when.
+"""Which workers of a Ray cluster go when it is to release some, and when.
 
 First what is on its way may arrive, for three ticks at the most. Then workers are chosen, those that lose least first:
 without a node, idle longest, busy, and last what holds actors, parts of placement groups or objects without another
@@ -36,7 +36,7 @@ a pod has to end, or an operator to start. Twice as long each time,"""
 LONGEST_LATE = 5
 """so many times."""
 GIVE_UP_MS = 120_000
-"""After which nobody waits any longer for a cluster that gives nothing."""
+"""After which no claim waits any longer for a cluster that releases nothing."""
 
 
 class Lowered(Struct, frozen=True):
@@ -47,7 +47,7 @@ class Lowered(Struct, frozen=True):
 
 
 def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -> Decision | Lowered | None:
-    """The next thing to do about a cluster that is to give back workers; None while it has to wait."""
+    """The next decision about a cluster that is to release workers; None while it has to wait."""
     left = {
         group.name: keep
         for group in cluster.elastic.groups
@@ -88,7 +88,7 @@ def _emptied(state: BridgeState, cluster: Cluster, chosen: WorkersChosen) -> boo
 def _unasked(
     state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim, left: Counts
 ) -> Decision | Lowered | None:
-    """Workers that nobody asks for go only while they are idle: all that were chosen, or none."""
+    """Workers that no claimant asks for go only while they are idle: all that were chosen, or none."""
     chosen = state.chosen.get(cluster.ref.uid)
     if chosen is None:
         return _kept(grant, reclaim, "not_written")
@@ -124,8 +124,8 @@ def late_ms(tries: int) -> int:
 def overdue(state: BridgeState) -> Iterator[Decision]:
     """Workers that their operator, or their autoscaler on whose word it acts, does not remove.
 
-    Those that nobody asks for stay while one of them is used again; once none of them is named to their operator any
-    more, the cluster keeps what it was granted.
+    Those that no claimant asks for stay while one of them is used again; once none of them is named to their operator
+    any more, the cluster keeps its grant.
     """
     for named in state.named.values():
         if not named.since or state.now < named.retry_at:
@@ -160,7 +160,7 @@ def overdue(state: BridgeState) -> Iterator[Decision]:
 
 
 def _stays(state: BridgeState, cluster: str, group: str, pod: str) -> bool:
-    """Whether a worker is there, and nobody has deleted it: one that ends slowly is on its way."""
+    """Whether a worker is there and was not deleted: one that ends slowly is on its way."""
     worker = state.workers.get(cluster, {}).get(group, {}).get(pod)
     return worker is not None and not worker.deleting
 
@@ -262,7 +262,7 @@ def _begun(worker: Worker) -> int:
 
 
 def _is_read(state: BridgeState, cluster: Cluster) -> bool:
-    """Whether its head answers: who is busy is known then."""
+    """Whether its head answers: then the busy workers are known."""
     heard = state.heard.get(cluster.ref.uid)
     return heard is not None and heard.demand.trouble in ("", "stalled")
 

@@ -54,7 +54,7 @@ class Host(Struct):
     priority: int = 0
     count: int = 1
     kinds: frozenset[str] = frozenset()
-    """Resources that are asked for by what was put there."""
+    """Resources that the shapes placed there ask for."""
     chosen: int = 0
     """How well its labels suit the first that chose by them."""
     taken: bool = False
@@ -193,7 +193,7 @@ class Packing:
 
 
 def _tried(host: Host, waiting: _Waiting) -> _Try | None:
-    """A host with what it can take of all that waits; None: nothing."""
+    """A host with the waiting shapes that it can take; None: none of them."""
     if waiting.how.apart and host.taken:
         return None
     free, taken, kinds, chosen = dict(host.free), dict[int, int](), set(host.kinds), host.chosen
@@ -226,13 +226,13 @@ def _tried(host: Host, waiting: _Waiting) -> _Try | None:
 
 
 def _is_full(free: Amounts, least: Amounts) -> bool:
-    """Whether nothing fits any more of what asks for at least this."""
+    """Whether no shape fits any more that asks for at least this."""
     return any(free.get(name, 0) < amount for name, amount in least.items())
 
 
 def suited(labels: Mapping[str, str], shape: RayShape) -> int:
-    """How well labels suit what chooses by them, the first of its selectors the best; 1 for what does not choose; 0:
-    not at all.
+    """How well labels suit a shape that selects by them, the first of its selectors the best; 1 for a shape without
+    selectors; 0: not at all.
     """
     if not shape.selectors:
         return 1
@@ -247,7 +247,7 @@ def _holds(labels: Mapping[str, str], constraint: RayConstraint) -> bool:
 
 
 def fits(free: Amounts, shape: Amounts) -> bool:
-    """Whether it fits once: much of what is tried does not."""
+    """Whether it fits once: many shapes that are tried do not."""
     for name, amount in shape.items():  # noqa: SIM110 - half the time
         if free.get(name, 0) < amount:
             return False
@@ -293,6 +293,6 @@ def _merged(hosts: list[Host]) -> list[Host]:
 
 
 def _size(shape: RayShape) -> tuple[int, int, int, list[tuple[str, int]]]:
-    """By what Ray sorts what waits."""
+    """The key by which Ray sorts waiting shapes."""
     first = len(shape.selectors[0]) if shape.selectors else 0
     return first, len(shape.resources), sum(shape.resources.values()), sorted(shape.resources.items())

@@ -39,7 +39,7 @@ def served(state: BridgeState, cluster: Ref) -> HeadService:
 
 
 def heads(state: BridgeState) -> list[tuple[Ref, int]]:
-    """The clusters whose heads are to be read: (RayCluster, attempt of who runs through it), sorted."""
+    """The clusters whose heads are to be read: (RayCluster, attempt of the workload that runs through it), sorted."""
     found = [
         (cluster.ref, grant.attempt)
         for cluster in state.clusters.values()

@@ -1,8 +1,8 @@
 """Workers that grow in place: Ray's autoscaler picks which, so a group may grow as a whole, or not at all.
 
 How many of its pods may be larger than they were made is counted and granted like replicas, under a name of its own
-(``elastic.grown``) that says by how much. A group is open, and its autoscaler may try, while something waits for that
-and as many are granted as it may have pods; then it is closed, and what no pod has grown by is given back.
+(``elastic.grown``) that says by how much. A group is open, and its autoscaler may try, while a task waits for that and
+as many are granted as it may have pods; then it is closed, and growth that no pod used is released.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def large(state: BridgeState, cluster: Cluster) -> Counts:
 
 
 def is_open(cluster: Cluster, group: ScaledGroup, counts: Counts) -> bool:
-    """Whether something waits for its pods to grow, and all that it may have may, by what is granted."""
+    """Whether a task waits for its pods to grow, and the grant allows all of its pods to."""
     pods, name = max(counts.get(group.name, 0), group.replicas) * group.hosts, grown(group)
     return bool(group.grows and cluster.wish.wanted.get(name)) and 0 < pods <= counts.get(name, 0)
 
 
 def opened(cluster: Cluster, counts: Counts) -> tuple[str, ...]:
-    """The groups that may grow by what is granted."""
+    """The groups that may grow by their grant."""
     return tuple(group.name for group in cluster.elastic.groups if is_open(cluster, group, counts))
 
 
@@ -40,7 +40,7 @@ def is_written(cluster: Cluster, grant: Grant) -> bool:
 
 
 def untouched(state: BridgeState, cluster: Cluster) -> Counts:
-    """{worker group: its pods}, of those that are open to grow by what is written, while none of its pods has grown."""
+    """{worker group: its pods}, of those whose written spec allows growth, while none of its pods has grown."""
     grant, grew = state.grants.get(cluster.owner), large(state, cluster)
     written = grant is not None and is_written(cluster, grant)
     names = (name for name in cluster.elastic.growing if written and not grew.get(name))
@@ -68,7 +68,7 @@ def beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> list[GrowthUni
 
 
 def _needs(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
-    """{name of a growth: pods that have grown so far}: by what was granted, else by what their owner wants now."""
+    """{name of a growth: pods that have grown so far}: by the grant, else by the present demand of their owner."""
     needs: Counts = {}
     for group in cluster.elastic.groups:
         sizes = {name: cost.request for name, cost in grant.grown.items() if name.startswith(f"{group.name}/")}

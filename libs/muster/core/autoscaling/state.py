@@ -1,4 +1,4 @@
-"""What the autoscaler bridge keeps: who lacks which nodes, what is asked for, and how the autoscaler has answered."""
+"""The state of the autoscaler bridge: the nodes that claimants lack, the requests, and the autoscaler's answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.model.resources import Vector
 
 
 class NodesNeeded(Struct, frozen=True):
-    """Somebody lacks nodes that could be added."""
+    """A claimant lacks nodes that could be added."""
 
     cause: Cause
     """What told so first."""
@@ -44,12 +44,12 @@ class NodesAsked(Struct):
     templates: tuple[str, ...]
     tries: int
     ending: WithdrawalReason | None = None
-    """Why nobody needs them any more."""
+    """Why they are not needed any more."""
     problem: FieldProblem | None = None
 
 
 class NodesRest(Struct):
-    """Nodes were asked for in vain: so many times, and not again before then."""
+    """A request for nodes failed: so many times, and not again before then."""
 
     times: int
     until: int
@@ -93,7 +93,7 @@ class Cluster(Struct):
 
     ref: Ref
     owner: str
-    """uid of who is charged: its RayJob, or itself."""
+    """uid of the charged workload: its RayJob, or itself."""
     elastic: Elastic
     rv: int
     cause: Cause
@@ -115,15 +115,15 @@ class Cluster(Struct):
 
 
 class Grant(Struct):
-    """What is granted to somebody whose cluster scales itself."""
+    """The grant of a workload whose cluster scales itself."""
 
     ref: Ref
     attempt: int
     groups: Counts
     giving: Counts = field(default_factory=dict)
-    """What is being given back: replicas that the group is left with."""
+    """What is being released: replicas that the group is left with."""
     giver: str = ""
-    """uid of the cluster that gives it back"""
+    """uid of the cluster that releases it"""
     grown: dict[str, ReplicaCost] = field(default_factory=dict)
     """What a pod that is grown in place is charged on top, as it was asked for last."""
 
@@ -154,18 +154,18 @@ class Worker(Struct):
     created: int = 0
     request: Vector = field(default_factory=dict)
     deleting: bool = False
-    """Somebody has deleted it, and it has not ended yet."""
+    """It was deleted, and has not ended yet."""
     stuck_since: int = 0
-    """Log time since when no node takes it, as its scheduler says; 0: nobody says so."""
+    """Log time since when its scheduler says that no node takes it; 0: it does not."""
     busy_since: int = 0
     """When its head said first that it has something to do again (ms since the epoch); 0: ever since it was made."""
 
 
 class Reclaim(Struct):
-    """Workers that somebody is to give back for a job."""
+    """Workers that a workload is to release for a job."""
 
     claimant: Ref | None
-    """None: nobody asks for them; their autoscaler should have removed them."""
+    """None: no job asks for them; their autoscaler should have removed them."""
     attempt: int
     left: Counts
     """What its groups are to be granted afterwards."""
@@ -189,7 +189,7 @@ class Named(Struct):
 
 
 class BridgeState(StageState):
-    """By uid of the job, or by the gang that stands for its group."""
+    """By uid of the job, or by the key of the gang that represents its group."""
 
     needs: dict[str, NodesNeeded] = field(default_factory=dict)
     asked: dict[str, NodesAsked] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class BridgeState(StageState):
     names: dict[str, str] = field(default_factory=dict)
     """namespace/name of a request that is open -> whose"""
     reserved: dict[str, int] = field(default_factory=dict)
-    """uid of a job -> the attempt whose quota is reserved and that has not been let in"""
+    """uid of a job -> the attempt whose quota is reserved and that was not admitted yet"""
     members: dict[str, dict[str, None]] = field(default_factory=dict)
     """Gang -> its pods that have no node"""
     gang_of: dict[str, str] = field(default_factory=dict)
@@ -216,12 +216,12 @@ class BridgeState(StageState):
     """uid of a workload whose Ray cluster has a fixed size -> its pods by worker group"""
     jobs_seen: Seen = field(default_factory=Seen)
     grants: dict[str, Grant] = field(default_factory=dict)
-    """By uid of who is charged."""
+    """By uid of the charged workload."""
     clusters: dict[str, Cluster] = field(default_factory=dict)
     families: dict[str, dict[str, str]] = field(default_factory=dict)
-    """uid of who is charged -> {uid of a cluster of its: its name}, in the order in which they were first seen"""
+    """uid of the charged workload -> {uid of a cluster of its: its name}, in the order in which they were first seen"""
     through: dict[str, str] = field(default_factory=dict)
-    """uid of who is charged -> name of the cluster that it says it runs through"""
+    """uid of the charged workload -> name of the cluster that it says it runs through"""
     clusters_seen: Seen = field(default_factory=Seen)
     workers: dict[str, dict[str, dict[str, Worker]]] = field(default_factory=dict)
     """uid of a RayCluster -> {worker group: {uid of a live pod: what is known of it}}"""
@@ -233,27 +233,27 @@ class BridgeState(StageState):
     gates: dict[str, Cause] = field(default_factory=dict)
     """uid of a RayCluster -> the write to it that is under way"""
     reclaims: dict[str, Reclaim] = field(default_factory=dict)
-    """uid of who is charged -> what it is to give back"""
+    """uid of the charged workload -> the workers it is to release"""
     chosen: dict[str, WorkersChosen] = field(default_factory=dict)
     """uid of a RayCluster -> its workers that are about to go"""
     named: dict[str, Named] = field(default_factory=dict)
-    """uid of who is charged -> its workers that their operator was asked to delete"""
+    """uid of the charged workload -> its workers that their operator was asked to delete"""
     heads: dict[str, dict[str, bool]] = field(default_factory=dict)
     """uid of a RayCluster -> {uid of a live head pod: whether it runs}"""
     head_of: dict[str, str] = field(default_factory=dict)
     """uid of a live head pod -> uid of its RayCluster"""
     heads_seen: Seen = field(default_factory=Seen)
     starting: dict[str, None] = field(default_factory=dict)
-    """uid of a workload with a Ray cluster that was let in and is not ready"""
+    """uid of a workload with a Ray cluster that was admitted and is not ready"""
     alarms: dict[str, AlarmRaised] = field(default_factory=dict)
-    """uid of who is charged -> what is wrong with its cluster"""
+    """uid of the charged workload -> the alarm of its cluster"""
     watched: dict[str, None] = field(default_factory=dict)
     """RayClusters with which something is wrong, or was."""
     due: dict[str, None] = field(default_factory=dict)
     """RayClusters about which something is to be decided now."""
 
     def cluster_of(self, owner: str) -> str:
-        """Uid of the cluster that is kept within what is granted to somebody; empty: there is none."""
+        """Uid of the cluster that is kept within the grant of a workload; empty: there is none."""
         family = self.families.get(owner)
         return running_through(family, self.through.get(owner, "")) if family else ""
 
@@ -264,5 +264,5 @@ def templates_of(event: NodesRequested) -> tuple[str, ...]:
 
 
 def request_ref(namespace: str, name: str) -> Ref:
-    """How a request is named before anybody knows its uid."""
+    """The ref of a request before its uid is known."""
     return Ref("ProvisioningRequest", namespace, name, name)

@@ -47,7 +47,7 @@ def forget(state: BridgeState, uid: str) -> None:
 
 
 def runs_through(state: BridgeState, owner: str, name: str) -> None:
-    """What somebody says that it runs through; empty: nothing yet."""
+    """The cluster through which a workload says it runs; empty: none yet."""
     if state.through.get(owner, "") == name:
         return
     if name:
@@ -66,7 +66,7 @@ def wishes_of_owner(state: BridgeState, owner: str) -> None:
 
 
 def wishes(state: BridgeState, cluster: Cluster) -> None:
-    """What it wants by what is known now; what an older attempt wanted counts no more."""
+    """Its demand as it is known now; the demand of an older attempt counts no more."""
     grant, known = state.grants.get(cluster.owner), state.heard.get(cluster.ref.uid)
     of_now = known is not None and (grant is None or known.attempt == grant.attempt)
     demand = known.demand if known is not None and of_now else None

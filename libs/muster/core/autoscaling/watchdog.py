@@ -1,9 +1,9 @@
 """Watches Ray clusters: their head and whether they become ready, and the autoscaler of those that scale themselves.
 
-What is wrong for longer than it may be is an alarm; the most severe one is shown. While an autoscaler is not
-heard its cluster is granted nothing more, and what is granted and unused is given back, so that no quota waits for it.
-One that stalls with launches open is granted room for them, because Ray's second version fails at every tick once more
-workers are on their way than ``maxReplicas`` allows. Workers that are idle for too long are removed here instead.
+What is wrong for longer than it may be is an alarm; the most severe one is shown. While an autoscaler is not heard its
+cluster is granted nothing more, and its unused grant is released, so that no quota waits for it. One that stalls with
+launches open is granted room for them, because Ray's second version fails at every tick once more workers are on their
+way than ``maxReplicas`` allows. Workers that are idle for too long are removed here instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ total(LIMITS_MS, AlarmReason, "libs/muster/core/autoscaling/watchdog.py (LIMITS_
 MAX_LACKS = 5
 """Shapes that an alarm names."""
 LATE = 3
-"""An autoscaler whose ticks take long has so many of them to ask for what it is granted."""
+"""An autoscaler whose ticks take long has so many of them to ask for its grant."""
 HOLD_MS = 300_000
 """How long growth is not tried again after it was not used; twice as long each time,"""
 LONGEST_HOLD = 5
@@ -284,7 +284,7 @@ def _lacks(cluster: Cluster) -> tuple[RayShape, ...]:
 
 
 def _is_late(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> bool:
-    """Whether something is wrong for too long. Without an autoscaler nobody but us removes workers."""
+    """Whether a problem lasts for too long. Without an autoscaler only Muster removes workers."""
     since = None if cluster.elastic.driven and reason == "not_shrinking" else cluster.watch.since.get(reason)
     return since is not None and since + _limit_ms(state, cluster, reason) <= state.now
 

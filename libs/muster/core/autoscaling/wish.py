@@ -69,7 +69,7 @@ def wish_of(
     refused: Sequence[str] = (),
     closed: Counts | None = None,
 ) -> Wish:
-    """What a cluster wants: by what its head says, and by the size its spec asks for.
+    """The demand of a cluster: by the report of its head, and by the size its spec asks for.
 
     ``granted``: {worker group: replicas}; ``large``: {worker group: pods that have grown in place}; ``refused``: names
     of placement groups that were refused: they come last, and nothing counts on their workers; ``closed``: {worker
@@ -156,7 +156,7 @@ class _Wishing:
         self._whole(gang.name, self._hosts, shapes, APART if gang.strategy == "STRICT_SPREAD" else TOGETHER)
 
     def _hold(self, demand: RayDemand) -> None:
-        """Let the whole cluster be large enough for what is asked for explicitly, whatever of it is in use."""
+        """Let the whole cluster be large enough for the explicit requests, whatever of it is in use."""
         if not demand.explicit:
             return
         hosts = [Host("", self._elastic.head, dict(self._elastic.head), {})]
@@ -170,7 +170,7 @@ class _Wishing:
             self._whole(EXPLICIT, hosts, demand.explicit, TOGETHER)
 
     def _whole(self, name: str, hosts: list[Host], shapes: Sequence[RayShape], how: How) -> None:
-        """Place a piece as a whole, or not at all: within what is granted, else with what Ray would make on top."""
+        """Place a piece as a whole, or not at all: within the grant, else with the workers that Ray would add."""
         trial, rooms = _copied(hosts), dict(self._spare)
         left, launches = self._packing.place(trial, rooms, shapes, how)
         if not any(left):
@@ -329,7 +329,7 @@ class _Wishing:
 
 
 def _rank(gang: RayPlacementGroup) -> tuple[int, int]:
-    """By what Ray sorts placement groups."""
+    """The key by which Ray sorts placement groups."""
     count = sum(each.count for each in gang.bundles)
     return (count if gang.strategy.startswith("STRICT") else 0, count)
 

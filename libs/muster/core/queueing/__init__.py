@@ -1,1 +1,1 @@
-"""Queueing: the order inside and between queues, and the sorter who proposes what should be tried now."""
+"""Queueing: the order inside and between queues, and the sorter, which proposes the jobs to try now."""

@@ -1,4 +1,4 @@
-"""The book of waiting work: which jobs wait in which queue, in what order, and for what.
+"""The book of waiting work: which jobs wait in which queue, in which order, and for which request.
 
 Waiting work of one queue and one request forms a *shape*: quota answers all of it alike, so one denial parks the
 whole shape on exactly what refused it (path, resource), and a shape is looked at again only when that much is free
@@ -21,7 +21,7 @@ from muster.model.demand import Demand, Shortfall
 
 
 class Place(NamedTuple):
-    """Where a job stands in its queue; the smallest is the head."""
+    """The place of a job in its queue; the smallest is the head."""
 
     below: int
     """Its priority, negated: a higher priority comes first."""
@@ -66,8 +66,8 @@ class Shape(Struct):
 
 
 def shape_key(queue: str, demand: Demand) -> str:
-    """``root/a|cpu=12000,memory=12000000000|3``, with ``|firm`` behind it for what is not preemptible, and the run time
-    (ms) that it declares.
+    """``root/a|cpu=12000,memory=12000000000|3``, with ``|firm`` behind it for work that is not preemptible, and the run
+    time (ms) that it declares.
     """
     request = demand.request
     asked = ",".join(f"{name}={request[name]}" for name in sorted(request))
@@ -76,7 +76,7 @@ def shape_key(queue: str, demand: Demand) -> str:
 
 
 class Book(Struct):
-    """All shapes, and the index of what they are parked on."""
+    """All shapes, and the index of the nodes they are parked on."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     queues: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Book(Struct):
         return merge(*([(place, key) for place in self.shapes[key].waiting] for key in keys))
 
     def position(self, queue: str, place: Place) -> int:
-        """Where a waiting workload stands in its queue, from 1. O(shapes x log waiting)."""
+        """The position of a waiting workload in its queue, from 1. O(shapes x log waiting)."""
         return 1 + sum(bisect_left(self.shapes[key].waiting, place) for key in self.queues.get(queue, ()))
 
     def length(self, queue: str) -> int:

@@ -119,7 +119,7 @@ class _ShapeLine:
         self.jobs = {job.ref.uid: job for job in fresh}
         self.places = merge(waiting, news) if news and known else iter(news) if news else waiting
         self.takes: Callable[[Job], bool] | None = None
-        """Which of those who wait may go on; None for all."""
+        """Which of the waiting jobs may go on; None for all."""
         self.demand = shape.demand if shape is not None else fresh[0].demand
         self.untried = shape is None or (shape.denial is None and not shape.open)
         """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""
@@ -142,7 +142,7 @@ class _Turn:
         self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
         self.blocking = state.queues.is_blocking(queue)
-        """Nobody overtakes the head of the queue: whether it may be tried or not, whatever the nodes have room for."""
+        """No job overtakes the head of the queue: whether it may be tried or not, whatever the nodes have room for."""
         self.open = sum(state.queues.book.shapes[key].open for key in state.queues.book.queues.get(queue, ()))
 
     def __lt__(self, other: _Turn | _SharedTurns) -> bool:
@@ -165,7 +165,7 @@ class _Turn:
         return (-queues.queue_priorities.get(self.queue, 0), used, place.rank)
 
     def advance(self, scratch: Scratch) -> bool:
-        """Drop heads that should not be tried until one should; False when nobody is left."""
+        """Drop heads that should not be tried until one should; False when none is left."""
         if self.open >= MAX_OPEN:
             return False
         if self.blocking and (not self._head_first() or self._passes()):
@@ -198,7 +198,7 @@ class _Turn:
         return self.reserve is not None and self.reserve.keeps(job, scratch) is not None
 
     def _head_first(self) -> bool:
-        """Whether the head of the whole queue is among those that may be tried, and stands first."""
+        """Whether the head of the whole queue is among those that may be tried, and is the first of them."""
         resting = [
             place
             for key in self.state.queues.book.queues.get(self.queue, ())
@@ -208,7 +208,7 @@ class _Turn:
 
     def _passes(self) -> bool:
         """Whether the first would pass one that has no place on the nodes, or may come to have none: where gangs are
-        placed, those of a queue that lets nobody pass are tried one by one.
+        placed, those of a queue with policy Block are tried one by one.
         """
         queues = self.state.queues
         return (queues.places and self.open > 0) or bool(queues.before_on_nodes(self.queue, self.heads[0][0]))
@@ -234,7 +234,7 @@ class _Turn:
 
 
 class _SharedTurns:
-    """The queues of a tree of fair shares, as one that takes turns with the others: its own order says who is first."""
+    """The queues of a tree of fair shares, as one that takes turns with the others, in an order of its own."""
 
     def __init__(self, state: SorterState, root: str, turns: dict[str, _Turn], fresh: Sequence[Job]) -> None:
         self.state = state
@@ -252,7 +252,7 @@ class _SharedTurns:
         return (0, 0, self.turns[self.first].heads[0][0].rank)
 
     def advance(self, scratch: Scratch) -> bool:
-        """Find who is first now; False when nobody is left."""
+        """Find the first queue now; False when none is left."""
         for queue in [*self.turns] if self.taken is None else [self.taken]:
             self.places.changed(queue)
             if not self.turns[queue].advance(scratch):

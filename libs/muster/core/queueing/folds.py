@@ -211,7 +211,7 @@ def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[
 
 def clearing_proposed(queues: Queues, _at: Position, event: ClearingProposed) -> Iterable[str]:
     """Others may leave for a job that waits for nodes. Where quota is short too it is queued again, in its old place:
-    quota is held only for who stands in a queue.
+    quota is held only for a job in a queue.
     """
     found = queues.unplaced.get(event.ref.uid)
     if found is None or found.attempt != event.attempt or queues.ledger.shortfall(event.queue, event.demand) is None:
@@ -221,7 +221,7 @@ def clearing_proposed(queues: Queues, _at: Position, event: ClearingProposed) ->
 
 
 def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str]:
-    """It has its places: those behind it may be tried where nobody passes the head."""
+    """It has its places: those behind it may be tried where no job passes the head."""
     queues.reserved.pop(event.ref.uid, None)
     return ()
 

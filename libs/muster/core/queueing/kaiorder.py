@@ -1,8 +1,9 @@
-"""In which order KAI queues take their turns: from the top down, at each level by what KAI Scheduler compares.
+"""In which order KAI queues take their turns: from the top down, at each level by the comparisons of KAI Scheduler.
 
-Queues are compared through the job each would send next: who is above its fair share in everything comes last; then who
-stays within its quota with the job; then the priority of the queue; then who uses what it may keep nothing of; then the
-smaller part of what it may keep, with the job and without; then the smaller share; then the older queue.
+Queues are compared through the job each would send next: a queue above its fair share in everything comes last; first
+comes one that stays within its quota with the job; then the priority of the queue decides; a queue comes later that
+uses a resource of which it may keep nothing; then the smaller part of its limit for keeping, with the job and without;
+then the smaller share; then the older queue.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
 
 
 def shares_now(state: SorterState, root: str, fresh: Iterable[Job] = ()) -> Shares:
-    """The fair shares in a tree as the queues stand: what is charged and what waits, summed shape by shape.
+    """The fair shares in a tree by the present queues: charges and waiting requests, summed shape by shape.
 
     ``fresh``: jobs that are about to be queued.
     """
@@ -72,7 +73,7 @@ def key_of(
 
 
 def _keeps(share: Divided, total: int) -> int:
-    """Up to where nobody takes anything back: all there is where nothing ends it."""
+    """The amount that is never reclaimed: the total where no limit ends it."""
     most = share.allocatable
     return total if most < 0 or most >= EVERYTHING else most
 
@@ -83,7 +84,7 @@ def _dominant(used: Mapping[str, int], keeps: Mapping[str, int]) -> int:
 
 
 class KaiOrder:
-    """Who comes first of the queues of a tree that have somebody to send; what was compared once is remembered."""
+    """The order of the queues of a tree that have a job to send; comparisons are remembered."""
 
     def __init__(self, state: SorterState, root: str, fresh: Iterable[Job]) -> None:
         """``root``: of the tree; ``fresh``: jobs that are about to be queued."""

@@ -1,12 +1,13 @@
 """What of unused guarantees is lent, and to which jobs, where a tree says ``muster.dev/borrow-freely``.
 
 A job that is expected to run no longer than that borrows whatever is free: taken back, it loses little. Any other one
-borrows only what leaves enough for the owners: free, or lent to jobs of the first kind, must stay as much as the other
-leaves lack of what they have wanted of their guarantees in the last WINDOW_HOURS. What such jobs run is learned from
-the log alone; one of which nothing is known counts as long, and so does one that has run longer than expected.
+borrows only so much that enough stays for the owners: free, or lent to jobs of the first kind, must stay as much as the
+other leaves lack of the guarantees that they have wanted in the last WINDOW_HOURS. The run times of such jobs are
+learned from the log alone; a job without a known run time counts as long, and so does one that has run longer than
+expected.
 
-A rule for what is proposed, no limit: who stays within a guarantee never waits for it, nor does one for which something
-is held already, nor one that has waited for LONGEST_WAIT_MS.
+A rule for proposals, no limit: a job within a guarantee never waits for it, nor does one for which quota is held
+already, nor one that has waited for LONGEST_WAIT_MS.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def time_passed(queues: Queues, now: int) -> None:
 
 
 def runs(queues: Queues, uid: str, now: int) -> None:
-    """A workload is running, or has come to stand still."""
+    """A workload is running, or has stopped."""
     workload = queues.workloads.get(uid)
     if workload is None or workload.phase != "running" or uid not in queues.ledger.charges:
         queues.lending.running.pop(uid, None)
@@ -65,8 +66,8 @@ def runs(queues: Queues, uid: str, now: int) -> None:
 
 
 def next_look(queues: Queues, now: int) -> list[int]:
-    """Log times (ms) at which somebody may borrow who may not now, though nothing happens: what a leaf wanted most
-    lately is forgotten, or one has waited for long enough.
+    """Log times (ms) at which a job may borrow that may not now, though nothing happens: the largest recent demand of a
+    leaf is forgotten, or one has waited for long enough.
     """
     book, wanted = queues.book, queues.lending.wanted
     awake = [key for key in book.awake if freely_ms(queues, book.shapes[key].queue)]
@@ -145,7 +146,7 @@ class _Sums:
                     _add(self.soon, path, name, soon)
 
     def beside(self, queue: str, path: str, name: str, asked: int) -> tuple[int, int]:
-        """(what other leaves below a node lack, what is lent below it to jobs that end soon) with ``asked`` let in."""
+        """(what other leaves below a node lack, what is lent below it for a short time) with ``asked`` admitted."""
         brief = self.brief.get(queue, _NOTHING).get(name, 0)
         before = self.over.get(queue, _NOTHING).get(name, 0)
         more = max(min(before + asked, brief), 0) - max(min(before, brief), 0)

@@ -76,7 +76,7 @@ def _queue_says(queues: Queues, path: str) -> None:
 
 
 def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Iterable[str]:
-    """A priority written into a QueueUnit by somebody else moves its job; ours only says what already holds."""
+    """A priority written into a QueueUnit by another client moves its job; ours only repeats the known one."""
     uid, job = event.owner_uid, queues.jobs.get(event.owner_uid)
     workload = queues.workloads.get(uid)
     if not uid or not queues.seen.newer(event.ref.uid, event.rv):

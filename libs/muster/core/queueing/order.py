@@ -1,4 +1,4 @@
-"""Which queue comes first: by the priority of its Queue object, then by what it uses of its guarantee, then by age."""
+"""Which queue comes first: by the priority of its Queue object, then by the used part of its guarantee, then by age."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
     """How much of its guarantee a leaf uses, in millionths of the resource it uses most of.
 
     Counted is what the tree promises to any leaf; what it promises to none is no reason to come later. A leaf that uses
-    something of which it has no min comes after all that do not, and among such leaves the one that uses less of what
-    there is comes first.
+    something of which it has no min comes after all that do not, and among such leaves the one that uses the smaller
+    part of the total comes first.
     """
     node, promised = ledger.nodes.get(queue), ledger.promised.get(root_of(queue), _NOTHING)
     taken = dict(ledger.used.get(queue, _NOTHING))
@@ -46,7 +46,7 @@ def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratche
 
 
 def _of_all(ledger: Ledger, queue: str, name: str, amount: int) -> int:
-    """Millionths of what the uppermost node that limits a resource may use of it; the amount where none does."""
+    """Millionths of the limit of the uppermost node that limits a resource; the amount where none does."""
     for path in reversed(chain_of(queue)):
         node = ledger.nodes.get(path)
         limit = node.limit.get(name, 0) if node is not None else 0

@@ -40,7 +40,7 @@ class Job(Struct):
     generation: int
     """metadata.generation of its object as it was when it was queued."""
     basis: str
-    """Digest of what it was queued on."""
+    """Digest of the spec by which it was queued."""
     cause: Cause
     """The event that made it worth trying (or last changed it)."""
     placement: str = ""
@@ -61,7 +61,7 @@ class Retry(Struct, frozen=True):
 
 
 class WaitsForNodes(Struct, frozen=True):
-    """What found no place on the nodes under an attempt, and gave its quota back."""
+    """A workload that found no place on the nodes under an attempt, and released its quota."""
 
     attempt: int
     queue: str
@@ -69,7 +69,7 @@ class WaitsForNodes(Struct, frozen=True):
     priority: int
     placement: str
     place: Place = Place(0, 0, "", "")
-    """Where it stood in its queue."""
+    """Its place in its queue."""
     queued_at: int = 0
     """When it counts as queued, ms since the epoch: it comes back to its old place."""
     found: bool = False
@@ -112,7 +112,7 @@ class Queues(Struct):
     reserved: dict[str, None] = field(default_factory=dict)
     """uids that have their quota and are not admitted yet"""
     places: bool = False
-    """Whether gangs are placed on nodes: who has its quota may still find no place."""
+    """Whether gangs are placed on nodes: a job with quota may still find no place."""
     resumed: dict[str, None] = field(default_factory=dict)
     """uids that are charged and known to have been resumed"""
     stale: dict[str, int] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Queues(Struct):
     paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what rests in its queue"""
     pauses: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """quota path -> who paused its queue, and why"""
+    """quota path -> the user who paused its queue, and why"""
     backoffs: dict[str, tuple[int, int]] = field(default_factory=dict)
     """quota path -> (first, longest) pause in ms, where its queue wants visible backoff"""
     retries: dict[str, Retry] = field(default_factory=dict)
@@ -139,9 +139,9 @@ class Queues(Struct):
     unit_priorities: dict[str, int | None] = field(default_factory=dict)
     """workload uid -> priority its QueueUnit was last seen with"""
     unit_owners: dict[str, str] = field(default_factory=dict)
-    """QueueUnit uid -> uid of the workload it stands for"""
+    """QueueUnit uid -> uid of its workload"""
     unit_wishes: dict[str, int] = field(default_factory=dict)
-    """workload uid -> priority somebody wrote into its QueueUnit"""
+    """workload uid -> priority that a client wrote into its QueueUnit"""
 
     def priority_of(self, workload: Workload) -> int:
         """What people ask for on the job or its QueueUnit, else the template's number, its class, the default, 0."""
@@ -184,11 +184,11 @@ class Queues(Struct):
         return tree.rules.order if tree is not None and not tree.by_shares else "share"
 
     def is_blocking(self, queue: str) -> bool:
-        """Whether nobody passes the head of a queue."""
+        """Whether no job passes the head of a queue."""
         return self.policies.get(queue, "") == "Block"
 
     def without_place(self, queue: str, place: Place) -> list[Place]:
-        """Who stands before a place in a queue, has given its quota back, and waits for room on the nodes; in order."""
+        """The jobs before a place that have released their quota and wait for room on the nodes; in order."""
         found = []
         for uid, each in self.unplaced.items():
             workload = self.workloads.get(uid)
@@ -199,7 +199,7 @@ class Queues(Struct):
         return sorted(found)
 
     def before_on_nodes(self, queue: str, place: Place) -> list[Place]:
-        """Who stands before a place in a queue and has no place on the nodes: with its quota, or without; in order."""
+        """The jobs before a place in a queue without a place on the nodes, with quota or without; in order."""
         reserved = (self.jobs[uid] for uid in self.reserved if self.places and uid in self.jobs)
         tried = (job.place for job in reserved if job.queue == queue and job.place < place)
         return sorted((*tried, *self.without_place(queue, place)))
@@ -210,14 +210,14 @@ class Queues(Struct):
 
 
 def is_current(queues: Queues, job: Job) -> bool:
-    """Whether a job still waits for what it was queued for, as far as is known here."""
+    """Whether a job still waits as it was queued, as far as is known here."""
     return still_waits(queues.ledger, queues.workloads.get(job.ref.uid), job.queue, job.demand, job.basis)
 
 
 def queued_at_of(workload: Workload, seen_at: int) -> int:
     """When a workload counts as queued, ms since the epoch.
 
-    The stamp stored on the object if there is one, so that the order survives the loss of the log; anybody can write
+    The stamp stored on the object if there is one, so that the order survives the loss of the log; every user can write
     one, so it counts only between the object's creation and now. Else the time we saw it, kept inside the second in
     which the API server says it was created (it stores whole seconds).
     """

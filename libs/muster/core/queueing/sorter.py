@@ -1,4 +1,4 @@
-"""The queue sorter: which jobs wait where, in what order, and which should be tried now.
+"""The queue sorter: which jobs wait where, in which order, and which should be tried now.
 
 Order inside a queue (policy Round): priority, then queued-at, then namespace/name, then uid. One that does not fit
 never blocks one behind it. Between queues: priority of the Queue object, then used/min, then age.
@@ -35,7 +35,7 @@ class QueueSorter:
     # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: SorterState) -> list[Decision]:
-        """First whose standing changes (queued, dequeued, refused), then who should be tried now."""
+        """First the jobs whose standing changes (queued, dequeued, refused), then those that should be tried now."""
         if not state.admitting:
             return []
         changes = first(standings(state), MAX_DECISIONS - 1)
@@ -55,7 +55,7 @@ class QueueSorter:
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: SorterState) -> list[Violation]:
-        """I5 for the copy of the ledger; every job stands exactly where its status says."""
+        """I5 for the copy of the ledger; every job is exactly where its status says."""
         found = []
         queues, ledger = state.queues, state.queues.ledger
         if ledger.recount() != ledger.used:

@@ -1,4 +1,4 @@
-"""Where a workload stands in the queues, and the one decision that brings its standing in line with what is known."""
+"""The standing of a workload in the queues, and the one decision that brings it in line with the facts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def standings(state: SorterState) -> Iterator[Standing]:
 
 
 def standing_of(state: SorterState, uid: str) -> Standing | None:
-    """The one decision that brings a workload's standing in line with what is known of it, if any is due."""
+    """The one decision that brings a workload's standing in line with the facts, if any is due."""
     job, workload = state.queues.jobs.get(uid), state.queues.workloads.get(uid)
     queued = job is not None and job.status != "charged"
     asks = workload is not None and workload.suspended and workload.phase in ("waiting", "suspending")

@@ -34,7 +34,7 @@ def following(kind: type[Event], fold: Fold) -> Arm:
 
 
 def _learn(state: SorterState, workload: Workload, at: Position) -> None:
-    """Its run begins or ends: learned from where the tree orders or lends by that, or by what it has attained."""
+    """Its run begins or ends: learned from where the tree orders or lends by that, or by attained service."""
     charge = state.queues.ledger.charges.get(workload.ref.uid)
     if charge is None:
         state.learned.observed(workload, "", {}, at.at)
