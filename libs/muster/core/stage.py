@@ -151,7 +151,7 @@ class Folder:
 
 
 def next_commit(stage: Stage[S], state: S) -> list[Event]:
-    """The events of the stage's next commit: the head of what is due that one commit may hold, or nothing."""
+    """The events of the stage's next commit: the first due decisions, as many as one commit may hold, or none."""
     due = stage.decide(state)
     return cut(list[Event](due)) if due else []
 

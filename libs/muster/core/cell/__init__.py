@@ -1,1 +1,1 @@
-"""The deciders at work: which there are, the seat of each, a cell in memory, and the judge of what they read."""
+"""The deciders at work: their list, the seat of each, a cell in memory, and the judge of the commits they read."""

@@ -2,7 +2,7 @@
 
 A job is compared with the ended runs that are most like its own: first of its namespace, queue, name stem and request,
 then without the namespace, then of its queue and request, then of its queue, then of all. Nothing is known of a job but
-what it says before it runs. The one place that knows this: the order of borrowers rests on the means, promised starts
+its spec before it runs. The one place that knows this: the order of borrowers rests on the means, promised starts
 on the quantiles.
 """
 

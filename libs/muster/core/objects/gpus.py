@@ -123,7 +123,7 @@ def _read(
 
 
 def _memory(memory: str | None, amounts: Mapping[str, int]) -> tuple[int, FieldProblem | None]:
-    """(MiB, what is wrong), by the annotation of the pod and by what is asked for one container."""
+    """(MiB, problem), by the annotation of the pod and by the request of one container."""
     asked = amounts.get("request", amounts.get("limit", 0))
     if memory is None:
         return asked, None

@@ -82,7 +82,7 @@ class RawQueue(Struct, frozen=True):
 
 
 def unknown_fields(body: Mapping[str, Any]) -> list[str]:
-    """Paths of what a Queue as written has and the API does not; an API server drops these."""
+    """Paths of the fields of a written Queue that the API does not have; an API server drops these."""
     spec = body.get("spec")
     found = [str(key) for key in body if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
     if not isinstance(spec, Mapping):
@@ -103,7 +103,7 @@ def shown_status(status: KaiStatus) -> str:
 
 
 def _shown(raw: bytes) -> str:
-    """The same of what an object shows; empty where it shows none, or one of another shape."""
+    """The same of the status of an object; empty where it shows none, or one of another shape."""
     try:
         found = msgspec.json.decode(raw, type=_RawStatus)
     except msgspec.DecodeError:
@@ -126,7 +126,7 @@ def _texts(amounts: dict[str, str | int] | None) -> dict[str, str]:
 
 
 def read_kai_queue(raw: bytes) -> KaiQueue:
-    """The queue as written. Raises UnreadableError for what is no Queue at all."""
+    """The queue as written. Raises UnreadableError where it is no Queue at all."""
     queue: RawQueue = decode(raw, RawQueue)
     spec, annotations = queue.spec, queue.metadata.annotations
     given = {name: getattr(spec.resources, name) or RawAmounts() for name in RESOURCES} if spec.resources else {}

@@ -28,7 +28,7 @@ RAY_NODE_TYPE, RAY_HEAD, RAY_WORKER = "ray.io/node-type", "head", "worker"
 RAY_PRIORITY = "ray.io/priority-class-name"
 """Label on what KubeRay runs: the PriorityClass of its gang, before what its pods say."""
 RECLAIM_GRACE = "muster.dev/reclaim-grace"
-"""How long the job waits for what it is owed before others are evicted for it."""
+"""How long the job waits for the quota it is owed before others are evicted for it."""
 RUN_TIME = "muster.dev/run-time"
 """How long the job runs at most, as its owner declares: from when its quota is reserved until it has left."""
 TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE, RUN_TIME)
@@ -37,7 +37,7 @@ KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 KEPT = (*_NAMES, *_PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """The labels that are kept of a workload."""
 KAI = "kai:"
-"""In front of what a workload asks for: the name of a queue, and after a slash the quota it names as well."""
+"""In front of the queue that a workload asks for: its name, and after a slash the quota it names as well."""
 
 
 def quota_name(labels: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ NAMESPACE = "muster-system"
 NAME = "muster-node-pools"
 """The ConfigMap that counts."""
 REQUESTED = f"{PREFIX}/nodes-requested"
-"""Label of what we make to ask for nodes."""
+"""Label of the objects that we make to ask for nodes."""
 BY_PODS = "unschedulable-pods"
 """As a class: nodes are added for pods that lack one, no request is needed."""
 MAX_POOLS = 64

@@ -171,7 +171,7 @@ def _check_width(vector: Vector, path: str) -> None:
 
 
 def container_request(resources: Resources | None, path: str) -> Vector:
-    """Requests, and limits for what has no request."""
+    """Requests, and limits of resources without a request."""
     if resources is None:
         return {}
     asked = amounts(resources.requests or {}, f"{path}.resources.requests")

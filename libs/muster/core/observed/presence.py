@@ -112,7 +112,7 @@ class Presence(Struct):
         return self._pod_over(event.ref.uid) if self.seen.end(event, now) else None
 
     def _known_as(self, pod: PodState) -> bool:
-        """Whether a pod is known, and asks for what it asked for."""
+        """Whether a pod is known, with the same request as before."""
         owner = self.pod_owner.get(pod.ref.uid)
         return owner is not None and (owner != pod.owner_uid or self.pods[owner][pod.ref.uid] == pod.request)
 

@@ -42,7 +42,7 @@ class PodAffinity:
         self._ledger = view.ledger
         rules = ask.rules
         self._rejected: dict[str, dict[str, None]] = {}
-        """Label -> values where somebody who is there keeps pods like these away."""
+        """Label -> values where a pod that is there keeps pods like these away."""
         self._avoided: set[Domain] = set()
         self._ports: set[str] = set()
         self._joined: list[dict[Domain, int]] = [{} for _ in rules.together]

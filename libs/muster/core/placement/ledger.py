@@ -1,7 +1,7 @@
 """The node ledger: what every node can still give. Allocatable, minus every pod there, minus every place that is held.
 
-Nodes are grouped: first by what static filters see of them (a class), then by what they have left (a bucket), so that
-a gang is placed by looking at buckets, not at nodes. The groups are plain data, kept in line by every change.
+Nodes are grouped: first by the fields that static filters see (a class), then by their free resources (a bucket), so
+that a gang is placed by looking at buckets, not at nodes. The groups are plain data, kept in line by every change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = ("cpu", GPU, "memory")
 
 
 class Occupant(Struct):
-    """Who takes room on a node: a pod, or places of one shape held for pods to come."""
+    """An entry that takes room on a node: a pod, or places of one shape held for pods to come."""
 
     node: str
     namespace: str
@@ -36,7 +36,7 @@ class Occupant(Struct):
     passing: bool = False
     """It belongs to a job, or is bound by us: it will leave some day."""
     groups: list[str] = field(default_factory=list)
-    """Who shares each of its devices; what is not said here has no name yet."""
+    """The reservation group of each of its devices; a device beyond the list has none yet."""
     keeps: str = ""
     """It keeps a device from the device plugin, for this group, and takes none itself."""
     owner: str = ""
@@ -73,7 +73,7 @@ class NodeClass(Struct):
 
     resources: list[str]
     labels: dict[str, str]
-    """Only those that somebody's rules look at."""
+    """Only those that rules of known pods look at."""
     taints: tuple[Taint, ...]
     schedulable: bool
     ready: bool
@@ -81,7 +81,7 @@ class NodeClass(Struct):
 
 
 class Node(Struct):
-    """One node and who is on it. ``uid`` is empty while only its occupants are known."""
+    """One node and its occupants. ``uid`` is empty while only its occupants are known."""
 
     uid: str = ""
     allocatable: Vector = field(default_factory=dict)
@@ -92,17 +92,17 @@ class Node(Struct):
     used: Vector = field(default_factory=dict)
     occupants: dict[str, None] = field(default_factory=dict)
     slot: Slot | None = None
-    """Where it stands in the index; None when it is not there."""
+    """Its slot in the index; None when it is not there."""
     shared: dict[int, int] = field(default_factory=dict)
     groups: dict[int, str] = field(default_factory=dict)
     """Shared device -> the group that shares it."""
     kept: dict[str, int] = field(default_factory=dict)
     """Group -> how many pods keep its device."""
     idle: int = 0
-    """Devices that are kept for groups of which nobody is left: nobody else can have them yet."""
+    """Devices that are kept for groups without a pod left: no other pod can have them yet."""
 
     def unused(self) -> list[str]:
-        """The groups for which a device is kept, and of which nobody is left."""
+        """The groups for which a device is kept, and which have no pod left."""
         groups = set(self.groups.values())
         return [group for group in self.kept if group not in groups]
 
@@ -126,7 +126,7 @@ class NodeLedger(Struct):
     """Occupants that keep others away."""
     classes: dict[str, NodeClass] = field(default_factory=dict)
     asked: dict[str, None] = field(default_factory=dict)
-    """Labels that somebody's rules look at: the ones that make classes."""
+    """Labels that rules of known pods look at: the ones that make classes."""
     scale: Vector = field(default_factory=dict)
     """Of each resource the most that one node has."""
     mix: Mix = field(default_factory=Mix)
@@ -154,7 +154,7 @@ class NodeLedger(Struct):
         self._enter(state.ref.name, node)
 
     def node_gone(self, event: NodeGone, now: int) -> None:
-        """A node no longer exists; who is said to run there stays known until it is gone itself."""
+        """A node no longer exists; a pod that is said to run there stays known until it is gone itself."""
         node = self.nodes.get(event.ref.name)
         if not self.seen.end(event, now) or node is None or node.uid != event.ref.uid:
             return
@@ -175,7 +175,7 @@ class NodeLedger(Struct):
             del self.nodes[event.ref.name]
 
     def learn(self, rules: PodRules) -> None:
-        """Somebody will ask for these rules: nodes that differ by them must differ in the index."""
+        """Pods will ask for these rules: nodes that differ by them must differ in the index."""
         if rules == ANYWHERE:
             return
         news = [key for key in asked_labels(rules) if key not in self.asked and key != HOSTNAME]
@@ -190,7 +190,7 @@ class NodeLedger(Struct):
     # --- occupants --------------------------------------------------------------------------------------------
 
     def settle(self, key: str, occupant: Occupant) -> None:
-        """Somebody takes room on a node, or places there are held for somebody."""
+        """A pod takes room on a node, or places there are held for pods to come."""
         self._take_off(key)
         self.occupants[key] = occupant
         self.namespaces.setdefault(occupant.namespace, {})[key] = None
@@ -235,7 +235,7 @@ class NodeLedger(Struct):
         return occupant
 
     def thin(self, key: str) -> None:
-        """One of the places held under a key is given back."""
+        """One of the places held under a key is released."""
         occupant = self.occupants[key]
         if occupant.count == 1:
             self._take_off(key)
@@ -269,7 +269,7 @@ class NodeLedger(Struct):
             occupant = self.occupants[key]
             share = min(share_on(occupant.rules, node.labels), WHOLE)
             if share != occupant.share:
-                # At once: a device that nobody shared for a moment would lose its group.
+                # At once: a device that no pod shared for a moment would lose its group.
                 _share_out(node, occupant.devices, share - occupant.share)
                 occupant.share = share
 
@@ -312,7 +312,7 @@ class NodeLedger(Struct):
         node.slot = None
 
     def recount(self) -> dict[str, Vector]:
-        """{node: what its occupants take}, counted anew: for checks."""
+        """{node: what its occupants take}, counted again: for checks."""
         found: dict[str, Vector] = {}
         for occupant in self.occupants.values():
             used = found.setdefault(occupant.node, {})
@@ -325,7 +325,7 @@ class NodeLedger(Struct):
 
 
 def _share_out(node: Node, devices: list[int], share: int) -> None:
-    """Take a share of each of these devices, or give it back where it is negative."""
+    """Take a share of each of these devices, or release it where it is negative."""
     for device in devices:
         before = node.shared.get(device, WHOLE)
         after = before - share
@@ -338,7 +338,7 @@ def _share_out(node: Node, devices: list[int], share: int) -> None:
 
 
 def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
-    """Put a node into the bucket of what it has left."""
+    """Put a node into the bucket of its free resources."""
     key = slot.key
     bucket = buckets.get(key)
     if bucket is None:

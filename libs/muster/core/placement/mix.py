@@ -1,9 +1,9 @@
 """What kinds of GPU pods have been asked for, how often, and how much of a node is of no use to them.
 
-What a placement wastes is measured against this mix: free GPUs on a node that most of what is asked for cannot use
-(no CPU beside them, or only slivers of devices) are wasted, in thousandths of a device times requests. So are GPUs
-beyond what the CPU that is left beside them serves at the mean of the mix: a node that a single pod still fits on may
-be short of CPU long before.
+What a placement wastes is measured against this mix: free GPUs on a node that most requests cannot use (no CPU beside
+them, or only slivers of devices) are wasted, in thousandths of a device times requests. So are GPUs beyond what the CPU
+that is left beside them serves at the mean of the mix: a node that a single pod still fits on may be short of CPU long
+before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.model.placing import ANYWHERE, GPU, PodRules, Taint
 from muster.model.resources import Vector
 
 MAX_KINDS = 512
-"""Kinds counted at most; the rarest give way."""
+"""Kinds counted at most; the rarest are dropped."""
 MAX_USED = 64
 """Kinds a placement is measured against: the most frequent."""
 REFRESH_EVERY = 64
@@ -121,7 +121,7 @@ def _parsed(mix: str) -> _Parsed:
 
 @lru_cache(maxsize=1 << 16)
 def waste(cpu: int, memory: int, whole: int, shared: tuple[int, ...], mix: str) -> int:
-    """Of what is left on a node, how much of its GPUs the mix cannot use. ``whole``: free whole devices."""
+    """How many of the free GPUs of a node the mix cannot use. ``whole``: free whole devices."""
     odd, asked, cpu_asked, gpu_asked, shapes = _parsed(mix)
     slivers = sum(shared)
     left = whole * WHOLE + slivers

@@ -1,8 +1,8 @@
 """Places whole gangs, or nothing: every pod of every member set of a decision, on a view that is left as it was found
 when one does not fit.
 
-Pods of one shape are placed together, bucket by bucket. Which bucket first: the one where least is wasted of what is
-usually asked for, then the tightest (``pack``), or the emptiest (``spread``). For one shape this finds a placement
+Pods of one shape are placed together, bucket by bucket. Which bucket first: the one where least is wasted for the usual
+requests, then the tightest (``pack``), or the emptiest (``spread``). For one shape this finds a placement
 whenever there is one; for several it tries a few orders, the last of them exact for one head and one group.
 """
 
@@ -24,7 +24,7 @@ from muster.model.strategies import Strategy
 
 MAX_DOMAINS_TRIED = 16
 RANKED = 128
-"""How many of the tightest buckets are weighed for what they would waste; the others follow, tightest first."""
+"""How many of the tightest buckets are weighed by their waste; the others follow, tightest first."""
 
 
 def place(view: View, asks: Sequence[Ask], strategy: Strategy = "pack") -> Shortage | None:
@@ -150,7 +150,7 @@ def _deal(view: View, ask: Ask, found: list[BucketChoice]) -> int:
 
 
 def refused_by(view: View, ask: Ask, key: str) -> tuple[str, str]:
-    """(code, detail) of what keeps a pod of an ask off empty nodes of a class; empty when nothing of its own does."""
+    """(code, detail) of the rule of its own that keeps a pod of an ask off empty nodes of a class; else empty."""
     group, pinned = view.ledger.classes[key], pinned_to_nodes(view, ask)
     closed = refused(ask, group, pinned)
     if closed is not None:

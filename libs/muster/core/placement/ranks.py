@@ -16,7 +16,7 @@ Rank = Callable[[BucketChoice], int]
 
 
 def wasting(view: View) -> Rank:
-    """How much more of a node's GPUs would be of no use to what is usually asked for."""
+    """How many more of a node's GPUs would be of no use to the usual requests."""
     mixes = view.mixes
     places: dict[str, dict[str, int]] = {}
 

@@ -1,4 +1,4 @@
-"""The ledger with what a decision has placed so far on top: nothing of it is in the state until it is folded."""
+"""The ledger with the places that a decision has taken so far: none of them is in the state until it is folded."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PodNeed(Struct, frozen=True):
     devices: int = 1
 
     def fit(self, free: list[int], shared: list[int]) -> int:
-        """How many such pods fit into what is left; 0 or less when none does."""
+        """How many such pods fit into the free resources; 0 or less when none does."""
         fit = 1 << 40
         for index, amount in self.parts:
             most = free[index] // amount
@@ -65,7 +65,7 @@ class PodNeed(Struct, frozen=True):
             return fit
         whole = free[self.gpu] // WHOLE if self.gpu >= 0 else 0
         if whole < 0:
-            return 0  # The node gives fewer devices than are taken, and nobody says which of them are left.
+            return 0  # The node offers fewer devices than are taken, and it is unknown which of them are left.
         return min(pods_fitting(shared, whole, self.share, self.devices), fit)
 
 
@@ -93,7 +93,7 @@ def need_of(ask: Ask, group: NodeClass) -> tuple[PodNeed | None, list[str]]:
 
 
 class View:
-    """Takes places on a scratch copy of what they change; :meth:`mark` and :meth:`undo` for all or nothing."""
+    """Takes places on a scratch copy of the nodes; :meth:`mark` and :meth:`undo` for all or nothing."""
 
     def __init__(self, ledger: NodeLedger) -> None:
         self.ledger = ledger
@@ -139,7 +139,7 @@ class View:
         self.taken.append(Taken(ask, node, count, devices))
 
     def keep(self, ask: Ask, node: str, count: int) -> list[int]:
-        """Keep from everybody else what is free of the room of ``count`` pods, even if it is too little for one.
+        """Keep from all others the free part of the room of ``count`` pods, even if it is too little for one.
 
         Returns what that is, for ``unkeep``.
         """
@@ -200,7 +200,7 @@ class View:
         return len(self._journal), len(self.taken)
 
     def undo(self, mark: tuple[int, int]) -> None:
-        """Give back everything taken since the mark."""
+        """Release everything taken since the mark."""
         while len(self._journal) > mark[0]:
             node, before = self._journal.pop()
             now = self._slots.pop(node)

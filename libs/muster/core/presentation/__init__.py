@@ -1,1 +1,1 @@
-"""Presentation: what users see on the API server of what the log says. Never on the path of a decision."""
+"""Presentation: the objects on the API server that show users the state of the log. Never on the path of a decision."""

@@ -39,7 +39,7 @@ MAX_MESSAGE = 1024
 
 
 class DesiredObject(Struct, frozen=True):
-    """One object as it should be: created whole when it is missing, else merged into what is there.
+    """One object as it should be: created whole when it is missing, else merged into the object that is there.
 
     ``shown`` is the fingerprint the object carries once it says this.
     """
@@ -80,7 +80,7 @@ class UnitState(Struct, frozen=True):
 
 
 def unit_state(state: ReadState, uid: str) -> UnitState | None:
-    """What the QueueUnit of a job says; None for what was never queued by us."""
+    """The status of the QueueUnit of a job; None for a job that was never queued by us."""
     workload = state.queues.workloads.get(uid)
     if workload is None or not (uid in state.queues.attempts or workload.queued_at):
         return None

@@ -61,7 +61,7 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
 
 
 def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
-    """The pods that get an Event: those that were tried; of what is wrong with a gang all that wait, later ones too."""
+    """The pods that get an Event: those that were tried; for a problem of the gang all that wait or will wait."""
     waiting = {pod.ref.uid: pod.ref for pod in _pending(gang)}
     if held.event.reason == "broken":
         left = [pod.ref for pod in gang.pods.values() if pod.node and not pod.over]
@@ -72,7 +72,7 @@ def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
 
 
 def _words(gang: GangShown, held: GangHeld) -> str:
-    """Without the name of what it is about."""
+    """Without the name of its gang."""
     return words.event_text(held.event, gang.counted().alive, gang.minimum)
 
 

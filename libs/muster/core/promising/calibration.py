@@ -18,7 +18,7 @@ KEPT_PERCENT = 90
 UNIT = 1024
 """Scores of one doubling."""
 WIDTH = 64
-"""Scores that one count stands for."""
+"""Scores that one count represents."""
 REMEMBERED = 4096
 """Scores at which all counts are halved."""
 ENOUGH = 20
@@ -93,7 +93,7 @@ class Calibration(Struct):
 
 
 class Scale(Struct, frozen=True):
-    """What to add to the logarithm of a projected wait for the middle of what it may become, and for the bound."""
+    """The amounts to add to the logarithm of a projected wait for the median of real waits, and for the bound."""
 
     half: int
     most: int

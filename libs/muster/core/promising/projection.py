@@ -1,11 +1,10 @@
 """What would start when, if nothing came and every job took as long as such jobs did: the queue, played forward.
 
-The rules are those of the sorter and the ledger, simplified: the best queue first (priority, then what the order of
-its tree says; queues of fair shares are ordered like all others), its best job first, everybody who fits passes who
-does not, a released amount wakes what was parked on it, and who has waited for the age limit of the tree is passed by
-nobody at the node that refuses it. Left out are what
-will come, evictions and nodes: what that makes of it is what calibration learns. Integers only; equal queues give equal
-times, in whatever order their entries stand.
+The rules are those of the sorter and the ledger, simplified: the best queue first (priority, then the order of its
+tree; queues of fair shares are ordered like all others), its best job first, every job that fits passes one that does
+not, a released amount wakes the jobs parked on it, and no job passes one that has waited for the age limit of the tree
+at the node that refuses it. Left out are later jobs, evictions and nodes: calibration learns their effect. Integers
+only; equal queues give equal times, in whatever order their entries are.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.model.demand import Demand
 
 MEDIAN = 500
-"""Permille of the learned times that everybody is taken to run."""
+"""Permille of the learned times that every job is taken to run."""
 LEAVING_MS = 30_000
 """How long one is taken to hold its quota that is over, or suspended for others."""
 MAX_STARTS = 50_000
-"""Jobs that are started in one projection at most: who stands behind them gets no time."""
+"""Jobs that are started in one projection at most: jobs behind them get no time."""
 
 Slot = tuple[str, str]
 """Path of a node and a resource that it limits."""
@@ -65,7 +64,7 @@ class _Queue(Struct):
     heads: list[tuple[Place, str]] = field(default_factory=list)
     blocking: bool = False
     blocked: int = 0
-    """How many of its lines are parked, where nobody passes the head."""
+    """How many of its lines are parked, where no job passes the head."""
     priority: int = 0
     order: str = ""
     used: dict[str, int] = field(default_factory=dict)
@@ -86,9 +85,9 @@ class Projection:
         self._parked: dict[Slot, list[tuple[int, str]]] = {}
         self._ends: list[tuple[int, str, str, Demand]] = []
         self._claims: dict[str, Claim] = {}
-        """key of a line -> the claim that stands for its head"""
+        """key of a line -> the claim of its head"""
         self._holders: dict[Slot, str] = {}
-        """slot -> key of the line whose head nobody passes there"""
+        """slot -> key of the line whose head no job passes there"""
         self._behind: dict[Slot, dict[str, None]] = {}
         """slot -> keys of the lines that wait for that head to start"""
         self._aging: list[tuple[int, str, str]] = []
@@ -112,12 +111,12 @@ class Projection:
             self._hold(claim)
 
     def _is_behind(self, shape: Shape) -> bool:
-        """Whether nobody of it passes one that waits for room on the nodes: when there is some is not foreseen."""
+        """Whether none of its jobs passes one that waits for room on the nodes: when there is some is not foreseen."""
         blocking = self._state.is_blocking(shape.queue)
         return blocking and bool(self._state.without_place(shape.queue, shape.waiting[0]))
 
     def _hold(self, claim: Claim) -> None:
-        """Nobody passes a claimant at the nodes where something is held for it."""
+        """No job passes a claimant at the nodes where quota is held for it."""
         job = self._state.jobs.get(claim.uid)
         line = self._lines.get(job.shape) if job is not None else None
         if job is not None and line is not None and line.head.uid == claim.uid:
@@ -128,7 +127,7 @@ class Projection:
                     self._holders.setdefault(slot, job.shape)
 
     def _end_of(self, uid: str, since: int) -> int:
-        """When a charged workload gives its quota back, ms from now."""
+        """When a charged workload releases its quota, ms from now."""
         workload, charge = self._state.workloads.get(uid), self._ledger.charges[uid]
         if workload is None or workload.phase in ("finished", "suspending") or uid in self._ledger.going:
             return LEAVING_MS

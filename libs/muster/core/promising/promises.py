@@ -1,9 +1,9 @@
 """The promises that are open: what was promised to which job, so that each can be settled.
 
-One is made for each waiting job, soon after it is queued, whether anybody asks or not: those are what calibration
-learns from. It is kept when the job is admitted in time, and broken once its bound has passed, whichever comes first;
-when the job is edited, held, paused or gone, nothing is learned from it. How often promises are made depends on how
-much work the last projection was, so that a long queue costs no more than a short one.
+One is made for each waiting job, soon after it is queued, whether a user asks or not: calibration learns from these. It
+is kept when the job is admitted in time, and broken once its bound has passed, whichever comes first; when the job is
+edited, held, paused or gone, nothing is learned from it. How often promises are made depends on how much work the last
+projection was, so that a long queue costs no more than a short one.
 """
 
 from __future__ import annotations

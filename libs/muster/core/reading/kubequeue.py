@@ -1,7 +1,7 @@
 """Queue and QueueUnit (scheduling.x-k8s.io/v1alpha1): the objects we create and keep, and read back.
 
-Whether an object shows what it should is known by a fingerprint: of a Queue's status, and of what a QueueUnit said
-of its job when it was written last, kept in an annotation (its numbers and times may have moved since).
+Whether an object shows what it should is known by a fingerprint: of a Queue's status, and of the last written status of
+a QueueUnit, kept in an annotation (its numbers and times may have moved since).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class QueueUnit(Struct, frozen=True):
 
 
 def read_queue(raw: bytes) -> QueueObserved:
-    """A Queue: its quota path and a digest of what it shows."""
+    """A Queue: its quota path and a digest of its status."""
     queue: Queue = decode(raw, Queue)
     return QueueObserved(
         ref=queue.metadata.ref("Queue"),
@@ -133,7 +133,7 @@ def _paused(text: str) -> tuple[str, ...]:
 
 
 def read_queue_unit(raw: bytes) -> QueueUnitObserved:
-    """A QueueUnit: its job and a digest of what it shows."""
+    """A QueueUnit: its job and a digest of its status."""
     unit: QueueUnit = decode(raw, QueueUnit)
     priority = unit.spec.priority
     return QueueUnitObserved(

@@ -147,7 +147,7 @@ class Watcher:
     # --- observations -----------------------------------------------------------------------------------------
 
     def observe(self, state: WatchState, ref: Ref, rv: int, raw: bytes) -> list[Event]:
-        """The facts an object adds to what was reported: none when nothing we declare has changed."""
+        """The facts an object adds to the reported ones: none when no field that we declare has changed."""
         ref = bounded(ref)
         known = state.objects.get(ref.uid)
         if known is not None and known.own and self._off:

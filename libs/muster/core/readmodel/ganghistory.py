@@ -1,4 +1,4 @@
-"""From an event to what happened to gangs of pods, and to pods that are in none: one function per type of event."""
+"""From an event to the history of gangs of pods, and of pods that are in none: one function per type of event."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Historian:
         self._listener = listener
 
     def compared(self, fold: Arm) -> Arm:
-        """The fold of an observed job, and the telling of what has changed of it."""
+        """The fold of an observed job, and the history entries of its changes."""
 
         def arm(state: ReadState, at: Position, event: WorkloadObserved) -> None:
             new = event.workload
@@ -58,7 +58,7 @@ class Historian:
                 self._listener(ref, happening)
 
     def below(self, state: ReadState, owner: str, happening: Happening) -> None:
-        """News of what a job runs through. ``owner``: uid of the job."""
+        """News of the object that a job runs through. ``owner``: uid of the job."""
         workload = state.queues.workloads.get(owner)
         if workload is not None:
             self.tell(state, [(workload.ref, happening)])

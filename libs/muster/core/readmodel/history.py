@@ -1,4 +1,4 @@
-"""From an event and the state around it to what happened to which job: one function per type of event.
+"""From an event and the state around it to entries of the jobs' histories: one function per type of event.
 
 Called after the queues have folded the event and before the read model forgets what the event ends.
 """
@@ -61,7 +61,7 @@ def where(state: ReadState, job: Job) -> Where | None:
 
 
 def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]:
-    """What a node uses of what it may."""
+    """The usage of a node, and its limit."""
     node, used = state.queues.ledger.nodes.get(path), state.queues.ledger.used.get(path, {})
     limits = node.limit if node is not None else {}
     return tuple(Used(name, used.get(name, 0), limits.get(name, -1)) for name in sorted(names))

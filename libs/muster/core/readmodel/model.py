@@ -1,4 +1,4 @@
-"""The read model's fold: what every event changes of what readers ask. It decides nothing.
+"""The read model's fold: how every event changes the answers to readers. It decides nothing.
 
 The queues are folded as in every stage that keeps them; what is noted of jobs, gangs and objects is added by the
 arms here.

@@ -16,7 +16,7 @@ class PodOnNode(Struct, frozen=True, gc=False):
     ref: Ref
     node: str
     owner: str
-    """uid of what it belongs to: a job, or an object that a job runs through."""
+    """uid of its owner: a job, or an object that a job runs through."""
     request: Vector
     devices: tuple[int, ...] = ()
     """The shared GPU devices that it was given."""

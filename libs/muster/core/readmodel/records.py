@@ -31,7 +31,7 @@ class GrowthRecord(Struct):
     ceilings: Counts = field(default_factory=dict)
     """The most that its owner wants."""
     asked: Counts = field(default_factory=dict)
-    """Replicas it asks for on top of what is granted."""
+    """Replicas it asks for beyond its grant."""
     denied: GrowthDenied | None = None
     """What refuses that."""
     alarm: AlarmRaised | None = None
@@ -60,7 +60,7 @@ class Record(Struct):
     outcome: Outcome = ""
     detail: str = ""
     ended: EndedAs = ""
-    """What happened to it last of what may be the last thing that happens to a job."""
+    """The last event of the kinds that may end a job."""
     failure: TroubledPod | None = None
     """The first of its pods that failed since its admission; or the last that was broken when it went."""
     reason: str = ""

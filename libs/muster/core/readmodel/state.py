@@ -72,7 +72,7 @@ class Trouble(Struct, frozen=True):
 
 
 class Illegal(Struct, frozen=True):
-    """A step from one phase to another that may not be, with the newest of what happened: ``SEQ WHAT``."""
+    """A step from one phase to another that is not allowed, with the newest event: ``SEQ WHAT``."""
 
     seq: int
     ref: Ref

@@ -1,6 +1,6 @@
-"""What the commits folded since the last look concern: for what keeps objects of the API server up to date.
+"""The objects that the commits folded since the last look concern, for the presenter of the API server.
 
-Everything shown is compared with what is desired, so nothing is lost when this is. Without one nothing piles up.
+Everything shown is compared with its desired state, so nothing is lost when this is. Without one nothing piles up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.model.problem import FieldProblem
 
 
 class Touched(Struct):
-    """Names of what may have to be shown otherwise; the reader clears them."""
+    """Names of objects that may have to be written again; the reader clears them."""
 
     jobs: dict[str, None] = field(default_factory=dict)
     queues: dict[str, None] = field(default_factory=dict)

@@ -43,7 +43,7 @@ def owed(
     site: Site | None = None,
     shares: Shares | None = None,
 ) -> Found:
-    """The victims for what a job is owed; none where it is owed nothing. ``shares``: of KAI queues, if known."""
+    """The victims for the quota that a job is owed, if it is owed any. ``shares``: of KAI queues, if known."""
     return _first(judges(given, queue, demand, shares), given, queue, demand, candidates, site)
 
 

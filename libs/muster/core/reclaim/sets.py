@@ -38,7 +38,7 @@ class Option(NamedTuple):
 def cheapest(uids: Sequence[str], rank: Callable[[str], Rank], lost: Callable[[str], int]) -> Iterator[list[str]]:
     """All sets of some jobs but the empty one, those first in which the rank of the last is least, then the cheapest.
 
-    ``uids``: in the order of their ranks and of what they lose.
+    ``uids``: in the order of their ranks and of their losses.
     """
     prices = [lost(uid) for uid in uids]
     heap: list[tuple[Rank, int, tuple[int, ...]]] = []

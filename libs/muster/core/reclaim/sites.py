@@ -106,7 +106,7 @@ class Site:
         return list(dict.fromkeys(occupants[key].node for key in planned.occupants_of(self._places, uid)))
 
     def room(self, ask: Ask, node: str) -> bool:
-        """Whether a node has room for a pod by what it has left."""
+        """Whether a node has room for a pod by its free resources."""
         slot = self.view.slot(node)
         need = need_of(ask, self.view.ledger.classes[slot.group])[0] if slot is not None else None
         return slot is not None and need is not None and need.fit(slot.free, sorted(slot.shared.values())) > 0

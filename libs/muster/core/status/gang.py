@@ -1,4 +1,4 @@
-"""The status of a gang of pods: a pure function of what is shown of it. A pod in no gang is one of its own."""
+"""The status of a gang of pods: a pure function of its record. A pod in no gang is one of its own."""
 
 from __future__ import annotations
 

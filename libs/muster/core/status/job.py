@@ -62,7 +62,7 @@ def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
 
 
 def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common: Any) -> JobStatus:
-    """A status with what every one has; ``common``: what differs from that."""
+    """A status with the common fields; ``common``: those that differ."""
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     record = state.records.get(uid)
     ref = record.ref if record is not None else workload.ref if workload is not None else None

@@ -1,4 +1,4 @@
-"""What the adapters of all kinds share: where an object stands, what it needs, how it is suspended, as a Workload."""
+"""What the adapters of all kinds share: the phase of an object, its needs, how it is suspended, as a Workload."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}")
 
 
 class Life(Struct, frozen=True, kw_only=True):
-    """Where an object stands, in the words all kinds share; see the fields of the same names of Workload."""
+    """The phase of an object, in the words that all kinds share; see the fields of the same names of Workload."""
 
     phase: Phase
     suspended: bool
@@ -99,8 +99,8 @@ class Needs:
     ) -> Vector:
         """Add a set of pods whose template is at ``path``, and return what one of them asks for.
 
-        ``request``: what that is, where the template does not say. ``whole``: what one takes with what its controller
-        adds to it. ``rules``: where they may run, where the template does not say.
+        ``request``: what that is, where the template does not say. ``whole``: the request of one with the containers
+        that its controller adds. ``rules``: where they may run, where the template does not say.
         ``steer``: the template says what places them; else the kind tells ``steering`` itself.
         ``minimum``: how many of them the gang needs to start; None: all. ``later``: they are made once others run.
         """
@@ -178,7 +178,7 @@ def workload(
     switch: Switch | None = None,
     elastic: Elastic | None = None,
 ) -> Workload:
-    """The workload an object is: what its kind says of it, and what stands in the metadata of all kinds."""
+    """The workload of an object: the fields of its kind, and the metadata of all kinds."""
     need, pod_sets, auxiliary = needs.totals(), tuple(needs.sets), tuple(needs.auxiliary)
     return Workload(
         ref=meta.ref(kind),
@@ -222,7 +222,7 @@ def basis_of(
     auxiliary: tuple[PodSet, ...] = (),
     refusal: FieldProblem | None = None,
 ) -> str:
-    """Digest of what decisions about a workload rest on; see the field of Workload."""
+    """Digest of the input of decisions about a workload; see the field of Workload."""
     return digest((need, pod_sets, auxiliary, "" if refusal is None else refusal.code))
 
 

@@ -1,8 +1,8 @@
 """What may be edited on an object while it runs: the rest of its spec stays as it was admitted.
 
-A shape names what is free, what may only fall, and where to look inside; what it does not name is frozen, so that a
-field that nobody thought of, or that a later version brings, is refused rather than missed. The same goes for what
-Muster itself writes into a spec. ``deploy/policies`` makes CEL of both (``muster_tools.guardcel``).
+A shape names what is free, what may only fall, and where to look inside; what it does not name is frozen, so that an
+unknown field, or one that a later version brings, is refused rather than missed. The same goes for Muster's own writes
+into a spec. ``deploy/policies`` makes CEL of both (``muster_tools.guardcel``).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ _STEERED: Shape = {
     "metadata": {"annotations": FREE},
     "spec": {"schedulerName": FREE, "schedulingGroup": FREE},
 }
-"""A pod template: who places its pods, and of which gang they are."""
+"""A pod template: the scheduler of its pods, and their gang."""
 OURS_RAY_CLUSTER: Shape = {
     "headGroupSpec": {"template": _STEERED},
     "workerGroupSpecs": Each(

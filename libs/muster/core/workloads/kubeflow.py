@@ -1,4 +1,4 @@
-"""What TFJob, PyTorchJob and MPIJob share: replica specs, a run policy, and how their conditions tell where they stand.
+"""What TFJob, PyTorchJob and MPIJob share: replica specs, a run policy, and how their conditions say the phase.
 
 They are suspended by ``spec.runPolicy.suspend``; operators older than that field know the annotation
 ``scheduling.x-k8s.io/suspend`` only. Either counts, and both are lifted at once. A job that is suspended loses its
@@ -28,7 +28,7 @@ from muster.model.workload import Outcome, Phase, Switch, Workload
 GROUP = "kubeflow.org"
 SUSPEND_PATH = "/spec/runPolicy/suspend"
 MAX_TYPE = 64
-"""A longer name of a replica type is not repeated to anybody."""
+"""A longer name of a replica type is not repeated in messages."""
 
 
 class ReplicaSpec(Struct, frozen=True):

@@ -1,12 +1,11 @@
 """Whose an object is that names a controller: a claim that counts only where that controller would have made it so.
 
-Anybody who may create an object may write any owner into it. So an object counts as part of its owner where its
+A user who may create an object may write any owner into it. So an object counts as part of its owner where its
 owner's kind makes such objects, under the name and in the number in which it makes them. What does not is judged like
 what people create: it is queued, charged, and guarded.
 
-A RayCluster does not say whose it is: its name is the operator's choice, and stands in the status of its RayJob or
-RayService.
-:class:`Parents` remembers those names.
+A RayCluster does not name its owner: its name is the operator's choice, and is in the status of its RayJob or
+RayService. :class:`Parents` remembers those names.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from muster.model.workload import ChildState, Workload
 
 JOBSET = ("jobset.x-k8s.io", "JobSet")
 FORMER = 8
-"""Earlier names kept of what a parent ran through: a retry makes a new RayCluster while the old one ends."""
+"""Earlier names kept of the objects a parent ran through: a retry makes a new RayCluster while the old one ends."""
 
 
 def belongs(owner: Owner, group: str, *kinds: str) -> bool:
@@ -53,11 +52,11 @@ SELECTED = {
     "MPIJob": ("training.kubeflow.org/job-name", "name"),
     "Pod": ("spark-role", "executor"),
 }
-"""{kind of a controller: (label by which it finds its pods again, what stands in it)}"""
+"""{kind of a controller: (label by which it finds its pods again, the value of it)}"""
 
 
 def counts_pod(meta: Meta) -> bool:
-    """Whether the controller that a pod names would find it: a pod that it does not know of is nobody's."""
+    """Whether the controller that a pod names would find it: a pod that it does not know of has no owner."""
     owner = meta.controller
     label, what = SELECTED.get(owner.kind, ("", ""))
     expected = {"name": owner.name, "uid": owner.uid}.get(what, what)

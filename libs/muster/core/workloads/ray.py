@@ -56,7 +56,7 @@ class HeadGroup(Struct, frozen=True, rename="camel"):
 class ScaleStrategy(Struct, frozen=True, rename="camel"):
     workers_to_delete: tuple[str, ...] | None = None
     scale_gate: object = None
-    """Entries with a name each, of anybody; whatever stands here, the cluster can be read."""
+    """Entries with a name each, of any client; the cluster can be read whatever they are."""
 
 
 class WorkerGroup(Struct, frozen=True, rename="camel"):

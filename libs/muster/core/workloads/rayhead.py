@@ -18,7 +18,7 @@ MOST = 65_535
 
 
 def served_at(cluster: str, spec: RayClusterSpec, head: object, endpoints: object) -> HeadService | None:
-    """``cluster``: its name; ``head`` and ``endpoints``: of its status, whatever stands there. None: as usual."""
+    """``cluster``: its name; ``head`` and ``endpoints``: of its status, of any shape. None: as usual."""
     said = head if isinstance(head, dict) else {}
     name = said.get("serviceName")
     own = isinstance(name, str) and name not in ("", f"{cluster}-head-svc")

@@ -1,8 +1,8 @@
 """Pods of a Ray cluster that Ray's autoscaler grows in place (Ray from 2.60 on): annotation ``ray.io/ippr``.
 
 It says for each group how large its pods may become; Ray tries that at every tick at which something waits, past
-``maxReplicas``, and does nothing else in a tick in which it is refused. So what stands there is what is granted: the
-size of the template for groups that may not grow, what the owner wrote for those that may.
+``maxReplicas``, and does nothing else in a tick in which it is refused. So the entry is the grant: the size of the
+template for groups that may not grow, the owner's value for those that may.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.model.raydemand import RAY_UNIT
 from muster.model.resources import QuantityError, Vector, parse_quantity
 
 OURS = "muster.dev"
-"""Top-level key of what we wrote."""
+"""Top-level key of our entry."""
 MAX_TEXT = 16_384
 HEAD = "headgroup"
 GROWS = {"cpu": "max-cpu", "memory": "max-memory"}
@@ -36,7 +36,7 @@ class Sizes(Struct, frozen=True):
     text: str = ""
     """The same as its owner wrote it."""
     ours: bool = False
-    """What stands in the annotation was written by us."""
+    """The value of the annotation was written by us."""
 
 
 def sizes_of(notes: Mapping[str, str]) -> Sizes:
@@ -73,7 +73,7 @@ def with_growth(group: ScaledGroup, raw: WorkerGroup, sizes: Sizes) -> ScaledGro
 
 
 def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]) -> dict[str, str]:
-    """The annotations after which pods of these groups may be grown, and no others; none where nobody asks for it."""
+    """The annotations after which pods of these groups may be grown, and no others; none where no group asks for it."""
     sizes, may = sizes_of(notes), set(grow)
     if not sizes.groups and not notes.get(RESIZE):
         return {}

@@ -54,7 +54,7 @@ MOST = 2**53
 
 
 def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | None:
-    """How a cluster scales itself; None for one that does not. ``at``: where its spec stands, for errors."""
+    """How a cluster scales itself; None for one that does not. ``at``: the path of its spec, for errors."""
     driven = not spec.enable_in_tree_autoscaling and meta.annotations.get(DRIVE, "") == "true"
     if not (spec.enable_in_tree_autoscaling or driven):
         return None
@@ -144,7 +144,7 @@ def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:
 
 
 def labels_of(group: WorkerGroup) -> dict[str, str]:
-    """Labels of its nodes by which tasks and actors choose; what stands in rayStartParams counts for nothing."""
+    """Labels of its nodes by which tasks and actors choose; those in rayStartParams do not count."""
     labels = group.labels if isinstance(group.labels, dict) else {}
     return {str(key)[:317]: str(value)[:63] for key, value in sorted(labels.items())[:MAX_OFFERS]}
 
@@ -183,7 +183,7 @@ def _read(group: WorkerGroup | HeadGroup) -> dict[str, int]:
 
 
 def _slice_head(selector: Mapping[str, str]) -> dict[str, int]:
-    """What stands for a whole slice of TPUs: ``TPU-v4-16-head``."""
+    """The resource of a whole slice of TPUs: ``TPU-v4-16-head``."""
     topology, generation = selector.get(TPU_TOPOLOGY, ""), TPU_GENERATIONS.get(selector.get(TPU_KIND, ""))
     if not topology or generation is None:
         return {}

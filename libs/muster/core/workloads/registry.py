@@ -38,7 +38,7 @@ class Kind(Struct, frozen=True):
     child: str = ""
     """Kind of the objects it runs through, if any: they are watched with it."""
     auxiliary: tuple[str, ...] = ()
-    """Kinds of what else its controller makes for it: part of it, and never queued by itself."""
+    """Kinds of the other objects that its controller makes for it: part of it, and never queued by itself."""
     annotated: bool = False
     """Operators that do not know the field suspend it by the annotation ``scheduling.x-k8s.io/suspend``."""
     pods_of: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ KINDS: dict[str, Kind] = {
 """{kind: row}"""
 
 POD_OWNERS = frozenset(owner for kind in KINDS.values() for owner in kind.pods_of)
-"""Kinds whose pods anybody asks about."""
+"""Kinds whose pods belong to a workload."""
 
 
 def suspend_field(kind: str) -> str:
@@ -133,7 +133,7 @@ def suspend_field(kind: str) -> str:
 
 
 def child_of(kind: str) -> str:
-    """Kind of what a workload of a kind runs through; empty when its pods are its own."""
+    """Kind of the object that a workload of a kind runs through; empty when its pods are its own."""
     return KINDS[kind].child if kind in KINDS else ""
 
 
@@ -143,7 +143,7 @@ def parents_of(kind: str) -> tuple[str, ...]:
 
 
 def shards(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The resources (plurals) that have to be watched for kinds: their own, and those of what they run through."""
+    """The resources (plurals) that have to be watched for kinds: their own, and those they run through."""
     chosen = [*kinds]
     needed = [*chosen, *(KINDS[kind].child for kind in chosen if KINDS[kind].child)]
     return tuple(sorted({KINDS[kind].resource.plural for kind in needed}))

@@ -1,7 +1,7 @@
 """What a Spark driver or executor asks for: Spark itself makes the pods, from settings in words of its own.
 
-A field of the SparkApplication wins over the property of ``spec.sparkConf`` that it stands for. Memory is the heap and
-an overhead: what is named, else a share of the heap (a tenth; four tenths for Python and R), at least 384 MiB.
+A field of the SparkApplication wins over its property of ``spec.sparkConf``. Memory is the heap and an overhead: what
+is named, else a share of the heap (a tenth; four tenths for Python and R), at least 384 MiB.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Role(Struct, frozen=True, rename="camel"):
 
 
 class SparkSettings(Struct, frozen=True):
-    """What stands above both roles."""
+    """The settings above both roles."""
 
     properties: Mapping[str, str]
     factor: str
@@ -64,14 +64,14 @@ class SparkSettings(Struct, frozen=True):
     node_selector: Mapping[str, str]
 
     def get(self, written: str | None, name: str) -> tuple[str, str]:
-        """A setting and where it stands: the field, else the property; two empty texts when it is nowhere."""
+        """A setting and its path: the field, else the property; two empty texts when it is nowhere."""
         if written:
             return written, ""
         return self.properties.get(name, ""), f"spec.sparkConf[{name}]"
 
 
 def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
-    """What one pod of a role asks for: its Spark container, and whatever stands beside it."""
+    """What one pod of a role asks for: its Spark container, and the containers beside it."""
     path = f"spec.{name}"
     asks: Vector = {"cpu": _cpu(role, name, settings), "memory": _memory(role, name, settings)}
     if role.gpu is not None and role.gpu.quantity:

@@ -1,7 +1,7 @@
 """Which descriptions of pods are to say that we place them: ``schedulerName``, and the mark of the gang.
 
 A workload whose pods name another scheduler is left to that one, all of it: half a gang placed by one and half by
-another is what gangs are against. ``default-scheduler`` is what the API server itself fills in, so it names nobody.
+another would be no gang. ``default-scheduler`` is filled in by the API server itself, so it does not count as a choice.
 ``ray.io/scheduler-name: kube-scheduler``, as a label or an annotation, is the documents' way to ask for a gang.
 """
 
@@ -18,7 +18,7 @@ from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, Template
 SCHEDULER = SCHEDULERS[0]
 OURS = frozenset(SCHEDULERS)
 """Scheduler names whose pods we place."""
-NOBODY = frozenset({"", DEFAULT_SCHEDULER})
+UNCHOSEN = frozenset({"", DEFAULT_SCHEDULER})
 """Scheduler names that people did not choose."""
 GANG_SWITCH = "ray.io/scheduler-name"
 GANG_SCHEDULERS = frozenset({"kube-scheduler"})
@@ -34,7 +34,7 @@ class Steering:
         self._left = False
 
     def leave(self) -> None:
-        """Somebody else places the pods of this workload."""
+        """Another scheduler places the pods of this workload."""
         self._left = True
 
     def add(self, template: PodTemplate, path: str, *, fixed: bool = False, sealed: bool = False) -> None:
@@ -63,7 +63,7 @@ class Steering:
 
     def describe(self, template: Template, scheduler: str) -> None:
         """A description of pods that names this scheduler."""
-        if scheduler not in NOBODY and scheduler not in OURS:
+        if scheduler not in UNCHOSEN and scheduler not in OURS:
             self.leave()
         self._found.append(template)
 
@@ -86,4 +86,4 @@ def pointer_of(path: str) -> str:
 
 def _elsewhere(texts: Mapping[str, str]) -> bool:
     name = texts.get(GANG_SWITCH, "")
-    return name not in NOBODY and name not in OURS and name not in GANG_SCHEDULERS
+    return name not in UNCHOSEN and name not in OURS and name not in GANG_SCHEDULERS

@@ -1,1 +1,1 @@
-"""One adapter per kind: how it is suspended, what it needs, where it stands."""
+"""One adapter per kind: how it is suspended, its needs, its phase."""

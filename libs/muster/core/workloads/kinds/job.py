@@ -1,7 +1,7 @@
 """Job (batch/v1): suspended by ``spec.suspend``; its pods are its own. Suspending deletes the pods that run.
 
-The launcher of an MPIJob is part of what the MPIJob runs through, the submitter of a RayJob is part of the RayJob.
-Every other Job is queued like those of people, whatever it names as its controller.
+The launcher of an MPIJob is part of the MPIJob, the submitter of a RayJob is part of the RayJob. Every other Job is
+queued like those of people, whatever it names as its controller.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _needs(spec: JobSpec, status: BatchJobStatus, ref: Ref) -> Needs:
         pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
     needs, pod = Needs(), spec.template.spec
     needs.add("main", pods, spec.template, "spec", steer=False)
-    # The API server lets nobody change the schedulerName of a Job, and nothing of its pods once it has begun.
+    # The API server refuses changes of the schedulerName of a Job, and of its pods once it has begun.
     begun = status.start_time is not None
     if not begun or spec.template.annotations.get(SCHEDULING_GROUP) == pod_group_name(ref):
         needs.steering.add(spec.template, "spec.template", fixed=True, sealed=begun)

@@ -1,4 +1,4 @@
-"""RayCluster (ray.io/v1): suspended by ``spec.suspend``; its pods are its own. It runs until somebody deletes it.
+"""RayCluster (ray.io/v1): suspended by ``spec.suspend``; its pods are its own. It runs until it is deleted.
 
 Its autoscaler may stop it too, by ``spec.idleSuspend``: what it was charged is free then, and it is not queued until
 its owner takes that back. The RayCluster of a RayJob or a RayService is no workload of its own: it is what that runs

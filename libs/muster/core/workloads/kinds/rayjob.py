@@ -23,7 +23,7 @@ from muster.model.workload import Outcome, Phase, PodSet, Workload
 
 KIND = "RayJob"
 K8S_JOB = "K8sJobMode"
-"""spec.submissionMode where nobody says."""
+"""spec.submissionMode by default."""
 SUSPENDABLE = ("", "New", "Initializing", "Running")
 """jobDeploymentStatus in which KubeRay acts on ``spec.suspend: true``."""
 

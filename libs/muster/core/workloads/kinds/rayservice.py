@@ -2,7 +2,7 @@
 
 For a changed ``spec.rayClusterConfig`` KubeRay makes a second RayCluster, moves the traffic when that one serves, and
 deletes the first a minute later: both are charged. Suspending deletes all of them, whatever the spec says meanwhile;
-resuming makes a new one. It runs until somebody deletes it. ``spec.suspend`` is there from KubeRay 1.7 on: where the
+resuming makes a new one. It runs until it is deleted. ``spec.suspend`` is there from KubeRay 1.7 on: where the
 API server drops the field, the policies of ``deploy`` refuse the object.
 """
 
