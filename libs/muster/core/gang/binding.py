@@ -89,7 +89,7 @@ def releases_due(state: AdmitterState) -> Iterator[PodsReleased]:
 
 
 def _lost(state: AdmitterState, found: Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
-    """``lacking``: node -> what it is short of, less what pods that lose it give back."""
+    """``lacking``: node -> the amounts it is short of, less those that pods on it lose."""
     if found.applied or found.released:
         return None
     node = state.ledger.nodes[found.place.node]

@@ -1,8 +1,8 @@
 """A gang that has waited too long claims nodes: what becomes free there is kept for it, so that a big gang does not
 starve behind small ones. What still fits beside the claim goes on.
 
-Gangs of pods and gangs of jobs claim alike. Any number of claims stand side by side, and no node is in two of them. A
-claim ends when the gang has its places, is gone, has had its time, or a gang that has waited longer finds no nodes
+Gangs of pods and gangs of jobs claim alike. Any number of claims is in force at a time, and no node is in two of them.
+A claim ends when the gang has its places, is gone, has had its time, or a gang that has waited longer finds no nodes
 without some of its own.
 """
 
@@ -26,7 +26,7 @@ from muster.model.places import Placement, Shortage
 from muster.model.strategies import Strategy
 
 AGE_MS = 10 * 60_000
-"""How long a gang of pods has been tried in vain when it may claim nodes, where the log says nothing else."""
+"""How long a gang of pods has been tried without a result when it may claim nodes, where the log says nothing else."""
 CLAIM_MS = 30 * 60_000
 """How long a claim lasts, and how long its gang may not claim again after that."""
 MOST = 8
@@ -70,18 +70,18 @@ def _from(claimant: Claimant, age: int) -> int:
 def claimed(state: AdmitterState, at: Position, event: NodesClaimed) -> None:
     claim = NodeClaim(event.gang, event.places, event.until, Cause(at.seq, at.item), event.ref)
     state.pods.claims[claim.key] = claim
-    who = _claimant(state, claim)
-    if who is not None:
-        who.claimed = at.at
+    found = _claimant(state, claim)
+    if found is not None:
+        found.claimed = at.at
 
 
 def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
     claim = state.pods.claims.pop(claim_key(event.gang, event.ref), None)
     if claim is None:
         return
-    who = _claimant(state, claim)
-    if who is not None and event.outcome == "yielded":
-        who.claimed = 0  # Its turn is still to come.
+    found = _claimant(state, claim)
+    if found is not None and event.outcome == "yielded":
+        found.claimed = 0  # Its turn is still to come.
 
 
 def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
@@ -93,8 +93,8 @@ def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
 
 def _yields(state: AdmitterState, claim: NodeClaim, since: int) -> bool:
     """Whether its gang has waited less long than one that would claim, too."""
-    who = _claimant(state, claim)
-    return who is not None and bool(state.placement.claim_ms) and since < who.since
+    found = _claimant(state, claim)
+    return found is not None and bool(state.placement.claim_ms) and since < found.since
 
 
 def over(state: AdmitterState) -> Iterator[NodesClaimEnded]:
@@ -301,7 +301,7 @@ def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
 
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
-    """Whether the nodes, with nobody on them, would have room for each of the sets alone."""
+    """Whether the nodes, if they were empty, would have room for each of the sets alone."""
     for ask in asks:
         left = ask.count
         for node in state.ledger.nodes.values():
@@ -325,7 +325,7 @@ def job_may_claim_at(state: AdmitterState, uid: str) -> int:
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
-    """When something may be due for a claim though nothing happens. Who was deferred is tried again by the sorter."""
+    """When something may be due for a claim though nothing happens. A deferred job is tried again by the sorter."""
     yield from (claim.until for claim in state.pods.claims.values())
     for uid, reservation in state.reservations.items():
         at = 0 if reservation.deferred or uid in state.pods.claims else job_may_claim_at(state, uid)

@@ -58,7 +58,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     """namespace/name."""
     way: Way
     minimum: int = 0
-    """0 when nobody says: such a gang is not tried. Also where its pods start one by one, and nothing is refused."""
+    """0 when no pod says: such a gang is not tried. Also where its pods start one by one, and nothing is refused."""
     policy: MatchPolicy = DEFAULT_POLICY
     group: tuple[str, ...] = ()
     """The gangs that start together, sorted, itself among them."""

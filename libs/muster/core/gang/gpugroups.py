@@ -1,6 +1,6 @@
 """Groups of pods that share a GPU device: their names, and the pods that keep the devices from the device plugin.
 
-A device has a group from the first share of it to the last. The name is made of what the log says, so that it is the
+A device has a group from the first share of it to the last. The name is made of facts in the log, so that it is the
 same in every replay, and looks like those KAI Scheduler draws.
 """
 
@@ -33,7 +33,7 @@ def _group_id(node: str, device: int, seq: int) -> str:
 
 
 def placed_on(state: AdmitterState, ref: Ref, rules: PodRules, node: str, devices: tuple[int, ...]) -> PodPlace:
-    """The place of a pod on a node, with who shares each of its devices."""
+    """The place of a pod on a node, with the group of each of its devices."""
     if not devices:
         return PodPlace(ref, node)
     share = share_on(rules, state.ledger.nodes[node].labels)
@@ -41,7 +41,7 @@ def placed_on(state: AdmitterState, ref: Ref, rules: PodRules, node: str, device
 
 
 def ends_due(state: AdmitterState) -> Iterator[GpuReservationEnded]:
-    """Devices that are kept for nobody, and pods that keep theirs no more."""
+    """Devices that are kept without a pod, and pods that keep theirs no more."""
     for keeper in state.keepers.values() if not state.unsynced else ():
         node = state.ledger.nodes.get(keeper.node)
         used = node is not None and keeper.group in node.groups.values()

@@ -34,7 +34,7 @@ class Growing:
     def plan(self, view: View, asks: Sequence[Ask], whose: str, gangs: tuple[str, ...]) -> Growth | list[PoolRefusal]:
         """The nodes that a gang lacks; else why each of the pools is no help.
 
-        ``whose``: uid of the job, or the gang that stands for ``gangs``, which start together.
+        ``whose``: uid of the job, or the gang that represents ``gangs``, which start together.
         """
         refusals: list[PoolRefusal] = []
         left = self._left(whose)
@@ -56,22 +56,22 @@ class Growing:
     def _by_class(self, pods_exist: bool) -> list[tuple[str, list[NodePool]]]:
         found: dict[str, list[NodePool]] = {}
         for pool in self.pools:
-            # Where nobody can be asked, pods that lack a node are what nodes are added for.
+            # Without a provisioner, nodes are added for pods that lack one.
             by_pods = pods_exist and self._state.unserved
             found.setdefault("" if by_pods else pool.provisioning, []).append(pool)
         return sorted(found.items(), key=lambda each: each[1][0].name)
 
     def _closed(self, provisioning: str, pools: list[NodePool], whose: str, pods_exist: bool) -> list[PoolRefusal]:
         """Why nodes of this class cannot be asked for at all now."""
-        vain = self._state.in_vain.get(whose, Vain(0))
+        failed = self._state.in_vain.get(whose, Vain(0))
         why: PoolRefusalReason
         if not provisioning and not pods_exist:
             why = "needs_pods"
         elif provisioning and self._state.unserved:
             why = "not_served"
-        elif vain.until > self._state.now and any(pool.name in vain.pools for pool in pools):
+        elif failed.until > self._state.now and any(pool.name in failed.pools for pool in pools):
             return [
-                PoolRefusal(pool.name, "in_vain", needs=vain.pools.get(pool.name, 0), until=vain.until)
+                PoolRefusal(pool.name, "in_vain", needs=failed.pools.get(pool.name, 0), until=failed.until)
                 for pool in pools
             ]
         else:

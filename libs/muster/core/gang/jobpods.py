@@ -12,7 +12,7 @@ from muster.model.workload import PodState
 
 
 def admitted_job(state: AdmitterState, pod: PodState) -> bool:
-    """Whether a pod belongs to a job that was let in with places for all of it: it waits for no other pod."""
+    """Whether a pod belongs to a job that was admitted with places for all of it: it waits for no other pod."""
     return bool(pod.owner_uid) and state.owners.get(pod.owner_uid, pod.owner_uid) in state.whole
 
 

@@ -16,7 +16,7 @@ GRACE_MS = 10_000
 BROKEN_MS = 60_000
 """How long a gang that has lost pods may take to get others until it is said that it lacks them."""
 STARVED_MS = 20 * 60_000
-"""How long others may be let in before a gang until that is called starving."""
+"""How long others may be admitted before a gang until that is called starving."""
 LONGEST_ROUND = 6
 """Each round takes twice as long as the one before it, so many times."""
 

@@ -1,5 +1,5 @@
-"""Gangs that were tried in vain and have not changed since: kept with what they ask for, so that they need not be
-looked at pod by pod as long as others who ask for the same find no place either.
+"""Gangs that found no place and have not changed since: kept with their requests, so that they need not be looked at
+pod by pod as long as others with the same request find no place either.
 
 Kept is only what of the gang itself says all there is to say: every pod that waits is needed, asks for its own node
 room alone and waits for nothing but that. Whatever changes a gang makes it forget this.
@@ -43,6 +43,6 @@ def park(state: AdmitterState, gang: PodGang) -> None:
 
 
 def is_parked(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether what was remembered of it holds: a job of which its pods are may have been let in with their places."""
+    """Whether its record holds: the job of its pods may have been admitted with their places."""
     parked = gang.parked
     return parked is not None and not any(state.owners.get(uid, uid) in state.whole for uid in parked.owners)

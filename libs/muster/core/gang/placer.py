@@ -50,10 +50,10 @@ class PodGangPlacer:
         self._apart, self._looked = False, 0
         """Whether anything placed so far keeps others away, as far as that has been looked at."""
         self.claimed = False
-        """Somebody claims nodes in this commit."""
+        """A gang claims nodes in this commit."""
         self.growing = growing
         self._plans: dict[str, Growth | list[PoolRefusal]] = {}
-        """The gang that stands for a unit -> which nodes would do, or why none."""
+        """The gang that represents a unit -> which nodes would do, or why none."""
 
     def claimant(self, claim: NodeClaim) -> Iterator[Decision]:
         """A gang of pods with a claim is tried before others that wait."""
@@ -89,8 +89,8 @@ class PodGangPlacer:
                 yield from self._try(unit)
 
     def _rests(self, gang: PodGang) -> bool:
-        """Whether trying a parked gang would come to nothing: others who ask for the same have found no place in this
-        commit, and it is neither told anything nor claims anything now.
+        """Whether trying a parked gang would change nothing: others with the same request have found no place in this
+        commit, and it has neither a new notice nor a claim now.
         """
         parked, state, ledger = gang.parked, self._state, self._view.ledger
         if parked is None or parked.key not in self._hopeless or not is_parked(state, gang):
@@ -149,8 +149,8 @@ class PodGangPlacer:
 
     def _whole(self, unit: Unit) -> list[PodPlace] | Shortage:
         """Places for all pods of a unit that start together, else for as many as its gangs need."""
-        everybody = [pod for pool in unit.pools.values() for pod in pool]
-        found = self._place(everybody)
+        everyone = [pod for pool in unit.pools.values() for pod in pool]
+        found = self._place(everyone)
         if not isinstance(found, Shortage) or all(len(pool) == unit.needs[key] for key, pool in unit.pools.items()):
             return found
         chosen: list[PodState] = []
@@ -163,7 +163,7 @@ class PodGangPlacer:
         least = self._place(chosen)
         if not isinstance(least, Shortage):
             uids = {pod.ref.uid for pod in chosen}
-            unit.alone += [pod for pod in everybody if pod.ref.uid not in uids]
+            unit.alone += [pod for pod in everyone if pod.ref.uid not in uids]
         return least
 
     def _alone(self, pod: PodState) -> list[PodPlace] | Shortage:
@@ -210,7 +210,7 @@ class PodGangPlacer:
         return [self._ask(alike, asked) for _, alike in ordered], [alike for _, alike in ordered], key
 
     def _blocked_by(self, unit: Unit, gang: PodGang) -> str:
-        """The gang that was let in before, and without whose pods this one would have its places; or empty."""
+        """The gang that was admitted before, and without the pods of which this one would have its places; or empty."""
         state, view = self._state, self._view
         other = self._other(gang)
         if other is None:

@@ -1,7 +1,7 @@
-"""What is known of gangs of pods that we bind ourselves: their pods, what these say of their gang, who has a node.
+"""What is known of gangs of pods that we bind ourselves: their pods, the gang that these declare, and their nodes.
 
-A pod of no gang is a gang of one, kept under its uid. What was said of a gang last stands here as well, so that it
-is said again only when it has changed.
+A pod of no gang is a gang of one, kept under its uid. The last notice about a gang is here as well, so that it is
+repeated only when it has changed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from muster.model.problem import FieldProblem
 from muster.model.workload import PodState
 
 Stage = Literal["waiting", "placed", "bound", "succeeded", "failed", "leaving"]
-"""Where a pod of a gang stands:
+"""The stage of a pod of a gang:
 
 waiting    it has no node, and may be given one
 placed     it has been given one, and is not seen to be bound to it yet
 bound      it has a node
 succeeded  it is over, and has succeeded
 failed     it is over, and has not
-leaving    it is being deleted, or bound by somebody else: it waits for nothing
+leaving    it is being deleted, or bound by another scheduler: it waits for nothing
 """
 
 
@@ -99,16 +99,16 @@ def claim_key(gang: str, ref: Ref | None) -> str:
 
 
 class Parked(Struct, frozen=True):
-    """What a gang asks for that was tried in vain and has not changed since."""
+    """The request of a gang that found no place and has not changed since."""
 
     key: str
     """Equal for all that ask for the same."""
     rank: tuple[int, int, str]
     """Its place in the order."""
     names: tuple[str, ...]
-    """Of each shape the pod that stands for it."""
+    """Of each shape the pod that represents it."""
     owners: tuple[str, ...] = ()
-    """Who owns its pods."""
+    """The owners of its pods."""
 
 
 class PodGang(Struct):
@@ -118,13 +118,13 @@ class PodGang(Struct):
     since: int
     """Log time at which the first of its pods was seen."""
     cause: Cause
-    """The newest of what its pods said."""
+    """The newest fact about its pods."""
     changed: int = 0
     """Log time at which something of its pods changed last."""
     declared: Declared | None = None
     """None for a pod of no gang."""
     pods: dict[str, Stage] = field(default_factory=dict)
-    """uid -> where it stands, in the order they were seen"""
+    """uid -> its stage, in the order they were seen"""
     waiting: dict[str, None] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     """Stage -> how many pods."""
@@ -136,7 +136,7 @@ class PodGang(Struct):
     cycle_since: int = 0
     claimant: Claimant = field(default_factory=Claimant)
     by: str = ""
-    """The gang that was let in last while its pods waited."""
+    """The gang that was admitted last while its pods waited."""
     told: Told | None = None
     growth: Growth | None = None
     """The nodes that it waits for."""
@@ -145,8 +145,8 @@ class PodGang(Struct):
     parked: Parked | None = None
     """None also where it is not that plain what it asks for."""
 
-    def stands(self, uid: str, stage: Stage | None) -> None:
-        """A pod stands somewhere else now; None: it is gone."""
+    def moved_to(self, uid: str, stage: Stage | None) -> None:
+        """A pod has another stage now; None: it is gone."""
         before = self.pods.get(uid)
         if before == stage:
             return
@@ -192,7 +192,7 @@ class PodGangs(Struct):
     gang_of: dict[str, str] = field(default_factory=dict)
     """uid of a pod -> key of its gang"""
     shapes: dict[str, str] = field(default_factory=dict)
-    """uid of a pod -> digest of what it asks for: pods that ask alike have the same"""
+    """uid of a pod -> digest of its request: pods that ask alike have the same"""
     gangs: dict[str, PodGang] = field(default_factory=dict)
     placed: dict[str, Placed] = field(default_factory=dict)
     reserved: dict[str, None] = field(default_factory=dict)

@@ -41,7 +41,7 @@ def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
     if gang is None:
         gang = state.gangs[key] = PodGang(key, at.at, Cause(at.seq, at.item))
     gang.cause, gang.changed = Cause(at.seq, at.item), at.at
-    gang.stands(uid, _stage(state, pod))
+    gang.moved_to(uid, _stage(state, pod))
     if before is None or replace(before, rv=pod.rv) != pod:
         gang.parked = None
     if pod.node or pod.over:
@@ -76,7 +76,7 @@ def pod_gone(state: PodGangs, uid: str, now: int) -> None:
     state.reserved.pop(uid, None)
     state.settled(uid)
     gang = state.gangs[key]
-    gang.stands(uid, None)
+    gang.moved_to(uid, None)
     gang.changed = now
     if gang.pods:
         _declare(state, gang)
@@ -149,7 +149,7 @@ def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> boo
     if gang is None or uid not in gang.waiting:
         return False
     state.placed[uid] = Placed(place, cause, until)
-    gang.stands(uid, "placed")
+    gang.moved_to(uid, "placed")
     gang.granted[uid] = None
     gang.started = True
     if not gang.waiting:
@@ -160,7 +160,7 @@ def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> boo
 
 
 def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
-    """Gangs were let in while others had pods that wait already."""
+    """Gangs were admitted while others had pods that wait already."""
     for key in state.open if gangs else ():
         if key not in gangs:
             state.gangs[key].by = gangs[0]
@@ -180,7 +180,7 @@ def _unplace(state: PodGangs, uid: str, cause: Cause) -> bool:
         return False
     del state.placed[uid]
     gang = state.gangs[state.gang_of[uid]]
-    gang.stands(uid, "waiting")
+    gang.moved_to(uid, "waiting")
     _reopen(state, gang)
     return True
 
@@ -194,13 +194,13 @@ def bind_applied(state: PodGangs, uid: str, cause: Cause) -> None:
 
 
 def bind_failed(state: PodGangs, event: EffectFailed, now: int) -> bool:
-    """A binding failed for good: the pod waits again, unless it is gone or somebody else's; False for an older one."""
+    """A binding failed for good: the pod waits again, unless it is gone or not ours; False for an older one."""
     uid, reason = event.ref.uid, event.reason
     if not _unplace(state, uid, event.cause):
         return False
     gang = state.gangs[state.gang_of[uid]]
     if reason in ("gone", "superseded"):
-        gang.stands(uid, "leaving")
+        gang.moved_to(uid, "leaving")
         _reopen(state, gang)
     elif reason != "withdrawn":
         times = state.rests[uid].times + 1 if uid in state.rests else 1

@@ -52,7 +52,7 @@ class Unit(Struct):
 
 
 def units(state: AdmitterState) -> list[Unit | PodGang]:
-    """Everything with pods that wait, first the ones to be tried first; of what is parked the gang alone."""
+    """Everything with pods that wait, first the ones to be tried first; of a parked gang only the gang."""
     found: list[tuple[tuple[int, int, str], Unit | PodGang]] = []
     done: set[str] = set()
     pods = state.pods

@@ -1,6 +1,6 @@
-"""Jobs that gave their quota back because the nodes had no place for them: which of them have room there by now.
+"""Jobs that released their quota because the nodes had no place for them: which of them have room there by now.
 
-They stand in lines, one for all that ask for the same: highest priority first, then the oldest. As many are tried again
+They wait in lines, one for all with the same request: highest priority first, then the oldest. As many are tried again
 as there is room for, one line beside the other. For a few seconds that room is left to them by the others that wait for
 nodes; a job that has quota already comes before all of them.
 """
@@ -24,7 +24,7 @@ from muster.model.keys import Position
 from muster.model.pools import Growth
 
 FOUND_MS = 5_000
-"""How long others who wait for nodes leave the room to one that is tried again: its queue may not let it in."""
+"""How long others who wait for nodes leave the room to one that is tried again: its queue may not admit it."""
 GROW_AGAIN_MS = 60_000
 """Nodes of a pool that did not come are waited for again after this."""
 
@@ -43,7 +43,7 @@ def denied(state: AdmitterState, _at: Position, event: QuotaDenied) -> None:
 
 
 def released(state: AdmitterState, at: Position, event: QuotaReleased, before: Reservation | None) -> None:
-    """Its quota is given back: if it had no place, it stands in line. ``before``: what it had."""
+    """Its quota is released: if it had no place, it waits in line. ``before``: its reservation."""
     uid, gang = event.ref.uid, state.gangs.get(event.ref.uid)
     drop(state, uid)
     state.found.pop(uid, None)
@@ -91,7 +91,7 @@ def _stand(state: AdmitterState, uid: str) -> None:
 def retries_due(
     state: AdmitterState, view: View, growing: Growing
 ) -> Iterator[PlacesFound | NodesClaimed | NodesClaimEnded]:
-    """Who is tried again, else who claims nodes. ``view``: with what is kept for others."""
+    """The jobs that are tried again, else one that claims nodes. ``view``: without the places kept for others."""
     if not state.unplaced:
         return
     mode = state.placement.strategy
@@ -108,7 +108,7 @@ def retries_due(
         if state.gangs[head.uid].waits:
             fits = has_room(state, view, each)
             if not fits and not _may_grow(state, view, each, growing):
-                continue  # Nor have those behind it, who ask for the same.
+                continue  # Nor have those behind it, with the same request.
             claims_due = False
             yield _found(each, growth=not fits)
         if index + 1 < len(line):
@@ -118,7 +118,7 @@ def retries_due(
 
 
 def suppose(state: AdmitterState, view: View) -> None:
-    """As if those who are tried again had been let in and had their places."""
+    """As if those that are tried again had been admitted and had their places."""
     mode = state.placement.strategy
     if mode is None:
         return
@@ -153,7 +153,7 @@ def _found(each: Unplaced, *, growth: bool = False) -> PlacesFound:
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
-    """When somebody may be tried again, or claim nodes, though nothing happens."""
+    """When a job may be tried again, or claim nodes, though nothing happens."""
     if state.placement.strategy is None or not state.unplaced:
         return
     times = [*state.found.values()]

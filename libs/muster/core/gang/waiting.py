@@ -1,5 +1,5 @@
-"""Jobs that have their quota and no place: whether they keep it and wait for nodes, or give it back; and what is known
-of nodes that may be added.
+"""Jobs that have their quota and no place: whether they keep it and wait for nodes, or release it; and the nodes that
+may be added.
 """
 
 from __future__ import annotations
