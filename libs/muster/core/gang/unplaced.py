@@ -91,7 +91,7 @@ def _stand(state: AdmitterState, uid: str) -> None:
 def retries_due(
     state: AdmitterState, view: View, growing: Growing
 ) -> Iterator[PlacesFound | NodesClaimed | NodesClaimEnded]:
-    """The jobs that are tried again, else one that claims nodes. ``view``: without the places kept for others."""
+    """The jobs that are tried again, else a job that claims nodes. ``view``: without the places kept for others."""
     if not state.unplaced:
         return
     mode = state.placement.strategy

@@ -1,1 +1,1 @@
-"""Preemption: who is owed quota that others use, and whose work gives way for it."""
+"""Preemption: the claimants that are owed quota which others use, and the victims for them."""

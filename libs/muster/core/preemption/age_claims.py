@@ -1,7 +1,7 @@
 """Claims for age: how much jobs that have waited too long may cost the others, per node of the quota tree.
 
 The quota that is held for such a job is idle; once the job runs, it uses quota that a younger or shorter job would
-have had. Both are small parts of what the node may use, on average: after a job that takes more at once, nothing is
+have had. Both are small parts of the node's limit, on average: after a job that takes more at once, nothing is
 held for age at this node until the average is reached again.
 """
 
@@ -17,29 +17,29 @@ from muster.model.demand import Shortfall
 from muster.model.resources import Vector, add_into
 
 RUNS_PART = 20
-"""What runs by claims for age holds one part of this many of what the node may use: at a time, but for one job that is
+"""Jobs admitted by claims for age hold one part in this many of the node's limit: at a time, but for one job that is
 wider by itself, and on average."""
 
 IDLE_PART = 200
-"""Of what a node may use one part of this many stands idle for age, on average."""
+"""One part in this many of a node's limit is idle for age, on average."""
 
 MILLION = 1_000_000
 
 
 class AgeClaim(Struct):
-    """A claim for age: at which node it is held, and what has stood idle there for it."""
+    """A claim for age: the node at which it is held, and the quota that was idle there for it."""
 
     top: str
     since: int
     """Log time (ms) up to which ``idle`` is counted."""
     part: int = 0
-    """Millionths of what the node may use that have stood idle since then."""
+    """Millionths of the node's limit that were idle since then."""
     idle: int = 0
     """Millionths times ms."""
 
 
 class AgeRun(Struct, frozen=True):
-    """What was let in by a claim for age: the node at which that was held, and its part of what that node may use."""
+    """A job that was admitted by a claim for age: the node of the claim, and its part of the limit of that node."""
 
     top: str
     part: int
@@ -50,9 +50,9 @@ class AgeClaims(Struct):
     """What is held for age, what runs by it, and until when a node has had enough of both."""
 
     claims: dict[str, AgeClaim] = field(default_factory=dict)
-    """claimant uid -> its claim for age that stands"""
+    """claimant uid -> its claim for age in force"""
     runs: dict[str, AgeRun] = field(default_factory=dict)
-    """uid of a charged workload that was let in by a claim for age -> where"""
+    """uid of a charged workload that was admitted by a claim for age -> where"""
     rests: dict[str, int] = field(default_factory=dict)
     """node -> log time (ms) until which nothing more is held there for age"""
 
@@ -63,7 +63,7 @@ class AgeClaims(Struct):
         self.claims[uid] = AgeClaim(top, now, _idle(ledger, uid, top))
 
     def looked(self, ledger: Ledger, now: int, served: str = "") -> None:
-        """What stands idle may be other, and claims may be over; ``served``: uid of the workload that was let in."""
+        """Idle amounts may have changed, and claims may be over; ``served``: uid of the admitted workload."""
         for uid, claim in list(self.claims.items()):
             claim.idle += claim.part * (now - claim.since)
             claim.since, claim.part = now, _idle(ledger, uid, claim.top)
@@ -109,7 +109,7 @@ def has_room(top: Shortfall, held: Mapping[str, Vector]) -> bool:
 
 
 def _idle(ledger: Ledger, uid: str, top: str) -> int:
-    """Millionths of what a node may use that are free, as far as a claim asks for them."""
+    """Millionths of a node's limit that are free, as far as a claim asks for them."""
     claim, node, used = ledger.claims.by_uid.get(uid), ledger.nodes.get(top), ledger.used.get(top, {})
     if claim is None or node is None:
         return 0
@@ -119,7 +119,7 @@ def _idle(ledger: Ledger, uid: str, top: str) -> int:
 
 
 def _part(ledger: Ledger, path: str, amounts: Vector) -> int:
-    """Millionths of what a node may use, of the resource of which it is most."""
+    """Millionths of a node's limit, of the resource of which it is most."""
     node = ledger.nodes.get(path)
     limits = node.limit if node is not None else {}
     return max((amount * MILLION // limits[name] for name, amount in amounts.items() if limits.get(name)), default=0)

@@ -27,7 +27,7 @@ def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -
 
 
 def head_heard(state: PreemptorState, _at: Position, event: RayDemandObserved) -> None:
-    """Which workers of a Ray cluster have nothing to do: those give way first."""
+    """Which workers of a Ray cluster have nothing to do: those go first."""
     counts: Counts = {}
     for each in event.demand.idle:
         counts[each.group] = counts.get(each.group, 0) + 1

@@ -1,4 +1,4 @@
-"""The list of what may be suspended: for each leaf what runs there, in the order in which it gives way."""
+"""The list of candidates for eviction: for each leaf its running work, in the order in which it is evicted."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from muster.core.quota.state import can_suspend
 from muster.model.resources import add_into
 
 EVICTION_MS = 300_000
-"""Each eviction of a workload counts like so much work that it would lose: who has been evicted before goes later."""
+"""Each eviction of a workload counts like so much work that it would lose: work evicted before goes later."""
 
 
 def enlist(state: PreemptorState, uid: str) -> None:
-    """Bring a workload's place among the runs in line with what is known of it."""
+    """Bring a workload's place among the runs in line with the facts."""
     started, charge, workload = (
         state.started.get(uid),
         state.queues.ledger.charges.get(uid),
@@ -38,7 +38,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
     job = state.queues.jobs.get(uid)
     priority = job.priority if job is not None else state.queues.priority_of(workload)
     came = job.queued_at if job is not None else workload.queued_at or workload.created
-    # What runs beyond its grant is the first of its priority to give way.
+    # Work beyond its grant is the first of its priority to be evicted.
     kept = max(since, min(workload.checkpointed_at, state.now))
     spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
     run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)

@@ -1,4 +1,4 @@
-"""Waiting jobs that have had less service than running ones that keep their work, and who gives way to them."""
+"""Waiting jobs that have had less service than running ones that keep their work, and the victims for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.model.keys import root_of
 
 
 def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
-    """The first that could be let in so, and the uids of who gives way; None when there is nobody."""
+    """The first that could be admitted so, and the uids of its victims; None when there is none."""
     if not state.served:
         return None
     most, ledger = max(state.served.values()), state.queues.ledger
@@ -41,7 +41,7 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
 
 
 def _victims(state: PreemptorState, given: Basis, job: Job, level: int) -> list[str]:
-    """Of those above its level the highest first, then who loses least."""
+    """Of those above its level the highest first, then the one that loses least."""
     root, runs = root_of(job.queue), dict[str, list[Run]]()
     for uid, above in state.served.items():
         started = state.started[uid]
