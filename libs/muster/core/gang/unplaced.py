@@ -24,7 +24,7 @@ from muster.model.keys import Position
 from muster.model.pools import Growth
 
 FOUND_MS = 5_000
-"""How long others who wait for nodes leave the room to one that is tried again: its queue may not admit it."""
+"""How long others that wait for nodes leave the room to one that is tried again: its queue may not admit it."""
 GROW_AGAIN_MS = 60_000
 """Nodes of a pool that did not come are waited for again after this."""
 
