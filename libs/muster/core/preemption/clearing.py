@@ -14,7 +14,7 @@ from msgspec import structs
 
 from muster.core.gang import moving
 from muster.core.preemption.owed import outranked, owed, site_now
-from muster.core.preemption.state import HOUR_MS, PreemptorState, Unplaced
+from muster.core.preemption.state import HOUR_MS, PreemptorState, UnplacedClaimant
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger.ledger import leaf_of
@@ -39,7 +39,7 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     before = state.unplaced.pop(event.ref.uid, None)
     if job is None or event.shortage.kept_for:
         return
-    found = state.unplaced[event.ref.uid] = Unplaced(structs.replace(job), at.at, Cause(at.seq, at.item))
+    found = state.unplaced[event.ref.uid] = UnplacedClaimant(structs.replace(job), at.at, Cause(at.seq, at.item))
     if before is None or (before.job.queue, before.job.demand) != (job.queue, job.demand):
         return
     found.since = before.since
@@ -59,7 +59,7 @@ def proposed(state: PreemptorState, _at: Position, event: ClearingProposed) -> N
         found.asked = True
 
 
-def _tried(state: PreemptorState, found: Unplaced) -> dict[str, None]:
+def _tried(state: PreemptorState, found: UnplacedClaimant) -> dict[str, None]:
     """By which rules nobody could go for it lately: after a while, when what runs has changed, all are tried again."""
     return {} if state.opens(found.gate) else found.tried
 
@@ -83,7 +83,7 @@ def proposal_due(state: PreemptorState) -> ClearingProposed | ReclaimDeferred | 
     return None
 
 
-def _is_due(state: PreemptorState, found: Unplaced) -> bool:
+def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
     """Whether it waits as it did, and nobody leaves for it yet."""
     job, ledger = found.job, state.queues.ledger
     uid = job.ref.uid
@@ -103,13 +103,13 @@ def _is_due(state: PreemptorState, found: Unplaced) -> bool:
     )
 
 
-def _about_to_be_tried(state: PreemptorState, found: Unplaced) -> bool:
+def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
     """Whether it stands in its queue and its quota has room."""
     queued = found.job.ref.uid in state.queues.jobs
     return queued and state.queues.ledger.shortfall(found.job.queue, found.job.demand, now=state.now) is None
 
 
-def may_at(state: PreemptorState, found: Unplaced) -> int:
+def may_at(state: PreemptorState, found: UnplacedClaimant) -> int:
     """Log time (ms) from which others may leave for it: after its own preemption delay, and its reclaim grace."""
     return max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
 
@@ -137,7 +137,7 @@ def _protects(state: PreemptorState) -> bool:
     return any(node.preempt_min_run_ms or node.reclaim_min_run_ms for tree in trees for node in tree.nodes)
 
 
-def _proposal(state: PreemptorState, found: Unplaced) -> ClearingProposed | ReclaimDeferred | None:
+def _proposal(state: PreemptorState, found: UnplacedClaimant) -> ClearingProposed | ReclaimDeferred | None:
     job, tried = state.queues.jobs.get(found.job.ref.uid, found.job), _tried(state, found)
     looked = False
     for kind in _KINDS:

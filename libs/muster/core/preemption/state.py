@@ -69,7 +69,7 @@ class Started(Struct):
     """What it gives back, while it is listed."""
 
 
-class Unplaced(Struct):
+class UnplacedClaimant(Struct):
     """A job that has given its quota back, for it has found no place on the nodes."""
 
     job: Job
@@ -136,7 +136,7 @@ class PreemptorState(StageState):
     seen."""
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what its Queue object was last seen to pause"""
-    unplaced: dict[str, Unplaced] = field(default_factory=dict)
+    unplaced: dict[str, UnplacedClaimant] = field(default_factory=dict)
     """uid of a job that found no place on the nodes, where nodes may be cleared for it"""
     moves: int = 0
     """How many jobs may be moved at once; 0: none."""
