@@ -23,6 +23,7 @@ SECTIONS = (
     "Reclaim decision",
     "One queue against many",
     "A gang's fair share, KAI queues",
+    "A gang's fair share on nodes, KAI queues",
     "Many small claims, KAI queues",
     "Growth of Ray clusters",
     "Ray clusters that give back",
