@@ -9,7 +9,7 @@ DenialReason = Literal["insufficient_quota", "exceeds_limit", "stale"]
 
 insufficient_quota  used + asked is over the limit now: parked until that much is free there
 exceeds_limit       asked alone is over a limit on the path: inadmissible until tree or job changes
-stale               the proposal is for something that is no longer so: nothing was asked of the quota
+stale               the proposal is stale: no quota was asked for
 """
 
 DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound", "held"]

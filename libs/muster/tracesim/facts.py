@@ -158,7 +158,7 @@ class Facts:
         ]
 
     def suspended(self, workload: Workload, intent: str = "", queued_at: int = 0) -> Workload:
-        """Stopped by an eviction: nothing of it is left, and it asks to be queued again."""
+        """Stopped by an eviction: its pods are gone, and it asks to be queued again."""
         return replace(
             workload,
             rv=self.next_rv(),

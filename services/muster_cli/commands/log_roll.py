@@ -47,7 +47,7 @@ async def log_roll(
         f"Generation {done.before.generation} of cell {identity.cell} {begun}ended at sequence {done.end}; "
         f"generation {done.after.generation} (log {done.after.log_id}) goes on at {done.after.first}."
     )
-    out.line(f"{counted(done.compared, 'snapshot')} of the stages compared with the log, {len(done.unlike)} unlike it.")
+    out.line(f"{counted(done.compared, 'snapshot')} of the stages compared with the log, {len(done.unlike)} differ.")
     for each in done.unlike:
         out.line(f"  {each} differs from the log: the next generation begins with the state of the log.")
     return VIOLATED if done.unlike else OK

@@ -1,4 +1,4 @@
-"""One ``muster up`` from start to end: what is started in which order, and that nothing of it is left.
+"""One ``muster up`` from start to end: what is started in which order, and what is removed at the end.
 
 Order: home, broker, clock, cluster, services, run file, banner; then everything runs side by side until a signal
 stops it, the time is up, or a part fails. It ends in the opposite order.

@@ -67,7 +67,7 @@ def queue_object(state: ReadState, path: str) -> DesiredObject | None:
 
 
 def queue_status(state: ReadState, path: str) -> QueueStatus:
-    """Waiting jobs of a queue: the first hundred, those about to be tried apart from those at rest; and how many."""
+    """Waiting jobs of a queue: the first hundred, those to be evaluated next apart from the others; and how many."""
     active: list[QueueItem] = []
     backoff: list[QueueItem] = []
     for position, (place, key) in enumerate(state.queues.book.in_order(path), start=1):

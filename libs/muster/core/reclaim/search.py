@@ -71,7 +71,7 @@ class _Planner:
             if found is not None:
                 found.trim(self._enough, self.lost if self.judge.keeps else self._dear)
                 if not found.chosen:
-                    return Found([], looked=False)  # It fits as it is, and is about to be tried.
+                    return Found([], looked=False)  # It fits as it is, and is evaluated next.
                 traded = self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED
                 return Found(self._improved(found.chosen) if traded else found.chosen)
             if self.looks > MAX_LOOKS:

@@ -252,7 +252,7 @@ class _Run:
         return [WorkloadObserved(workload=now), *pods, WorkloadStarted(ref=now.ref, detail="Running")]
 
     def _stop(self, live: LiveUnit) -> list[Event]:
-        """A unit is evicted: it waits again, and nothing of it is left. With its core all of a job goes."""
+        """A unit is evicted: it waits again, and its pods are gone. With its core all of a job goes."""
         gone = list(self._gone(live))
         now = live.workload = replace(
             live.workload,
