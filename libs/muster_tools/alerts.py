@@ -118,7 +118,7 @@ ALERTS = (
         "Jobs wait, their queue has room for all of them, nodes have free devices, and no job is admitted.",
         (
             "`muster why QUEUE` says what its first job waits for.",
-            "`muster queue tree` shows a limit higher in the tree; the dashboard of the gateway shows which GPU is free.",
+            "`muster queue tree` shows a limit higher up; the dashboard of the gateway shows which GPU is free.",
             "`muster doctor` names a stage that does not answer.",
         ),
     ),

@@ -25,7 +25,7 @@ from muster.core.stage import Folder
 from muster.core.status.job import job_status
 from muster.core.status.jobstatus import JobStatus
 from muster.core.views.publication import public_event
-from muster.core.views.story import Story
+from muster.core.views.story import Story, more_of
 from muster.core.wording import jobs
 from muster.events.decisions import WorkloadRefused
 from muster.events.envelope import Stored
@@ -42,13 +42,20 @@ from muster_cli.local.teller import Teller
 from muster_cli.render.queuestories import expected, position_record
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-ROOM = re.compile(r"has (\S+) free of (\S+) \((\S+) in use[^)]*\): it is tried again once (\S+) more are released")
+ROOM = re.compile(
+    r"has (\S+) free of (\S+) \((\S+) in use[^)]*\): it is tried again once (\S+) more (?:is|are) released"
+)
+FAULTY = re.compile(r"\b1 more are\b|\bfor it: its\b|proposed as victims|\bit was deleted$|has finished: |It runs for")
+"""A number that its verb does not follow; a sentence led in by another; a reason said twice; a past told as present."""
 HELD = re.compile(r"used (\S+), held (\S+) for (\S+)\.")
 
 
 def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
     """Places, amounts and the text about them, of one job."""
-    text = jobs.text(status, state.now)
+    text = jobs.text(status, state.now, more=more_of(state, uid))
+    assert not FAULTY.search(text), text
+    if status.code == "WaitingForClaim":
+        assert "roposed victims" not in text, text
     if status.line.position:
         order = [place.key for place, _ in state.queues.book.in_order(status.queue)]
         assert (status.line.length, order[status.line.position - 1]) == (len(order), status.job)

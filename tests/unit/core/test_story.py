@@ -64,7 +64,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "finished": (
         (*BASE, "job one", *RUN, "finishes one failed", "cluster-gone one", "pod-gone one 0", "pod-gone one 1"),
         "Finished",
-        "It has finished: failed. It holds no quota",
+        "It failed. It holds no quota",
     ),
     "deleted while it runs": (
         (*BASE, "job one", *RUN, "gone one"),

@@ -23,7 +23,7 @@ from muster.core.status.job import job_status
 from muster.core.views import takers
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.views.standing import Standing, standing_of
-from muster.core.wording.events import line
+from muster.core.wording.events import leaving_for_it, line
 from muster.core.wording.explain import room_made
 from muster.events.decisions import PreemptionProposed
 from muster.events.envelope import Stored
@@ -171,7 +171,7 @@ _TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed"
 
 def _tried(state: ReadState, record: Record) -> str:
     """What was tried last to make room for it, and what became of that, since it was queued; a proposal only while its
-    victims hold quota, and one without victims only until its claim is open.
+    victims hold quota, and one without victims only until its claim is open. Once it is, they are its victims.
     """
     charges, served = state.queues.ledger.charges, record.ref.uid in state.queues.ledger.claims.by_uid
     for each in reversed(record.happenings):
@@ -182,6 +182,8 @@ def _tried(state: ReadState, record: Record) -> str:
             victims = [victim.ref.uid for victim in event.victims] + [victim.ref.uid for victim in event.partial]
             if not any(uid in charges for uid in victims) and (victims or served):
                 continue
+            if served:
+                return room_made(leaving_for_it(event))
         if each.what in _TRIES:
             return room_made(line(each).text)
     return ""

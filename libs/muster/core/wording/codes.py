@@ -152,8 +152,8 @@ class Words(NamedTuple):
 
 
 def _running(status: JobStatus, now: int) -> str:
-    ran = f" for {span(max(0, now - status.since))}" if status.since else ""
-    return f"It runs{ran}, charged with {charged(status)}"
+    runs = f"It has run for {span(max(0, now - status.since))}" if status.since else "It runs"
+    return f"{runs}, charged with {charged(status)}"
 
 
 def _admitted(status: JobStatus, now: int) -> str:

@@ -217,10 +217,15 @@ def _victims(victims: tuple[d.Victim, ...], more: int = 0) -> str:
 def _preemption(event: d.PreemptionProposed) -> str:
     if not event.victims and not event.partial:
         return f"{_request(event.queue, event.request)} is proposed to be held for it: it has waited too long"
-    whole = f"{_victims(event.victims)} proposed as victims for it" if event.victims else ""
-    parts = f"{events_ray.parts(event.partial)} proposed to be released to it" if event.partial else ""
-    proposed = " and ".join(each for each in (whole, parts) if each)
+    proposed = f"proposed {leaving_for_it(event)}"
     return f"{proposed}; {reasons.WITHHELD[event.withheld]}" if event.withheld else proposed
+
+
+def leaving_for_it(event: d.PreemptionProposed) -> str:
+    """The victims of a claim and the workers that Ray clusters release to it, without saying how far that is."""
+    whole = f"victims: {_victims(event.victims)}" if event.victims else ""
+    parts = f"workers to release: {events_ray.parts(event.partial)}" if event.partial else ""
+    return "; ".join(each for each in (whole, parts) if each)
 
 
 def _for_what(event: d.EvictionOrdered) -> str:
@@ -237,7 +242,7 @@ def _for_what(event: d.EvictionOrdered) -> str:
 
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
     whole = f"{_victims(event.victims, around.more)} suspended" if event.victims else ""
-    parts = f"{events_ray.parts(event.partial)} taken back" if event.partial else ""
+    parts = f"{events_ray.parts(event.partial)} released" if event.partial else ""
     return f"{' and '.join(each for each in (whole, parts) if each)} so that it {_for_what(event)}"
 
 

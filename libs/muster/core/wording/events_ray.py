@@ -118,10 +118,15 @@ def gate(event: elastic.GateSet) -> str:
     return f"{shown}; {counts(event.granted)} stay granted{kept}" if event.granted else shown
 
 
+def _of_groups(taken: Mapping[str, int]) -> str:
+    return " and ".join(f"{count} of group {name}" for name, count in sorted(taken.items())) or "none"
+
+
 def parts(partial: tuple[PartialVictim, ...]) -> str:
-    """``small 2 of a/c (cpu 2 at root/a)``."""
+    """``2 of group small of a/c (cpu 2 at root/a)``."""
     said = [
-        f"{counts(each.taken)} of {each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in partial
+        f"{_of_groups(each.taken)} of {each.ref.key} ({format_vector(each.request)} at {each.queue})"
+        for each in partial
     ]
     shown = ", ".join(said[:5])
     return f"{shown}, and of {len(partial) - 5} more" if len(partial) > 5 else shown

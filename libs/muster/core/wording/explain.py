@@ -197,8 +197,8 @@ def taker(job: str, amount: str, queue: str, *, ahead: bool) -> str:
 
 
 def room_made(attempt: str) -> str:
-    """The last attempt to make room for a job, and its outcome."""
-    return f". To make room for it: {attempt}"
+    """The last attempt to make room for a job, or its outcome, as a sentence that follows on others."""
+    return f". {attempt[:1].upper()}{attempt[1:]}"
 
 
 def in_place(text: str, place: int, length: int, queue: str) -> str:

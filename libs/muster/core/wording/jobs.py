@@ -6,6 +6,9 @@ code; codes without values have theirs in ``core.wording.codes``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from muster.core.codes.values import (
     Adoption,
     Holder,
@@ -161,7 +164,7 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
         case Over() as over if status.code == "Gone":
             return _gone(status, over)
         case Over() as over:
-            how = f"It has finished: {_outcome(status, over)}"
+            how = f"It {_ENDED.get(over.outcome, over.outcome)}{_detail(status)}"
             return _ending(status, how, over.remains) if status.charge is not None else f"{how}. It holds no quota"
 
 
@@ -189,7 +192,7 @@ def _room(short: Shortfall) -> str:
     free, missing = format_quantity(found.free, name), format_quantity(found.missing, name)
     return (
         f"It asks for {name} {asked}, and {where} has {free} free of {limit} ({used} in use{beside(short)}): it is "
-        f"tried again once {missing} more are released there"
+        f"tried again once {missing} more {'is' if missing == '1' else 'are'} released there"
     )
 
 
@@ -223,24 +226,33 @@ def _ending(status: JobStatus, words: str, remains: Remains) -> str:
     return f"{words}. It is charged with {_amount(status)} {_until(status, remains)}"
 
 
-def _outcome(status: JobStatus, over: Over) -> str:
-    return (over.outcome or "over") + (f" ({status.detail})" if status.detail else "")
+_ENDED = {"": "ended", "invalid": "is invalid"}
+"""The verb of an outcome that is none itself."""
+
+
+def _detail(status: JobStatus) -> str:
+    return f" ({status.detail})" if status.detail else ""
 
 
 def _gone(status: JobStatus, over: Over) -> str:
     match over.ended:
         case "finished":
-            return f"It finished and was deleted: {_outcome(status, over)}"
+            return f"It finished and was deleted: {over.outcome or 'over'}{_detail(status)}"
         case "left":
-            why = {str(each): words for each, words in reasons.DEQUEUED.items()}.get(over.reason, over.reason)
-            return f"It was deleted, and had never been admitted: it left queue {status.queue}: {why}"
+            left = f"It was deleted, and had never been admitted: it left queue {status.queue}"
+            return left + _why_before(over.reason, reasons.DEQUEUED)
         case "refused":
             return "It was deleted; it had never been queued, because it was refused"
         case "released":
-            why = {str(each): words for each, words in reasons.RELEASED.items()}.get(over.reason, over.reason)
-            return f"It was deleted, and released {format_vector(over.request)}: {why}"
+            released = f"It was deleted, and released {format_vector(over.request)}"
+            return released + _why_before(over.reason, reasons.RELEASED)
         case _:
             return "It was deleted, and holds no quota"
+
+
+def _why_before(reason: str, words: Mapping[Any, str]) -> str:
+    """Why a job left its queue or its quota, where that was not the deletion that ended it."""
+    return "" if reason == "gone" else f": {words.get(reason, reason)}"
 
 
 def _adopted(status: JobStatus, why: AdoptionReason) -> str:

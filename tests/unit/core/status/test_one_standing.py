@@ -136,7 +136,7 @@ def test_what_ended_a_job_that_is_gone_is_told_without_reading_prose() -> None:
     code, text = why(scene, "video/one")
     assert (code, text) == (
         "Gone",
-        "It was deleted, and had never been admitted: it left queue root/algorithm/video: it was deleted",
+        "It was deleted, and had never been admitted: it left queue root/algorithm/video",
     )
     state = read(scene)
     uid = next(iter(state.gone))
