@@ -105,6 +105,20 @@ class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
 DIRECT = Switch()
 
 
+class Origin(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Whose job it is and what it runs, for readers: no decision rests on it."""
+
+    owner: str = ""
+    """A user or a team, as label or annotation muster.dev/owner says."""
+    image: str = ""
+    """Of the first container of its first pod set."""
+    entrypoint: str = ""
+    """Digest of the command that it runs: jobs with the same one run the same program with the same arguments."""
+
+
+UNKNOWN_ORIGIN = Origin()
+
+
 class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """The observed state of one workload object: only what a decision or a display needs.
 
@@ -166,6 +180,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """When it saved its work last, as it says itself, ms since the epoch; 0 where it does not."""
     elastic: Elastic | None = None
     """The worker groups of a Ray cluster that scales itself; None for everything else."""
+    origin: Origin = UNKNOWN_ORIGIN
 
     @property
     def waits(self) -> bool:

@@ -45,6 +45,10 @@ class Container(Struct, frozen=True, rename="camel"):
     resources: Resources | None = None
     restart_policy: str | None = None
     ports: tuple[RawPort, ...] | None = None
+    image: object = None
+    command: object = None
+    args: object = None
+    """What is only shown is read as it is: a job is not refused for it."""
 
 
 class Gate(Struct, frozen=True):

@@ -36,6 +36,7 @@ from muster.core.objects.podspec import (
     pod_rules,
 )
 from muster.core.placement.gpus import shares_gpu
+from muster.core.workloads.origin import NO_PROGRAM, origin_of
 from muster.core.workloads.steering import Steering
 from muster.model.elastic import Elastic
 from muster.model.placing import GPU, PodRules, Topology
@@ -81,6 +82,7 @@ class Needs:
         self.priority_class = ""
         self.priority: int | None = None
         self.steering = Steering()
+        self.program = NO_PROGRAM
         self._on_pods: dict[str, str] = {}
 
     def add(
@@ -118,6 +120,7 @@ class Needs:
         if shares_gpu(where):
             takes = one if takes is None else takes
             one = dict(sorted({**one, GPU: charged(where)}.items()))
+        self.program = self.program.of_pod(template.spec)
         self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, minimum, takes=takes, later=later))
         for key in KAI_OF_PODS:
             if key in template.labels:
@@ -213,6 +216,7 @@ def workload(
         checkpointed_at=first_stamp(meta.annotations, CHECKPOINTED_AT),
         dequeued_at=first_stamp(meta.annotations, DEQUEUED_AT, *DEQUEUE_STAMPS),
         elastic=elastic,
+        origin=origin_of(meta, needs.program),
     )
 
 

@@ -38,6 +38,7 @@ class RayJobSpec(Struct, frozen=True, rename="camel"):
     cluster_selector: dict[str, str] | None = None
     ray_cluster_spec: RayClusterSpec | None = None
     submitter_pod_template: PodTemplate | None = None
+    entrypoint: object = None
 
 
 class RayJobStatus(Struct, frozen=True, rename="camel"):
@@ -122,6 +123,7 @@ def _needs(spec: RayJobSpec, meta: Meta) -> Needs:
     mode = spec.submission_mode or K8S_JOB
     beside = SUBMITTER if mode == "SidecarMode" else None
     add_cluster(needs, cluster, "spec.rayClusterSpec", meta=meta, beside_head=beside)
+    needs.program = needs.program.running(spec.entrypoint)
     if mode == K8S_JOB and not spec.cluster_selector:
         template = spec.submitter_pod_template
         own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}

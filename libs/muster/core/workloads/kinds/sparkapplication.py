@@ -18,6 +18,7 @@ from muster.core.workloads.common import (
     marked_suspended,
     workload,
 )
+from muster.core.workloads.origin import Program
 from muster.core.workloads.spark import Role, SparkSettings, number, request_of, template_of
 from muster.core.workloads.steering import OURS
 from muster.model.workload import Outcome, Phase, Switch, Template, Workload
@@ -39,6 +40,10 @@ class DynamicAllocation(Struct, frozen=True, rename="camel"):
 class SparkSpec(Struct, frozen=True, rename="camel"):
     suspend: bool | None = None
     type: str = ""
+    image: object = None
+    main_class: object = None
+    main_application_file: object = None
+    arguments: object = None
     driver: Role = field(default_factory=Role)
     executor: Role = field(default_factory=Role)
     spark_conf: dict[str, str] | None = None
@@ -98,6 +103,7 @@ def _needs(spec: SparkSpec) -> Needs:
     )
     first, most = _executors(spec, settings)
     needs = Needs()
+    needs.program = Program(spec.image).running(spec.main_class, spec.main_application_file, spec.arguments)
     if spec.batch_scheduler:
         needs.steering.leave()
     for name, role, pods in (("driver", spec.driver, 1), ("executor", spec.executor, first)):
