@@ -8,6 +8,7 @@ USAGE = 2
 NOT_FOUND = 3
 FORBIDDEN = 4
 VIOLATED = 5
+TIMED_OUT = 6
 INTERRUPTED = 130
 
 MEANINGS: dict[int, str] = {
@@ -17,6 +18,7 @@ MEANINGS: dict[int, str] = {
     NOT_FOUND: "what you named does not exist: a job, a queue, a file, a log, a running Muster",
     FORBIDDEN: "the server refuses your credentials, or they may not do this",
     VIOLATED: "a replay diverged, an invariant is broken, a log is damaged, or a quota tree breaks a rule",
+    TIMED_OUT: "what was waited for did not happen within --timeout",
     INTERRUPTED: "ended by Ctrl-C before it was done (`muster up` ends with 0 then)",
 }
 """Exit code -> what it means, in the words of the documentation."""

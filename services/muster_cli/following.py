@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
+from muster.bus.cell import open_log
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.touched import Touched
 from muster.core.stage import Folder
+from muster.ports import LogSealedError
 from muster_cli.folding import present_view
 from muster_cli.reading import LogReading
 
 LIMIT_S = 15.0
 """How long to wait for the log to show an effect."""
+AGAIN_S = 0.5
+"""After so long a log that was sealed is looked for under its next generation."""
 
 
 class Present:
     """A cell as its log tells it: as of now, and then on."""
 
-    def __init__(self, reading: LogReading) -> None:
+    def __init__(self, reading: LogReading, touched: Touched | None = None) -> None:
+        """``touched``: the jobs are noted there that may have to be shown otherwise."""
         self.reading = reading
-        self._view = ReadModel()
+        self._view = ReadModel(touched)
         self._folder = Folder(self._view)
         self.state: ReadState = self._view.initial()
 
@@ -39,12 +45,24 @@ class Present:
             return False
 
     async def _until(self, done: Callable[[ReadState], bool]) -> bool:
-        if done(self.state):
-            return True
-        async with contextlib.aclosing(self.reading.log.follow(self.state.seq)) as stream:
-            async for batch in stream:
-                for stored in batch:
-                    self._folder.fold(self.state, stored)
-                if done(self.state):
+        async with contextlib.aclosing(self.states()) as states:
+            async for state in states:
+                if done(state):
                     return True
         return False
+
+    async def states(self) -> AsyncGenerator[ReadState, None]:
+        """The state as it is, then after all that is new, for ever, through every generation of the log."""
+        yield self.state
+        log = self.reading.log
+        while True:
+            try:
+                async with contextlib.aclosing(log.follow(self.state.seq)) as stream:
+                    async for batch in stream:
+                        for stored in batch:
+                            self._folder.fold(self.state, stored)
+                        if batch:
+                            yield self.state
+            except LogSealedError:
+                await asyncio.sleep(AGAIN_S)
+                log = await open_log(self.reading.js, self.reading.place.config.cell)

@@ -69,6 +69,14 @@ def reached(wanted: Bookmark | None, option: str, last: int, now: int) -> None:
         )
 
 
+def span_of(text: str, option: str = "--since") -> int:
+    """``90s``, ``30m``, ``1h``, ``7d`` in ms. Raises CliError."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in UNITS or not number.isdecimal():
+        raise CliError(f"{option} {text} is no span of time: write 90s, 30m, 1h or 7d", USAGE)
+    return int(number) * UNITS[unit]
+
+
 class LogClock:
     """Log time while a log is read: the running maximum of its writers' clocks."""
 

@@ -30,14 +30,30 @@ muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
         details="Jobs in no queue are listed too, with the reason. It reads the newest snapshot of the log and what "
         "came after it. A state is one of seen, outside (not suspended, so not queued), refused, waiting, "
         "reserved, admitted, running, leaving, finished, gone; docs/reference/status.md explains the words in "
-        "STATUS, and what to do.",
+        "STATUS, and what to do. The owner of a job is its label or annotation muster.dev/owner. With --watch each job "
+        "is printed again when its state or status changes.",
         examples="""
 muster ls
 muster ls --state waiting --queue root/algorithm
 muster ls -n video -o wide                     with requests, since when, and why
+muster ls --mine --watch                       your jobs, and each change of one
 muster ls --state refused
 muster ls --since 24h -o json
 muster ls --at 2026-03-01T09:00:00Z             as it was then
+""",
+    ),
+    Page(
+        name="wait",
+        function="wait",
+        order=29,
+        summary="Wait until a job runs, or has ended; for scripts.",
+        details="Shows on stderr each status that the job has meanwhile. Exit code 0 when it runs (--until started) or "
+        "has succeeded; 1 when it failed, or was deleted; 3 when the log has no such job; 6 after --timeout. A job "
+        "that is evicted is queued again, and the wait goes on. It follows the log through restarts and roll-overs.",
+        examples="""
+muster wait video/train
+muster wait video/train --until started --timeout 30m && kubectl logs -n video job/train -f
+muster wait video/prepare video/index --timeout 2h
 """,
     ),
     Page(

@@ -61,6 +61,7 @@ class JobRow(Struct, frozen=True):
     """What keeps its pods from running, or made it fail: a code of a pod."""
     cause_since: int = 0
     promise: Promise = Promise(why="not_waiting")
+    owner: str = ""
 
     @property
     def key(self) -> str:
@@ -79,6 +80,8 @@ class JobFilter(Struct, frozen=True):
     """A part of ``namespace/name``."""
     outcome: str = ""
     """How it ended."""
+    owners: tuple[str, ...] = ()
+    """Of one of these."""
 
     def takes(self, row: JobRow) -> bool:
         """Whether a row is asked for. A queue is meant by its path, the end of it, or a path above it."""
@@ -91,6 +94,8 @@ class JobFilter(Struct, frozen=True):
         if self.outcome and row.outcome != self.outcome:
             return False
         if self.name and self.name not in row.key:
+            return False
+        if self.owners and row.owner not in self.owners:
             return False
         if self.queue and not any(
             path == self.queue or path.endswith(f"/{self.queue}") for path in path_chain(row.queue)
@@ -182,6 +187,7 @@ def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise)
         cause=status.pods.code if status.pods is not None else "",
         cause_since=status.pods.first.since if status.pods is not None else 0,
         promise=promise,
+        owner=record.owner,
     )
 
 
@@ -192,6 +198,7 @@ def record_of_row(row: JobRow) -> dict[str, Any]:
         "namespace": row.namespace,
         "name": row.name,
         "uid": row.uid,
+        "owner": row.owner or None,
         "state": row.phase,
         "status": row.code,
         "outcome": row.outcome or None,

@@ -105,6 +105,8 @@ class JobView(Struct, frozen=True):
     cause_since: str = ""
     promise: StartView | None = None
     why_no_promise: str = ""
+    owner: str = ""
+    """As label or annotation muster.dev/owner says."""
 
 
 class JobsView(Struct, frozen=True):

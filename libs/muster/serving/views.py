@@ -70,6 +70,7 @@ def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
         cause_since=instant(row.cause_since) if row.cause_since else "",
         promise=start_shape(row.promise),
         why_no_promise=queue_words.no_promise(row.promise.why, row.code),
+        owner=row.owner,
     )
 
 

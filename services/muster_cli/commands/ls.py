@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+from collections.abc import Sequence
 from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
-from muster.core.codes.values import Phase
+from muster.core.codes.values import Phase, Promise
+from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.touched import Touched
 from muster.model.text import counted
-from muster.serving.joblist import JobFilter, job_rows, record_of_row
+from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row, row_of
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_at
+from muster_cli.following import Present
+from muster_cli.myself import my_names
 from muster_cli.options import At
-from muster_cli.positions import UNITS
+from muster_cli.positions import span_of
+from muster_cli.reading import locate, opened, tell_which
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
 from muster_cli.sources import Source
 
 STATES: tuple[str, ...] = get_args(Phase)
 COLOURED = 1_000
 """More lines are printed without colour, which is faster."""
+ListForm = Literal["table", "wide", "json", "yaml", "name"]
 
 
 async def ls(
@@ -33,40 +43,122 @@ async def ls(
     ] = "",
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"], show_default=False, help="Only of this one.")] = "",
     kind: Annotated[str, Parameter(show_default=False, help="Only of this kind: RayJob, TFJob, Job ...")] = "",
+    mine: Annotated[
+        bool, Parameter(negative="", help="Only yours: those whose owner is your name in the cluster, or before its @.")
+    ] = False,
+    owner: Annotated[
+        str, Parameter(show_default=False, help="Only of this owner: label or annotation muster.dev/owner of a job.")
+    ] = "",
     since: Annotated[str, Parameter(help="How long ago a job may have ended: 90s, 30m, 1h, 7d.")] = "1h",
     at: At = "",
+    watch: Annotated[
+        bool,
+        Parameter(name=["--watch", "-w"], negative="", help="Then print each job that changes again."),
+    ] = False,
     output: Annotated[
-        Literal["table", "wide", "json", "yaml", "name"],
-        Parameter(name=["--output", "-o"], help="How to print it: a table, a wide one, or for programs."),
+        ListForm, Parameter(name=["--output", "-o"], help="How to print it: a table, a wide one, or for programs.")
     ] = "table",
     source: Source | None = None,
 ) -> None:
     """List the jobs."""
-    out, states = Output(), _states(state or [])
-    ago = span_of(since)
+    out, ago, recorded = Output(), span_of(since), source is not None and (source.log or source.data)
+    if mine and owner:
+        raise CliError("--mine and --owner both say whose jobs; give one of them", USAGE)
+    owners: tuple[str, ...] = (owner,) if owner else ()
+    if mine:
+        owners = await my_names(None if recorded else locate(source.bus if source is not None else None))
+    asked = JobFilter(_states(state or []), queue.strip("/"), namespace, kind, owners=owners)
+    if watch:
+        if at or recorded:
+            raise CliError("--watch follows a running log; leave out --at, --log and --data", USAGE)
+        await _watch(source, out, asked, ago, output)
+        return
     read = await read_at(source, out, at)
     now = max(read.state.now, read.present)
-    asked = JobFilter(states, queue.strip("/"), namespace, kind, now - ago)
     _known(read.state.queues.ledger.nodes, asked.queue)
     starts = output in ("wide", "json", "yaml")
-    rows = [row for row in job_rows(read.state, now, starts=starts) if asked.takes(row)]
-    if output in ("table", "wide"):
-        wide = output == "wide"
-        table = cells_of(rows, now, wide=wide, width=out.width)
-        if out.is_terminal and len(rows) <= COLOURED:
-            out.lines(coloured_lines(rows, table, wide=wide))
-        else:
-            out.plain(plain_lines(table))
-        if not rows:
-            out.line(
-                f"No job{' matches' if asked != JobFilter(ended_after=asked.ended_after) else ''} as of sequence "
-                f"{read.state.seq}; {counted(len(read.state.records), 'job')} known in all."
-            )
-    elif output == "name":
-        for row in rows:
-            out.line(f"{row.kind.lower()}/{row.key}")
-    else:
+    wanted = replace(asked, ended_after=now - ago)
+    rows = [row for row in job_rows(read.state, now, starts=starts) if wanted.takes(row)]
+    if output in ("json", "yaml"):
         out.data([record_of_row(row) for row in rows], "json" if output == "json" else "yaml")
+        return
+    _print(out, rows, now, output)
+    if not rows and output != "name":
+        whose = f" of {' or '.join(owners)}" if owners else ""
+        out.line(
+            f"No job{whose}{' matches' if asked != JobFilter(owners=owners) else ''} as of sequence {read.state.seq}; "
+            f"{counted(len(read.state.records), 'job')} known in all."
+        )
+
+
+def _print(out: Output, rows: Sequence[JobRow], now: int, output: ListForm, *, head: bool = True) -> None:
+    """Lines for people, or names."""
+    if output == "name":
+        out.lines([f"{row.kind.lower()}/{row.key}" for row in rows])
+        return
+    wide = output == "wide"
+    table = cells_of(rows, now, wide=wide, width=out.width)
+    first = 0 if head else 1
+    if out.is_terminal and len(rows) <= COLOURED:
+        out.lines(coloured_lines(rows, table, wide=wide)[first:])
+    else:
+        out.plain(plain_lines(table)[first:])
+
+
+async def _watch(source: Source | None, out: Output, asked: JobFilter, ago: int, output: ListForm) -> None:
+    """The list, and each job of it again whose state, status or cause has changed; one JSON object a line."""
+    if output == "yaml":
+        raise CliError("--watch prints lines: take -o json instead of yaml", USAGE)
+    gc.enable()
+    place, touched = locate(source.bus if source is not None else None), Touched()
+    tell_which(out, place)
+    async with opened(place, patient=True) as reading:
+        present = Present(reading, touched)
+        now = max((await present.read()).now, await reading.log.time())
+        _known(present.state.queues.ledger.nodes, asked.queue)
+        news = News(replace(asked, ended_after=now - ago))
+        first = news.first(present.state)
+        if output == "json":
+            for row in first:
+                out.record(record_of_row(row))
+        else:
+            _print(out, first, now, output)
+        touched.jobs.clear()
+        async with contextlib.aclosing(present.states()) as states:
+            async for state in states:
+                changed = news.changed(state, [*touched.jobs])
+                touched.jobs.clear()
+                if output == "json":
+                    for row in changed:
+                        out.record(record_of_row(row))
+                else:
+                    _print(out, changed, state.now, output, head=False)
+
+
+class News:
+    """Which jobs look otherwise than when they were shown last."""
+
+    def __init__(self, asked: JobFilter) -> None:
+        self._asked = asked
+        self._shown: dict[str, tuple[str, ...]] = {}
+
+    def first(self, state: ReadState) -> list[JobRow]:
+        """Every job that is asked for."""
+        return self._new([row for row in job_rows(state, state.now, starts=False) if self._asked.takes(row)])
+
+    def changed(self, state: ReadState, uids: Sequence[str]) -> list[JobRow]:
+        """Of these the ones that are asked for, or were, and have another state, status or cause now."""
+        rows = [row_of(state, uid, state.now, Promise(why="not_waiting")) for uid in uids if uid in state.records]
+        return self._new([row for row in rows if row.uid in self._shown or self._asked.takes(row)])
+
+    def _new(self, rows: Sequence[JobRow]) -> list[JobRow]:
+        found = []
+        for row in rows:
+            now = (row.phase, row.code, row.outcome, row.cause)
+            if self._shown.get(row.uid) != now:
+                self._shown[row.uid] = now
+                found.append(row)
+        return found
 
 
 def _states(given: list[str]) -> tuple[str, ...]:
@@ -83,11 +175,3 @@ def _known(paths: object, queue: str) -> None:
     known = [str(path) for path in paths] if isinstance(paths, dict) else []
     if queue and not any(path == queue or path.endswith(f"/{queue}") for path in known):
         raise CliError(f"there is no queue {queue}; `muster queue tree` shows those there are", NOT_FOUND)
-
-
-def span_of(text: str) -> int:
-    """``90s``, ``30m``, ``1h``, ``7d`` in ms. Raises CliError."""
-    number, unit = text[:-1], text[-1:]
-    if unit not in UNITS or not number.isdecimal():
-        raise CliError(f"--since {text} is no span of time: write 90s, 30m, 1h or 7d", USAGE)
-    return int(number) * UNITS[unit]

@@ -25,7 +25,7 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
     queues = wide or width >= NARROW
     head = ["KIND"] if wide else []
     head += ["JOB", "STATE", "STATUS", *(["QUEUE"] if queues else []), "PLACE", "FOR"]
-    head += ["PRIORITY", "REQUEST", "SINCE", "STARTS BY", "MESSAGE"] if wide else []
+    head += ["PRIORITY", "REQUEST", "SINCE", "STARTS BY", "OWNER", "MESSAGE"] if wide else []
     table = [head]
     for row in rows:
         cells = [row.kind] if wide else []
@@ -36,7 +36,14 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
             priority = "-" if row.priority is None else str(row.priority)
             since = rfc3339(row.since // 1000 * 1000)
             latest = "-" if row.promise.why else rfc3339(row.promise.latest // 1000 * 1000)
-            cells += [priority, format_vector(row.request) or "-", since, latest, shorten(row.text, MESSAGE)]
+            cells += [
+                priority,
+                format_vector(row.request) or "-",
+                since,
+                latest,
+                row.owner or "-",
+                shorten(row.text, MESSAGE),
+            ]
         table.append(cells)
     return table
 

@@ -17,8 +17,8 @@ from muster.events.facts import PodGone, WorkloadFinished, WorkloadGone
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row
 from muster.serving.promises import promise_record
-from muster_cli.commands.ls import span_of
 from muster_cli.exits import CliError
+from muster_cli.positions import span_of
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
 
 

@@ -280,7 +280,8 @@ class JobFolds:
         known = state.queues.workloads.get(ref.uid)
         if known is not None:
             cluster_seen(state, self._mark, ref, ref.uid, known.elastic if ref.kind == "RayCluster" else None)
-            record_of(state, ref).gone_at = 0
+            record = record_of(state, ref)
+            record.gone_at, record.owner = 0, known.origin.owner
             state.gone.pop(ref.uid, None)
         if not event.workload.suspended:
             state.suspended_outside.pop(event.workload.ref.uid, None)

@@ -46,6 +46,8 @@ class Record(Struct):
     since: int = 0
     """When that phase began."""
     seen_at: int = 0
+    owner: str = ""
+    """As the job says itself."""
     queue: str = ""
     request: Vector | None = None
     """What it asks for, or released last."""

@@ -1,0 +1,22 @@
+"""The names under which the user of a command owns jobs."""
+
+from __future__ import annotations
+
+import os
+
+from muster_cli.api import api_of
+from muster_cli.marking import author, user_here
+from muster_cli.reading import LogPlace
+
+
+async def my_names(place: LogPlace | None) -> tuple[str, ...]:
+    """The user as the cluster of a log knows it, else the user of this machine; what is before an @ by itself too.
+
+    A label cannot hold an @, so ``alice@example.com`` may own jobs as ``alice``.
+    """
+    name = user_here(os.environ)
+    if place is not None:
+        async with api_of(None, place) as api:
+            if api is not None:
+                name = await author(api, None)
+    return tuple(dict.fromkeys((name, name.partition("@")[0])))
