@@ -86,6 +86,18 @@ EXAMPLES: dict[str, Any] = {
     "workload_held_up.message": "Pod train-head-x7: the image reg/x:1 cannot be pulled (ErrImagePull); correct "
     "the name of the image or the pull secret",
     "pod": "train-head-x7",
+    "owner": "alice",
+    "labels": {"quota.scheduling.alibabacloud.com/name": "video"},
+    "node": "node-7",
+    "workload_started.nodes": ["node-7", "node-8"],
+    "workload_admitted.nodes": ["node-7", "node-8"],
+    "borrowed": {"cpu": "4"},
+    "promised_by": "2026-01-02T03:30:00Z",
+    "workload_claim_ended.reason": "gone",
+    "workload_alarm_raised.reason": "no_head",
+    "workload_alarm_raised.message": "RayCluster train-x7 has no live head pod: check its pods and its operator",
+    "cluster": "train-x7",
+    "since": "2026-01-02T03:03:00Z",
 }
 """{field, or event.field: a value for samples}"""
 

@@ -43,6 +43,23 @@ muster ls --at 2026-03-01T09:00:00Z             as it was then
 """,
     ),
     Page(
+        name="usage",
+        function="usage",
+        order=30,
+        summary="Add up GPU-hours by queue or owner: used, lost, and waited for.",
+        details="Used is from the reservation of quota to its release. Lost is the part of it in runs that were "
+        "evicted or failed, from when they began, or saved their work last (muster.dev/checkpointed-at). Waited is "
+        "what waiting jobs ask for, times how long they wait. The owner of a job is its label or annotation "
+        "muster.dev/owner; jobs without one are the line `-`. Without --month and --from it is this month; of a "
+        "recorded log, all of it.",
+        examples="""
+muster usage
+muster usage --by owner --month 2026-03
+muster usage --from -7d -o json
+muster usage --log archive --resource cpu
+""",
+    ),
+    Page(
         name="wait",
         function="wait",
         order=29,

@@ -50,6 +50,10 @@ class PublicWorkloadEvent(PublicEvent, frozen=True, kw_only=True):
     workload: PublicWorkload
     priority: int | None = None
     """Under which it was queued; left out where it never was."""
+    owner: str = ""
+    """The user or team that it belongs to, as its label or annotation muster.dev/owner says."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Those of its labels that queueing knows."""
 
 
 class PublicWorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -100,6 +104,8 @@ class PublicWorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
     """and namespace/name of the first of them."""
     kept: str = ""
     """What is kept there for the guarantees of other queues, beside what is used."""
+    promised_by: str = ""
+    """By when it was promised to start, in 9 of 10 cases; left out where nothing is promised."""
 
 
 class PublicWorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -110,6 +116,12 @@ class PublicWorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
     request: dict[str, str] = field(default_factory=dict)
     waited_ms: int | None = None
     """From when it was queued to its admission."""
+    nodes: list[str] = field(default_factory=list)
+    """Where its pods are placed, up to 32; left out where Muster does not place them."""
+    borrowed: dict[str, str] = field(default_factory=dict)
+    """What of its request its queue uses beyond its guarantee: others may claim it back."""
+    promised_by: str = ""
+    """By when it was promised to start, in 9 of 10 cases; left out where nothing was promised."""
 
 
 class PublicWorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -188,6 +200,8 @@ class PublicWorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
     request: dict[str, str] = field(default_factory=dict)
     started_ms: int | None = None
     """From its admission to its start."""
+    nodes: list[str] = field(default_factory=list)
+    """On which it has pods, up to 32."""
 
 
 class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -200,6 +214,45 @@ class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
     message: str
     queue: str = ""
     request: dict[str, str] = field(default_factory=dict)
+    node: str = ""
+    """Of the pod; left out where it has none."""
+
+
+class PublicWorkloadClaimOpened(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It has waited longer than the age limit: quota that others release is held for it."""
+
+    attempt: int
+    queue: str
+    quota: str
+    """The uppermost quota at which it is held."""
+    request: dict[str, str]
+    waited_ms: int | None = None
+    promised_by: str = ""
+    """By when enough has left, as running jobs declare; left out where they do not declare enough."""
+
+
+class PublicWorkloadClaimEnded(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """Nothing is held for it any more, and it was not admitted."""
+
+    reason: str
+    queue: str = ""
+
+
+class PublicWorkloadAlarmRaised(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """Something is wrong with its Ray cluster for longer than it may be; ``message`` says what to do."""
+
+    attempt: int
+    reason: str
+    message: str
+    cluster: str
+    since: str
+
+
+class PublicWorkloadAlarmCleared(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """What was wrong with its Ray cluster is over."""
+
+    attempt: int
+    cluster: str
 
 
 class PublicWorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -271,6 +324,10 @@ AnyPublicEvent = (
     | PublicWorkloadEvicted
     | PublicWorkloadStarted
     | PublicWorkloadHeldUp
+    | PublicWorkloadClaimOpened
+    | PublicWorkloadClaimEnded
+    | PublicWorkloadAlarmRaised
+    | PublicWorkloadAlarmCleared
     | PublicWorkloadSuspended
     | PublicWorkloadFinished
     | PublicWorkloadReleased

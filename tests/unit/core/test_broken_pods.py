@@ -21,7 +21,8 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
-from muster.core.views.publication import facets_in, public_event
+from muster.core.views.facets import facets_in
+from muster.core.views.publication import public_event
 from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.core.wording.pods import WORDS

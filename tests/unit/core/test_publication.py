@@ -8,16 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from kit import facts
 from kit.chaos import Chaos
-from kit.scenes import Scene, claimed
+from kit.rayscenes import alarm
+from kit.scenes import Scene, claim_ended, claimed
+from muster.core.objects.labels import QUOTA_NAME
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.views.publication import facets_in, public_event
+from muster.core.views.facets import facets_in
+from muster.core.views.publication import public_event
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished, WorkloadStarted
 from muster.events.public import PublicEvent
 from muster.events.registry import encode
+from muster.model.workload import Origin
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 
@@ -74,6 +79,53 @@ def test_an_eviction_says_for_which_job() -> None:
     (evicted,) = bodies(scene.bench.log, "workload_evicted")
     assert (evicted["reason"], evicted["claimant"], evicted["queue"]) == ("reclaimed", "a/owed", "root/b")
     assert evicted["ran_ms"] == 9_000
+
+
+def test_whose_a_job_is_and_what_queueing_knows_of_its_labels() -> None:
+    scene = Scene()
+    scene.lines("tree", "synced")
+    labels = {QUOTA_NAME: "video"}
+    scene.do(facts.seen(facts.job("hers", origin=Origin("alice"), labels=labels)))
+    for kind in ("workload_queued", "workload_admitted"):
+        (told,) = bodies(scene.bench.log, kind)
+        assert (told["owner"], told["labels"]) == ("alice", labels)
+
+
+def test_an_admission_says_what_of_it_is_borrowed() -> None:
+    scene = Scene()
+    scene.tree_of(("a", 2), ("b", 4))
+    scene.lines("synced", "job a/one cpu=1", "job a/two cpu=3")
+    one, two = bodies(scene.bench.log, "workload_admitted")
+    assert "borrowed" not in one
+    assert two["borrowed"] == {"cpu": "2"}
+
+
+def test_a_claim_is_opened_and_ended() -> None:
+    scene = Scene()
+    scene.tree_of(("a", 8), age_limit="5m")
+    scene.lines("synced", "job a/x cpu=8 run=1h", "job a/gang cpu=8", "time +400s", "job a/late cpu=8")
+    (opened,) = bodies(scene.bench.log, "workload_claim_opened")
+    assert (opened["workload"]["name"], opened["quota"], opened["request"]["cpu"]) == ("gang", "root", "8")
+    assert opened["promised_by"].startswith("1970-01-01T01:1")
+    (ended,) = bodies(claim_ended("gone")[0].bench.log, "workload_claim_ended")
+    assert (ended["workload"]["name"], ended["reason"]) == ("owed", "gone")
+
+
+def test_an_alarm_of_a_ray_cluster_says_what_to_do_and_when_it_is_over() -> None:
+    scene, _ = alarm("no_head")
+    (raised,) = bodies(scene.bench.log, "workload_alarm_raised")
+    assert (raised["reason"], raised["cluster"]) == ("no_head", "one")
+    assert "head" in raised["message"]
+
+
+def test_a_start_names_the_nodes_of_its_pods() -> None:
+    scene = Scene()
+    scene.lines("tree", "synced", "job one", "resumed one", "cluster one")
+    for number, node in enumerate(("node-b", "node-a", "node-b")):
+        scene.do(facts.pod("one", number, node=node))
+    scene.do(WorkloadStarted(ref=scene.jobs["one"].ref))
+    (started,) = bodies(scene.bench.log, "workload_started")
+    assert started["nodes"] == ["node-a", "node-b"]
 
 
 @pytest.mark.parametrize("seed", range(40))

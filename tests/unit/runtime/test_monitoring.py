@@ -19,7 +19,8 @@ from kit.scenes import Scene, beginning, claimed
 from kit.standings import SCENES, held_up
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder, Violation
-from muster.core.views.publication import facets_in, public_event
+from muster.core.views.facets import facets_in
+from muster.core.views.publication import public_event
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvicted
 from muster.model.problem import problem

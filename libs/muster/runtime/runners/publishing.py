@@ -9,7 +9,8 @@ from typing import Protocol
 from muster.bus.public import Published
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.publication import facets_in, public_event
+from muster.core.views.facets import facets_in
+from muster.core.views.publication import public_event
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id, schema_address
 from muster.events.registry import encode

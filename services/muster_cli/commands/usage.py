@@ -1,0 +1,82 @@
+"""``muster usage``."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from muster.core.readmodel.model import ReadModel
+from muster.core.stage import Folder
+from muster.core.views.usage import By, Usage
+from muster.runtime.clock import SystemClock
+from muster_cli.console import Output
+from muster_cli.exits import USAGE, CliError
+from muster_cli.folding import begun
+from muster_cli.positions import Bookmark, window
+from muster_cli.positions import until as up_to
+from muster_cli.render.usages import Table, record, usage_lines
+from muster_cli.sources import Source, source_of
+
+_MONTH = re.compile(r"(\d{4})-(\d\d)")
+FOREVER = 1 << 60
+
+
+async def usage(
+    *,
+    by: Annotated[By, Parameter(help="Whose: of each queue, or of each owner.")] = "queue",
+    month: Annotated[str, Parameter(show_default=False, help="A month, UTC: 2026-03.")] = "",
+    from_: Annotated[
+        str, Parameter(name="--from", show_default=False, help="From this sequence or time on, or so long ago (-7d).")
+    ] = "",
+    until: Annotated[str, Parameter(show_default=False, help="Up to this time.")] = "",
+    resource: Annotated[
+        str, Parameter(show_default=False, help="Which resource. Without it: every device, else cpu.")
+    ] = "",
+    output: Annotated[
+        Literal["table", "json", "yaml"], Parameter(name=["--output", "-o"], help="How to print it.")
+    ] = "table",
+    source: Source | None = None,
+) -> None:
+    """Add up what was used, lost and waited for."""
+    out = Output()
+    if month and (from_ or until):
+        raise CliError("--month says from when to when already; leave out --from and --until", USAGE)
+    recorded = source is not None and source.log is not None
+    if not month and not from_ and not until and not recorded:
+        month = datetime.fromtimestamp(SystemClock().now() / 1000, UTC).strftime("%Y-%m")
+    begin, end = month_of(month) if month else window(from_, until)
+    async with source_of(source, out, "Adding up", based=True) as feed:
+        folder = Folder(ReadModel())
+        state, stream = await begun(feed, lambda seq, now: begin is not None and not begin.reached(seq, now))
+        since, last = begin.at if begin is not None else 0, end.at if end is not None and end.at else FOREVER
+        sums: Usage | None = None
+        async for stored in up_to(stream, end):
+            now = max(state.now, stored.commit.at)
+            if sums is None and (begin is None or begin.reached(stored.seq, now)):
+                sums = Usage(state, by, max(since, state.now or now), last)
+            folder.fold(state, stored)
+            if sums is not None:
+                sums.folded(stored)
+        present = await feed.time()
+    if sums is None:  # Nothing has happened since: what runs runs on.
+        sums = Usage(state, by, max(since, state.now), last)
+    last = max(min(max(state.now, present), last), sums.begin)
+    table = Table(by, sums.begin, last, resource, sums.close(last))
+    if output == "table":
+        out.lines(usage_lines(table))
+    else:
+        out.data(record(table), output)
+
+
+def month_of(text: str) -> tuple[Bookmark, Bookmark]:
+    """The first moment of a month, UTC, and the last. Raises CliError."""
+    found = _MONTH.fullmatch(text)
+    if found is None or not 1 <= int(found[2]) <= 12:
+        raise CliError(f"--month {text} is no month: write 2026-03", USAGE)
+    year, number = int(found[1]), int(found[2])
+    first = datetime(year, number, 1, tzinfo=UTC)
+    after = datetime(year + number // 12, number % 12 + 1, 1, tzinfo=UTC)
+    return Bookmark(at=int(first.timestamp() * 1000)), Bookmark(at=int(after.timestamp() * 1000) - 1)
