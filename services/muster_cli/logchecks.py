@@ -18,7 +18,7 @@ from muster.core.status.job import job_status
 from muster.core.status.jobstatus import JobStatus
 from muster.core.wording import jobs
 from muster.model.keys import Ref
-from muster.model.resources import format_quantity
+from muster.model.resources import format_part
 from muster.model.text import counted, span
 from muster_cli.findings import Finding
 
@@ -167,10 +167,7 @@ def _overuse(look: Look) -> Iterator[Finding]:
         used = ledger.used.get(path, {})
         over = [name for name, limit in sorted(node.limit.items()) if used.get(name, 0) > limit]
         if over:
-            words = ", ".join(
-                f"{name} {format_quantity(used[name], name)} of {format_quantity(node.limit[name], name)}"
-                for name in over
-            )
+            words = ", ".join(f"{name} {format_part(used[name], node.limit[name], name)}" for name in over)
             fix = f"muster ls --queue {path} --state running names the jobs; suspend one, or raise the max"
             yield Finding("note", "overuse", f"{path} uses more than its max: {words}", fix)
 

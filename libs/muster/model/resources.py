@@ -112,6 +112,22 @@ def format_quantity(amount: int, resource: str) -> str:
     return best
 
 
+def format_part(amount: int, whole: int | None, resource: str) -> str:
+    """``12 of 14``, ``11.2Gi of 40Gi``: a part in the unit of the whole, for people; the part alone without a whole."""
+    alone = format_quantity(amount, resource)
+    if whole is None:
+        return alone
+    text = format_quantity(whole, resource)
+    suffix = text.lstrip("0123456789")
+    if not in_bytes(resource) or not suffix or alone.endswith(suffix):
+        return f"{alone} of {text}"
+    unit = 1 << _BINARY[suffix] if suffix in _BINARY else 10 ** _DECIMAL[suffix]
+    tenths = (amount * 10 + unit // 2) // unit
+    shown = f"{tenths // 10}{f'.{tenths % 10}' if tenths % 10 else ''}{suffix}"
+    exact = not tenths or (shown == text and amount != whole)
+    return f"{alone if exact else shown} of {text}"
+
+
 def format_vector(vector: Mapping[str, int]) -> str:
     """One line for humans, sorted by resource: ``cpu 12, memory 12G``."""
     return ", ".join(f"{name} {format_quantity(vector[name], name)}" for name in sorted(vector)) or "nothing"

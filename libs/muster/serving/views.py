@@ -13,7 +13,7 @@ from muster.core.views.gangstory import gang_tale, gangs_named
 from muster.core.views.narrator import NarratedEvent
 from muster.core.views.story import JobStory, Story
 from muster.core.wording import queues as queue_words
-from muster.model.resources import add_into, format_quantity, texts
+from muster.model.resources import add_into, format_part, texts
 from muster.model.text import instant
 from muster.serving import shapes
 from muster.serving.board import BoardNode, board_of
@@ -166,7 +166,7 @@ def _queue(state: ReadState, node: BoardNode, lens: Lens) -> shapes.QueueView:
                 each.limit,
                 held.get(each.resource, 0),
                 each.borrowed,
-                _used_text(each.resource, each.used, each.limit),
+                format_part(each.used, each.limit, each.resource),
             )
             for each in node.amounts
         ],
@@ -177,11 +177,6 @@ def _queue(state: ReadState, node: BoardNode, lens: Lens) -> shapes.QueueView:
         paused=list(node.paused),
         head=shapes.HeadView(lens.words(head.job), head.code, lens.words(head.text)) if head is not None else None,
     )
-
-
-def _used_text(resource: str, used: int, limit: int | None) -> str:
-    text = format_quantity(used, resource)
-    return text if limit is None else f"{text} of {format_quantity(limit, resource)}"
 
 
 # --- nodes and gangs --------------------------------------------------------------------------------------------------

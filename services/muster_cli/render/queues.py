@@ -9,7 +9,7 @@ from rich.text import Text
 
 from muster.core.quota.trees.tree import ROOT
 from muster.model.quota import KAI_ROOT
-from muster.model.resources import format_quantity, format_vector
+from muster.model.resources import format_part, format_quantity, format_vector
 from muster.model.text import counted, moment
 from muster.serving.board import Amount, Board, BoardNode
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
@@ -101,10 +101,9 @@ def _cells(part: int, whole: int, width: int) -> int:
 
 
 def _numbers(amount: Amount) -> tuple[Text, Text]:
-    used = format_quantity(amount.used, amount.resource)
-    limit = "" if amount.limit is None else f" of {format_quantity(amount.limit, amount.resource)}"
+    used = format_part(amount.used, amount.limit, amount.resource)
     least = styled((f"min {format_quantity(amount.guaranteed, amount.resource)}", DIM))
-    return styled((f"{used}{limit}", BAD if amount.over else "")), least
+    return styled((used, BAD if amount.over else "")), least
 
 
 def _jobs(node: BoardNode) -> Text:

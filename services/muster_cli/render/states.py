@@ -12,7 +12,8 @@ from rich.text import Text
 from muster.core.queueing.state import SorterState
 from muster.core.stage import StageState
 from muster.core.wording import events
-from muster.model.resources import format_quantity, format_vector
+from muster.model.quota import COUNTED
+from muster.model.resources import format_part, format_vector
 from muster.model.text import counted, instant, moment, shorten
 from muster.runtime.replaying.states import about, plain
 from muster.runtime.replaying.stepping import Step
@@ -62,9 +63,9 @@ def cell_lines(state: SorterState) -> list[Text]:
     for path, node in ledger.nodes.items():
         used = ledger.used.get(path, {})
         amounts = [
-            f"{name} {format_quantity(used.get(name, 0), name)}"
-            + (f" of {format_quantity(node.limit[name], name)}" if name in node.limit else "")
+            f"{name} {format_part(used.get(name, 0), node.limit.get(name), name)}"
             for name in sorted({*used, *node.limit})
+            if name not in COUNTED or name in node.limit
         ]
         waiting = state.queues.book.length(path)
         rows.append([f"  {path}", ", ".join(amounts), f"{waiting} waiting" if waiting else ""])

@@ -40,6 +40,7 @@ def test_the_state_at_a_sequence_and_at_a_time_for_people(log, capsys):
     lines = log.read_bytes().splitlines()
     upto = next(i for i, line in enumerate(lines, 1) if b"gang_admitted" in line)
     shown = told(capsys, "replay", "--log", str(log), "--until", str(upto))
+    assert "max-jobs" not in shown, "what only the books count"
     assert f"at sequence {upto}, 1970-01-01 00:16:40.000 UTC; fully known" in shown
     assert "holds cpu 12, memory 12G at root/algorithm/video: video/two (waiting)" in shown
     assert shown.endswith(f"{upto} commits, 0 divergent\n")

@@ -12,6 +12,7 @@ from muster.model.resources import (
     MAX_AMOUNT,
     QuantityError,
     add_into,
+    format_part,
     format_quantity,
     format_vector,
     highest,
@@ -253,3 +254,21 @@ def test_scaling_is_adding_so_many_times(vector: dict[str, int], times: int) -> 
     before = dict(vector)
     assert scaled(vector, times) == summed([vector] * times)
     assert vector == before
+
+
+@pytest.mark.parametrize(
+    ("amount", "whole", "resource", "text"),
+    [
+        (12_000, 14_000, "cpu", "12 of 14"),
+        (500, 4_000, "nvidia.com/gpu", "500m of 4"),
+        (12 * 10**9, 40 * 2**30, "memory", "11.2Gi of 40Gi"),
+        (12 * 10**9, 40 * 10**9, "memory", "12G of 40G"),
+        (2**30, 40 * 10**9, "memory", "1.1G of 40G"),
+        (0, 40 * 2**30, "memory", "0 of 40Gi"),
+        (5, 40 * 2**30, "memory", "5 of 40Gi"),
+        (40 * 2**30 + 1, 40 * 2**30, "memory", "42949672961 of 40Gi"),
+        (12 * 10**9, None, "memory", "12G"),
+    ],
+)
+def test_a_part_is_said_in_the_unit_of_the_whole(amount: int, whole: int | None, resource: str, text: str) -> None:
+    assert format_part(amount, whole, resource) == text

@@ -6,6 +6,7 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import seen, tree
 from kit.kai import queue, work
+from kit.scenario import Play
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
@@ -63,3 +64,12 @@ def test_a_queue_tells_why_its_share_is_what_it_is() -> None:
     assert "b 1 of nvidia.com/gpu" in share.siblings
     video = queue_share(state, "root/algorithm/video")
     assert {each.resource: each.why for each in video.rows}["cpu"] == "min 12, max 14"
+
+
+def test_a_queue_of_a_tree_says_what_it_asks_for_with_those_that_wait() -> None:
+    play = Play()
+    for line in ("tree", "synced", "job one", "job two"):
+        play.line(line)
+        play.settle()
+    rows = {each.resource: each for each in queue_share(view(play.bench), "root/algorithm/video").rows}
+    assert (rows["cpu"].uses, rows["cpu"].asks) == ("12", "24")

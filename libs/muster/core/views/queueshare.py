@@ -81,7 +81,7 @@ def queue_share(state: ReadState, queue: str) -> QueueShare:
 
 def _of_tree(ledger: Ledger, queue: str) -> list[ResourceShare]:
     """Of a queue of an ElasticQuotaTree: its min and max, and what it may use now where the tree divides by weight."""
-    node, used = ledger.nodes[queue], ledger.used.get(queue, {})
+    node, used, waiting = ledger.nodes[queue], ledger.used.get(queue, {}), ledger.waiting.get(queue, {})
     rows = []
     for name in sorted((node.limit.keys() | node.guaranteed.keys()) - COUNTED):
         limit, least = node.limit.get(name), node.guaranteed.get(name, 0)
@@ -92,7 +92,7 @@ def _of_tree(ledger: Ledger, queue: str) -> list[ResourceShare]:
                 resource=name,
                 share=shown,
                 uses=format_quantity(used.get(name, 0), name),
-                asks="",
+                asks=format_quantity(used.get(name, 0) + waiting.get(name, 0), name),
                 quota=format_quantity(least, name),
                 keeps=format_quantity(least, name),
                 parent="",
