@@ -50,6 +50,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     assert done.returncode == 0, done.stderr
     return {
         "python": [sys.executable, str(EXAMPLES / "python" / "subscribe.py")],
+        "client": [sys.executable, str(EXAMPLES / "client" / "subscribe.py")],
         "go": [str(program)],
         "nats": ["env", f"PATH={build_natscli().parent}:{os.environ['PATH']}", str(EXAMPLES / "nats" / "subscribe.sh")],
     }
@@ -147,7 +148,7 @@ class Subscriber:
             raise AssertionError(f"{err}\n{self.ids()[-3:]}\n{self._log.read_text()[-2000:]}") from err
 
 
-@pytest.mark.parametrize("language", ["python", "go", "nats"])
+@pytest.mark.parametrize("language", ["python", "client", "go", "nats"])
 async def test_every_admission_once(
     server: ProductionNats, commands: dict[str, list[str]], language: str, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """What was used, lost and waited for over a time, by queue or owner: amounts times how long, from the log alone. Pure.
 
-In base units times milliseconds. Each job counts by what it is charged with, or asks for while it waits. Used is from
+In base units times milliseconds. Each job counts by its charge, or its request while it waits. Used is from
 the reservation of its quota to its release. Lost is the part of that in runs that were evicted or failed, from when
 they began, or saved their work last, to their end.
 """
@@ -70,7 +70,7 @@ class Usage:
                 self._look(ref.uid, now, starts=self._state.now >= self.begin)
 
     def close(self, now: int) -> dict[str, Sums]:
-        """The sums, with what lasts until ``now`` or the end."""
+        """The sums, those that last until ``now`` or the end too."""
         for uid in list(self._open):
             self._add(self._open[uid], self._time(now))
         return self.sums
