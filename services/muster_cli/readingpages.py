@@ -69,7 +69,7 @@ muster usage --log archive --resource cpu
         "that is evicted is queued again, and the wait goes on. It follows the log through restarts and roll-overs.",
         examples="""
 muster wait video/train
-muster wait video/train --until started --timeout 30m && kubectl logs -n video job/train -f
+muster wait video/train --until started --timeout 30m    then read its logs
 muster wait video/prepare video/index --timeout 2h
 """,
     ),

@@ -19,7 +19,6 @@ from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_at
 from muster_cli.following import Present
-from muster_cli.myself import my_names
 from muster_cli.options import At
 from muster_cli.positions import span_of
 from muster_cli.reading import locate, opened, tell_which
@@ -66,6 +65,8 @@ async def ls(
         raise CliError("--mine and --owner both say whose jobs; give one of them", USAGE)
     owners: tuple[str, ...] = (owner,) if owner else ()
     if mine:
+        from muster_cli.myself import my_names  # A cluster is asked: with a web client, which is slow to import.
+
         owners = await my_names(None if recorded else locate(source.bus if source is not None else None))
     asked = JobFilter(_states(state or []), queue.strip("/"), namespace, kind, owners=owners)
     if watch:
