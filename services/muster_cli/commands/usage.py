@@ -29,9 +29,15 @@ async def usage(
     by: Annotated[By, Parameter(help="Whose: of each queue, or of each owner.")] = "queue",
     month: Annotated[str, Parameter(show_default=False, help="A month, UTC: 2026-03.")] = "",
     from_: Annotated[
-        str, Parameter(name="--from", show_default=False, help="From this sequence or time on, or so long ago (-7d).")
+        str,
+        Parameter(
+            name="--from",
+            show_default=False,
+            allow_leading_hyphen=True,
+            help="From this sequence or time on, or so long ago (-7d).",
+        ),
     ] = "",
-    until: Annotated[str, Parameter(show_default=False, help="Up to this time.")] = "",
+    until: Annotated[str, Parameter(show_default=False, allow_leading_hyphen=True, help="Up to this time.")] = "",
     resource: Annotated[
         str, Parameter(show_default=False, help="Which resource. Without it: every device, else cpu.")
     ] = "",
