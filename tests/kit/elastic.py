@@ -12,6 +12,7 @@ from kit.rayscaler import TICK_MS, RayScaler
 from muster.core.autoscaling.reading import heads, news
 from muster.core.quota.accounting.usage import beyond
 from muster.events.base import Event
+from muster.events.system import PlacementChosen
 from muster.fakecluster.kuberay import words
 from muster.fakecluster.world import SimCluster
 from muster.model import api
@@ -122,10 +123,13 @@ class ElasticPlay:
         nodes: Mapping[str, Mapping[str, str]] = NODES,
         queues: Sequence[Object] = (),
         kinds: tuple[str, ...] = ("RayJob", "RayCluster"),
+        placement: PlacementChosen | None = None,
     ) -> None:
-        """``queues``: of KAI Scheduler, which then stand there instead of a tree."""
+        """``queues``: of KAI Scheduler, which then stand there instead of a tree. ``placement``: how gangs are
+        placed, if they are.
+        """
         self.cluster = SimCluster(nodes, seed=seed)
-        self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, kinds=kinds)
+        self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, kinds=kinds, placement=placement)
         self.scalers: dict[str, RayScaler] = {}
         for each in queues:
             self.call("POST", api.KAI_QUEUES, body=each)

@@ -11,9 +11,9 @@ from msgspec import structs
 from kit import facts
 from kit.kai import queue
 from muster.core.quota import partial
-from muster.core.quota.clearing import shares_with
 from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.giving import giving_objection, rules
+from muster.core.quota.ledger.kaishares import shares_with
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.partial import Spare
 from muster.core.quota.reclaim import Basis, Candidates, Run, basis, search

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.events.base import Decision
-from muster.events.decisions import DemandDecision
+from muster.events.demands import DemandDecision
 from muster.model.keys import Ref
 from muster.model.places import Placement, Shortage
 

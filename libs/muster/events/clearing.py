@@ -7,7 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from muster.events.base import Decision
-from muster.events.decisions import DemandDecision, Victim
+from muster.events.decisions import Victim
+from muster.events.demands import DemandDecision
 from muster.model.keys import Ref
 from muster.model.places import Placement, Shortage
 

@@ -10,6 +10,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.events.base import Cause, Decision
+from muster.events.demands import ClaimantDecision, DemandDecision
+from muster.events.elastic import GrowthOption
 from muster.events.reasons import (
     AdoptionReason,
     DeferralReason,
@@ -45,23 +47,6 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     preemptible: bool = True
     tries: int = 0
     """How often it has been tried in a row, this one included, in a queue with visible backoff; else 0."""
-    run_ms: int = 0
-    """How long it declares to run at most (ms); 0: it does not say."""
-
-    @property
-    def demand(self) -> Demand:
-        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms)
-
-
-class DemandDecision(Decision, frozen=True, kw_only=True):
-    """What every decision about the quota of a workload says of it; it has the fields of its Demand."""
-
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
-    pods: int = 0
-    preemptible: bool = True
     run_ms: int = 0
     """How long it declares to run at most (ms); 0: it does not say."""
 
@@ -240,7 +225,7 @@ how long it has waited.
 """
 
 
-class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
+class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
     """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
 
     ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
@@ -278,9 +263,11 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
     supply: int = 0
     nodes: int = -1
     """Changes of the nodes that were seen, where they are the reason."""
+    growth: GrowthOption | None = None
+    """As in PreemptionProposed."""
 
 
-class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):
+class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     """The victims are suspended for ``ref``; their quota is held until it is admitted or its claim ends."""
 
     kind: Literal["guarantee", "priority", "service"] = "guarantee"

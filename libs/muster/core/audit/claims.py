@@ -1,9 +1,9 @@
 """What the audit asks of claims (I25, I26), from the log alone.
 
-I25: a claim lasts only as long as its job waits as it did when it was opened; a job that passes one for age declares
-to end before the time that this claim was promised. I26: a job is suspended so that another is admitted: a claim with
-victims ends with an admission, or something has changed in between; and no further victims are ordered to leave for it
-without such a change.
+I25: a claim lasts only as long as its job waits as it did when it was opened, or its cluster asks for the replicas; a
+job that passes one for age declares to end before the time that this claim was promised. I26: a job is suspended so
+that another is admitted, or grows: a claim with victims ends with an admission or a grant, or something has changed in
+between; and no further victims are ordered to leave for it without such a change.
 Like the auditor it keeps to its own books, and calls nothing of the accountant's or the preemptor's.
 """
 
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from muster.core.audit.leaves import GONE
+from muster.core.audit.orders import shape_of
+from muster.core.audit.replicas import asks_for, less
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
@@ -23,6 +25,7 @@ from muster.events.decisions import (
     GangDeferred,
     PlacesReleased,
     QuotaMoved,
+    QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
     QuotaTreeRejected,
@@ -32,7 +35,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectFailed
-from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.elastic import GrowthGranted, GrowthOption, GrowthRequested, GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS, Stored
 from muster.events.facts import (
     NodeGone,
@@ -67,6 +70,8 @@ class _OpenClaim(Struct):
     """Log time (ms) by which it is promised to be served, of one for age; 0: not promised."""
     alone: bool = True
     """No other claim had victims when it was ordered: its plan was tried on nodes that only its own victims leave."""
+    growth: GrowthOption | None = None
+    """What it is held for, where a Ray cluster that runs asks for more."""
 
 
 class _Asked(Struct):
@@ -97,6 +102,8 @@ class ClaimAudit:
         self._nodes = 0
         """... and at which the nodes, or what else is on them, did."""
         self._trees: dict[str, QuotaTree] = {}
+        self._asked: dict[str, tuple[GrowthRequested | None, int]] = {}
+        """uid -> what its Ray cluster asked for last, None once it is not charged; and the sequence"""
         self._places: dict[str, tuple[_OpenClaim, int]] = {}
         """workload uid -> a claim that was served for it, and the sequence; until it is placed"""
 
@@ -115,6 +122,11 @@ class ClaimAudit:
     def _justified(self, seq: int) -> Iterator[Finding]:
         """I25, judged by the facts that the accountant had seen when it left nothing undone."""
         for uid, held in self._claims.items():
+            if held.growth is not None:
+                asked, since = self._asked.get(uid, (None, 0))
+                wanted = asked is not None and asks_for(asked, held.growth, held.attempt)
+                yield "I25", wanted or since > seq, f"{held.ref}: its claim outlives the growth it was opened for"
+                continue
             job = self._jobs.get(uid)
             gone = job is None and self._told.get(uid, 0) <= seq
             left = job is not None and not job.waits and job.since <= seq
@@ -131,9 +143,9 @@ class ClaimAudit:
             case QuotaReserved():
                 if event.beside:
                     yield self._passed(event, stored.commit.at)
-                self._served(event.ref.uid, _shape(event), seq)
+                self._served(event.ref.uid, shape_of(event), seq)
             case WorkloadAdopted():
-                self._served(event.ref.uid, _shape(event), seq)
+                self._served(event.ref.uid, shape_of(event), seq)
                 self._supply = seq
             case GangDeferred():
                 yield from self._deferred(event)
@@ -159,7 +171,9 @@ class ClaimAudit:
                 self._rules = seq
             case QueueObserved() | QueueGone():
                 self._rules = seq
-            case ChargeChanged() | GrowthGranted() | GrowthWithdrawn() | QuotaMoved() | VictimStays():
+            case GrowthRequested() | GrowthGranted() | QuotaReleased():
+                self._grows(event, seq)
+            case ChargeChanged() | GrowthWithdrawn() | QuotaMoved() | VictimStays():
                 self._supply = seq
             case EffectFailed(action="suspend"):
                 self._supply = seq
@@ -189,11 +203,11 @@ class ClaimAudit:
     def _opened(self, event: EvictionOrdered | ClaimOpened, stored: Stored) -> Iterator[Finding]:
         uid, in_seq = event.ref.uid, stored.commit.in_seq
         before = self._claims.pop(uid, None)
-        held = self._claims[uid] = _OpenClaim(event.ref, event.attempt, _shape(event), in_seq)
+        held = self._claims[uid] = _OpenClaim(event.ref, event.attempt, shape_of(event), in_seq)
         if isinstance(event, ClaimOpened):
             held.promised = event.promised
             return
-        held.victims = len(event.victims)
+        held.victims, held.growth = len(event.victims), event.growth
         held.alone = not any(each.victims for each in self._claims.values() if each is not held)
         if before is not None and before.victims:
             said = f"{held.ref}: more jobs are suspended for it, and those before are leaving as ordered"
@@ -234,6 +248,16 @@ class ClaimAudit:
             said = f"{event.ref}: {held.victims} were suspended for it, the nodes have not changed, and it has no place"
             yield "I26", self._nodes > held.opened or self._changed(event.ref.uid, held.opened), said
 
-
-def _shape(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> _Shape:
-    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible
+    def _grows(self, event: GrowthRequested | GrowthGranted | QuotaReleased, seq: int) -> None:
+        """A Ray cluster asks for replicas, or for none any more; or some are granted, and held no longer."""
+        uid = event.ref.uid
+        if not isinstance(event, GrowthGranted):
+            self._asked[uid] = event if isinstance(event, GrowthRequested) else None, seq
+            self._told[uid] = seq
+            return
+        self._supply = seq
+        held = self._claims.get(uid)
+        if held is not None and held.growth is not None:
+            held.growth = less(held.growth, event.added)
+            if held.growth is None:
+                del self._claims[uid]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from muster.core.audit.orders import AuditedCharge, Found, Orders, add_amounts, chain, counted
+from muster.core.audit.orders import AuditedCharge, Found, Orders, add_amounts, amounts_of, chain, counted
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
@@ -48,7 +48,7 @@ class Accounts(Struct):
     def enough(self) -> bool:
         """Whether the claimant fits; beside what others give it must be within its min."""
         event = self.event
-        fits = _fits(chain(event.queue), counted(event.request, event.pods), self.nodes, self.total())
+        fits = _fits(chain(event.queue), amounts_of(event), self.nodes, self.total())
         within = event.kind == "service" or not self.others
         return fits and (within or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
 

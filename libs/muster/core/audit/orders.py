@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
+from muster.core.audit.replicas import less
 from muster.core.audit.seen import ChargeSeen
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
@@ -19,7 +20,7 @@ from muster.events.decisions import (
     WorkloadAdopted,
 )
 from muster.events.effects import EffectFailed
-from muster.events.elastic import GrowthWithdrawn, WorkersKept
+from muster.events.elastic import GrowthGranted, GrowthOption, GrowthWithdrawn, WorkersKept
 from muster.events.system import PlacementChosen
 from muster.model.quota import JOBS, MACHINES, QuotaNode
 from muster.model.resources import Vector
@@ -75,10 +76,22 @@ class AuditedClaim(Struct):
     partial: dict[str, PartialVictim] = field(default_factory=dict)
     """uid -> the part it was ordered to release, and has not"""
     firm: bool = True
+    growth: GrowthOption | None = None
+    """The replicas that it is held for, where its claimant grows."""
 
 
-def _shape(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
-    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible
+def shape_of(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
+    """A claim serves whatever has the same shape; one for growth serves its own cluster only."""
+    grows = event.ref.uid if isinstance(event, EvictionOrdered) and event.growth is not None else ""
+    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible, grows
+
+
+def amounts_of(event: EvictionOrdered | ClaimOpened) -> Vector:
+    """What is held for a claimant; one that grows is a job already."""
+    amounts = counted(event.request, event.pods)
+    if isinstance(event, EvictionOrdered) and event.growth is not None:
+        del amounts[JOBS]
+    return amounts
 
 
 class Orders(Struct):
@@ -93,9 +106,9 @@ class Orders(Struct):
     """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
 
     def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
-        order = AuditedClaim(
-            _shape(event), event.queue, counted(event.request, event.pods), firm=isinstance(event, EvictionOrdered)
-        )
+        firm = isinstance(event, EvictionOrdered)
+        order = AuditedClaim(shape_of(event), event.queue, amounts_of(event), firm=firm)
+        order.growth = event.growth if isinstance(event, EvictionOrdered) else None
         before = self.by_uid.pop(event.ref.uid, None)
         if isinstance(event, EvictionOrdered):
             order.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
@@ -124,6 +137,8 @@ class Orders(Struct):
                 self._left(event.ref.uid)
             case EffectFailed(action="suspend") | VictimStays():
                 self._left(event.ref.uid, event.attempt)
+            case GrowthGranted():
+                self._grown(event)
             case GrowthWithdrawn() | WorkersKept():
                 self._shrunk(event)
             case _:
@@ -133,11 +148,13 @@ class Orders(Struct):
         """A job was admitted: the claim of this job, else of the first with the same request, ends. The victims that
         still leave for it make the room that it took from another.
         """
-        uid, shape = event.ref.uid, _shape(event)
+        uid, shape = event.ref.uid, shape_of(event)
         served = uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
-        order = self.by_uid.get(served)
-        if order is None:
-            return
+        if served:
+            self._serve(served)
+
+    def _serve(self, served: str) -> None:
+        order = self.by_uid[served]
         others = [(other, each) for other, each in self.by_uid.items() if each.firm and other != served]
         alike = [each for _, each in others if each.shape == order.shape]
         opened = list(self.by_uid)
@@ -146,6 +163,17 @@ class Orders(Struct):
         for heir in [*alike, *later][:1]:
             heir.victims = order.victims | heir.victims
             heir.partial = heir.partial | order.partial
+
+    def _grown(self, event: GrowthGranted) -> None:
+        """Less is held for a cluster by as many replicas as it is granted, or nothing."""
+        order = self.by_uid.get(event.ref.uid)
+        if order is None or order.growth is None:
+            return
+        before, order.growth = order.growth.times, less(order.growth, event.added)
+        left = order.growth.times if order.growth is not None else 0
+        order.amounts = {name: amount // before * left for name, amount in order.amounts.items()}
+        if not left:
+            self._serve(event.ref.uid)
 
     def _left(self, uid: str, attempt: int | None = None) -> None:
         """A victim has left; with an attempt: it could not be suspended under that."""
@@ -173,7 +201,7 @@ class Orders(Struct):
 
         ``used``: all charges before. A job with the request of a claimant is served by its claim.
         """
-        shape, asked = _shape(event), counted(event.request, event.pods)
+        shape, asked = shape_of(event), counted(event.request, event.pods)
         if event.ref.uid in self.by_uid or any(order.shape == shape for order in self.by_uid.values()):
             return
         held: dict[str, Vector] = {}

@@ -32,8 +32,9 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.events.raydemand import RayDemandObserved
-from muster.model.elastic import RAY_KINDS, Elastic, granted_before
+from muster.model.elastic import RAY_KINDS, Counts, Elastic, granted_before
 from muster.model.keys import Position, Ref
+from muster.model.resources import add_into
 
 REST_MS = 5_000
 """How long nothing is written to a cluster again after a write that failed."""
@@ -204,8 +205,19 @@ def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithd
     if cluster is not None:
         cluster.cause, cluster.unused_since = Cause(at.seq, at.item), 0
         wishes(state, cluster)
-    state.growing.pop(event.cluster.uid, None)
+    if not _is_part(state.growing.get(event.cluster.uid), event):
+        state.growing.pop(event.cluster.uid, None)
     recheck(state, event.cluster.uid)
+
+
+def _is_part(asked: GrowthAsked | None, event: GrowthGranted | GrowthWithdrawn) -> bool:
+    """Whether a part of a request is granted: the cluster says again which of the rest it needs, if any."""
+    if asked is None or not isinstance(event, GrowthGranted):
+        return False
+    wanted: Counts = {}
+    for unit in asked.units:
+        add_into(wanted, unit.groups, unit.times)
+    return wanted != event.added
 
 
 def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:

@@ -12,6 +12,7 @@ from muster.core.placement.gpus import shares_gpu
 from muster.core.placement.view import Ask
 from muster.events.clearing import ClearingProposed
 from muster.events.decisions import PreemptionProposed, QuotaReserved
+from muster.events.elastic import GrowthOption
 from muster.model.placing import GPU, PodRules
 from muster.model.problem import problem
 from muster.model.strategies import Resource, Strategy, strategies
@@ -28,6 +29,19 @@ def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed | C
 def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:
     """What a whole gang asks for: every member it needs to start, and its auxiliary pods."""
     return [_ask(state, pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
+
+
+def asks_of_growth(state: AdmitterState, gang: Gang, growth: GrowthOption, pods: int) -> list[Ask]:
+    """What the workers ask for that a Ray cluster wants, piece by piece the same; none where that is not known.
+
+    ``pods``: how many they are. Of a piece of several groups that is known where a replica is one pod.
+    """
+    replicas = {name.lower(): count * growth.times for name, count in growth.groups.items()}
+    hosts, rest = divmod(pods, sum(replicas.values()))
+    sets = [each for each in gang.pod_sets if each.name in replicas]
+    if rest or len(sets) < len(replicas) or (hosts != 1 and len(sets) > 1):
+        return []
+    return [_ask(state, replace(each, count=replicas[each.name] * hosts, minimum=None), gang) for each in sets]
 
 
 def _ask(state: AdmitterState, pods: PodSet, gang: Gang) -> Ask:

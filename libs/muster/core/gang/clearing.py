@@ -132,7 +132,7 @@ def awaits(state: AdmitterState, uid: str) -> bool:
 def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
     """Keep what is free of cleared nodes from everybody but the jobs they are cleared for, less those just placed."""
     for uid, places in _kept(state):
-        asks = {ask.name: ask for ask in asks_of(state, state.gangs[uid])} if uid in state.gangs else {}
+        asks = {ask.name: ask for ask in _asks(state, uid)}
         for each in places if uid not in placed else ():
             if each.pod_set in asks:
                 view.keep(asks[each.pod_set], each.node, each.count)
@@ -141,11 +141,19 @@ def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
 def _kept(state: AdmitterState) -> Iterator[tuple[str, Sequence[Placement]]]:
     """(uid of a job, its places): as ordered, and as it was found that they would be, until that is ordered or not."""
     for uid, found in in_force(state):
-        if uid in state.gangs and (state.gangs[uid].waits or found.moved):
+        if uid in state.gangs and (state.gangs[uid].waits or found.moved or found.grows is not None):
             yield uid, found.places
     for uid, asked in state.clearings.items():
         yield uid, asked.places
         yield from asked.elsewhere.items()
+
+
+def _asks(state: AdmitterState, uid: str) -> Sequence[Ask]:
+    """What those ask for that room is kept for."""
+    found, gang = state.cleared.get(uid), state.gangs.get(uid)
+    if found is not None and found.grows is not None:
+        return planned.asks_of_plan(state, found.grows)
+    return asks_of(state, gang) if gang is not None else ()
 
 
 def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed: Container[str]) -> bool:

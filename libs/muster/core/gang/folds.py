@@ -28,6 +28,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GrowthGranted
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -77,6 +78,7 @@ def arms() -> Mapping[type[Event], Arm]:
         QuotaDenied: unplaced.denied,
         WorkloadAdopted: in_turn(adopted, planned.over),
         ClaimEnded: planned.over,
+        GrowthGranted: planned.grown,
         PreemptionProposed: planned.proposed,
         EvictionOrdered: in_turn(planned.ordered, clearing.answered),
         PlanStale: in_turn(planned.answered, clearing.answered),

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang.asks import asks_of, laid_out
-from muster.core.gang.state import KEPT_MS, AdmitterState, Cleared, Planned
+from muster.core.gang.asks import asks_of, asks_of_growth, laid_out
+from muster.core.gang.state import KEPT_MS, AdmitterState, Cleared, Hold, Planned, hold_places
 from muster.core.placement.place import place
-from muster.core.placement.view import View
+from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
@@ -24,6 +24,7 @@ from muster.events.decisions import (
     WorkloadAdopted,
 )
 from muster.events.effects import EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthOption
 from muster.model.keys import Position
 from muster.model.places import Placement
 
@@ -32,7 +33,20 @@ def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> N
     if event.victims and not event.withheld:
         victims = tuple(victim.ref.uid for victim in event.victims)
         laid_out(state, event)
-        state.plans[event.ref.uid] = Planned(event.ref, event.attempt, victims, Cause(at.seq, at.item), event.queue)
+        state.plans[event.ref.uid] = _planned(at, event, victims)
+
+
+def _planned(at: Position, event: PreemptionProposed | EvictionOrdered, victims: tuple[str, ...]) -> Planned:
+    cause = Cause(at.seq, at.item)
+    return Planned(event.ref, event.attempt, victims, cause, event.queue, growth=event.growth, pods=event.pods)
+
+
+def asks_of_plan(state: AdmitterState, plan: Planned) -> list[Ask]:
+    """What a claimant asks of the nodes."""
+    gang = state.gangs.get(plan.ref.uid)
+    if gang is None:
+        return []
+    return asks_of(state, gang) if plan.growth is None else asks_of_growth(state, gang, plan.growth, plan.pods)
 
 
 def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
@@ -54,12 +68,11 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
         own = state.cleared.get(event.ref.uid)
         if own is not None:
             leaving, going = own.leaving | leaving, own.going | going
-        state.cleared[event.ref.uid] = Cleared(leaving, plan.places, at.at + KEPT_MS, going)
+        grows = plan if event.growth is not None else None
+        state.cleared[event.ref.uid] = Cleared(leaving, plan.places, at.at + KEPT_MS, going, grows=grows)
     before = state.orders.get(event.ref.uid)
     victims = (*(before.victims if before is not None else ()), *(victim.ref.uid for victim in event.victims))
-    state.orders[event.ref.uid] = Planned(
-        event.ref, event.attempt, tuple(dict.fromkeys(victims)), Cause(at.seq, at.item), event.queue
-    )
+    state.orders[event.ref.uid] = _planned(at, event, tuple(dict.fromkeys(victims)))
 
 
 def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed | QuotaReleased) -> None:
@@ -78,6 +91,46 @@ def over(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdo
         state.cleared.pop(event.ref.uid, None)
 
 
+def grown(state: AdmitterState, at: Position, event: GrowthGranted) -> None:
+    """New workers are granted to a cluster: as many of the places that are kept for it are held for their pods."""
+    uid, order = event.ref.uid, state.orders.get(event.ref.uid)
+    if order is None or order.growth is None:
+        return
+    kept, gang, times = state.cleared.get(uid), state.gangs.get(uid), order.growth.times
+    left = times - min(event.added.get(name, 0) // count for name, count in order.growth.groups.items())
+    if left < times and kept is not None and gang is not None and uid in state.admitted:
+        mine, kept.places = _divided(kept.places, max(left, 0), times)
+        found = state.holds.get(uid) or Hold(event.ref, event.attempt, 0, Cause(at.seq, at.item))
+        found.until = max(found.until, at.at + state.placement.hold_ms)
+        hold_places(state, found, gang.pod_sets, mine)
+    if left <= 0:
+        state.orders.pop(uid)
+        state.cleared.pop(uid, None)
+    elif left < times:
+        part = replace(order, growth=GrowthOption(order.growth.groups, left), pods=order.pods // times * left)
+        state.orders[uid] = part
+        if kept is not None:
+            kept.grows = part
+
+
+def _divided(places: Iterable[Placement], left: int, of: int) -> tuple[list[Placement], tuple[Placement, ...]]:
+    """(the places of those pods that come, the others): ``left`` of ``of`` equal parts of each pod set stay."""
+    total: dict[str, int] = {}
+    for each in places:
+        total[each.pod_set] = total.get(each.pod_set, 0) + each.count
+    stay = {name: count // of * left for name, count in total.items()}
+    come, rest = list[Placement](), list[Placement]()
+    for each in places:
+        count = min(stay[each.pod_set], each.count)
+        stay[each.pod_set] -= count
+        size = len(each.devices) // each.count
+        if count:
+            rest.append(replace(each, count=count, devices=each.devices[: size * count]))
+        if count < each.count:
+            come.append(replace(each, count=each.count - count, devices=each.devices[size * count :]))
+    return come, tuple(rest)
+
+
 def handed_on(state: AdmitterState, _at: Position, event: QuotaReserved) -> None:
     """Quota that was claimed for one may go to another that asks alike: it has the places, too."""
     gang = state.gangs.get(event.ref.uid)
@@ -85,7 +138,7 @@ def handed_on(state: AdmitterState, _at: Position, event: QuotaReserved) -> None
         return
     for uid, order in state.orders.items():
         other = state.gangs.get(uid)
-        same = uid in state.cleared and order.queue == event.queue and other is not None
+        same = uid in state.cleared and order.growth is None and order.queue == event.queue and other is not None
         if same and other is not None and asks_of(state, other) == asks_of(state, gang):
             state.cleared[event.ref.uid] = state.cleared.pop(uid)
             return
@@ -103,9 +156,8 @@ def trials_due(state: AdmitterState, supposed: Callable[[AdmitterState, str], Vi
     for plan in plans:
         view = supposed(state, plan.ref.uid)
         leave(state, view, plan.victims)
-        gang = state.gangs.get(plan.ref.uid)
         here = view.mark()
-        short = place(view, asks_of(state, gang), mode) if gang is not None else None
+        short = place(view, asks_of_plan(state, plan), mode)
         places = placements(view, here)
         fits = short is None or bool(state.pools)
         yield PlanTried(cause=plan.cause, ref=plan.ref, attempt=plan.attempt, fits=fits, shortage=short, places=places)
@@ -127,8 +179,7 @@ def suppose(state: AdmitterState, view: View, but: str = "") -> None:
         if uid in state.cleared or uid == but:
             continue  # Its places are kept.
         leave(state, view, order.victims)
-        if order.ref.uid in state.gangs:
-            place(view, asks_of(state, state.gangs[order.ref.uid]), mode)
+        place(view, asks_of_plan(state, order), mode)
 
 
 def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -16,6 +16,7 @@ from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, PlacesReleased
+from muster.events.elastic import GrowthOption
 from muster.events.facts import PodObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, Ref
@@ -119,6 +120,8 @@ class Hold(Struct):
     cause: Cause
     places: dict[str, str] = field(default_factory=dict)
     """Key of the occupant that keeps a place -> its pod set."""
+    held: int = 0
+    """How many keys it has had."""
 
 
 class Keeper(Struct):
@@ -144,6 +147,10 @@ class Planned(Struct):
     tried: bool = False
     places: tuple[Placement, ...] = ()
     """What it would have with them gone, as it was found when that was tried."""
+    growth: GrowthOption | None = None
+    """The replicas that it is about, where the claimant is a Ray cluster that runs."""
+    pods: int = 0
+    """How many pods those are."""
 
 
 class ClearingAsked(Struct):
@@ -177,6 +184,8 @@ class Cleared(Struct):
     """Others are moved for it: they have their places kept, too, and each takes its own."""
     moved: str = ""
     """Of one of those, which runs, or is on its way: what it asked of the nodes when that was ordered."""
+    grows: Planned | None = None
+    """The order, where the claimant is a Ray cluster that runs: the places are those of its new workers."""
 
 
 class AdmitterState(StageState):
@@ -250,25 +259,29 @@ def gang_of(workload: Workload) -> Gang:
 
 def hold(state: AdmitterState, event: GangAdmitted, cause: Cause) -> None:
     """Hold the places of an admission for its pods."""
-    uid = event.ref.uid
-    drop_hold(state, uid)
-    if not event.placements:
-        return
+    drop_hold(state, event.ref.uid)
     found = Hold(event.ref, event.attempt, event.held_until, cause)
-    sets = {pods.name: pods for pods in event.pod_sets}
-    for index, place in enumerate(event.placements):
+    hold_places(state, found, event.pod_sets, event.placements)
+
+
+def hold_places(state: AdmitterState, found: Hold, pod_sets: Iterable[PodSet], placements: Iterable[Placement]) -> None:
+    """Hold these places as well for pods of an admitted workload."""
+    uid, sets = found.ref.uid, {pods.name: pods for pods in pod_sets}
+    for place in placements:
         pods = sets[place.pod_set]
         request = pods.request if pods.takes is None else pods.takes
-        key = f"{uid}/{index}"
+        key = f"{uid}/{found.held}"
+        found.held += 1
         found.places[key] = place.pod_set
         devices = list(place.devices)
         groups = list(place.groups)
         occupant = Occupant(
-            place.node, event.ref.namespace, request, place.count, pods.rules, devices, passing=True, groups=groups
+            place.node, found.ref.namespace, request, place.count, pods.rules, devices, passing=True, groups=groups
         )
         state.ledger.settle(key, occupant)
-    state.holds[uid] = found
-    state.named[event.ref.key] = uid
+    if found.places:
+        state.holds[uid] = found
+        state.named[found.ref.key] = uid
 
 
 def drop_hold(state: AdmitterState, uid: str) -> None:

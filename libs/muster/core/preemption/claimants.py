@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
@@ -20,48 +21,69 @@ Claimant = tuple[Shape, Job]
 
 def owed(state: PreemptorState) -> list[Claimant]:
     """Who is refused what it is guaranteed, and would be let in if there were room; the first first."""
-    found = []
-    given = basis(state.queues.ledger)
-    shares: Shares | None = None
-    for queue in state.queues.book.queues:
-        divided = state.queues.ledger.by_shares(queue)
-        if state.queues.ledger.rules_of(queue).reclaim != "disabled" and (divided or state.below_guarantee(queue)):
-            for shape, job in state.claimants(queue):
-                if not state.in_turn(job) or state.now < state.may_claim_at(job):
-                    continue
-                mine = _basis(state, job, given)
-                if divided:
-                    shares = kai_shares(state.queues.ledger) if shares is None else shares
-                    entitled = between(mine, queue, shape.demand, shares).may_claim()
-                    entitled = entitled and mine.refusal(queue, shape.demand) is not None
-                else:
-                    entitled = mine.refuses_what_is_owed(queue, shape.demand)
-                if entitled and state.is_refused(shape) and is_current(state.queues, job):
-                    found.append((shape, job))
+    given, reclaims = basis(state.queues.ledger), dict[str, bool]()
+    shares: list[Shares] = []
+
+    def entitled(shape: Shape, job: Job) -> bool:
+        queue, ledger = shape.queue, state.queues.ledger
+        if not state.in_turn(job) or state.now < state.may_claim_at(job):
+            return False
+        mine = _basis(state, job, given)
+        if ledger.by_shares(queue):
+            if not shares:
+                shares.append(kai_shares(ledger))
+            may = between(mine, queue, shape.demand, shares[0] if job.growth is None else None).may_claim()
+            may = may and mine.refusal(queue, shape.demand) is not None
+        else:
+            may = mine.refuses_what_is_owed(queue, shape.demand)
+        return may and state.is_refused(shape)
+
+    def may_reclaim(queue: str) -> bool:
+        if queue not in reclaims:
+            may = state.queues.ledger.rules_of(queue).reclaim != "disabled"
+            reclaims[queue] = may and (state.queues.ledger.by_shares(queue) or state.below_guarantee(queue))
+        return reclaims[queue]
+
+    queues = (queue for queue in state.queues.book.queues if may_reclaim(queue))
+    found = [
+        pair
+        for queue in queues
+        for pair in state.claimants(queue)
+        if entitled(*pair) and is_current(state.queues, pair[1])
+    ]
+    found += growing.claimants(state, lambda shape, job: may_reclaim(job.queue) and entitled(shape, job))
     return in_order(state, found)
 
 
 def outranking(state: PreemptorState) -> list[Claimant]:
     """Waiting jobs of queues in which work of lower priority gives way, and could make room; the first first."""
-    nodes, found = state.queues.ledger.nodes, []
-    given: Basis | None = None
-    for queue in state.queues.book.queues:
-        if queue not in state.runs or queue not in nodes or not nodes[queue].preempts:
-            continue
-        given = given or basis(state.queues.ledger)
-        for shape, job in state.claimants(queue):
-            if job.priority <= state.runs[queue][0].priority:
-                continue
-            mine = _basis(state, job, given)
-            if (
-                state.now >= state.claims_from(job)
-                and state.may_be_next(job)
-                and mine.refusal(queue, shape.demand) is not None
-                and state.outranks(queue, job.priority, shape.demand, mine)
-                and state.is_refused(shape)
-                and is_current(state.queues, job)
-            ):
-                found.append((shape, job))
+    nodes = state.queues.ledger.nodes
+    given = basis(state.queues.ledger)
+
+    def entitled(shape: Shape, job: Job) -> bool:
+        queue = shape.queue
+        lower = may_preempt(queue) and job.priority > state.runs[queue][0].priority
+        if not lower or state.now < state.claims_from(job):
+            return False
+        mine = _basis(state, job, given)
+        return (
+            state.may_be_next(job)
+            and mine.refusal(queue, shape.demand) is not None
+            and state.outranks(queue, job.priority, shape.demand, mine)
+            and state.is_refused(shape)
+        )
+
+    def may_preempt(queue: str) -> bool:
+        return queue in state.runs and queue in nodes and nodes[queue].preempts
+
+    queues = (queue for queue in state.queues.book.queues if may_preempt(queue))
+    found = [
+        pair
+        for queue in queues
+        for pair in state.claimants(queue)
+        if entitled(*pair) and is_current(state.queues, pair[1])
+    ]
+    found += growing.claimants(state, entitled)
     return in_order(state, found)
 
 
@@ -108,7 +130,7 @@ def next_claims(state: PreemptorState) -> list[int]:
         for job in _first_jobs(state, queue)
         if job is not None
     )
-    return [at for at in (*times, *_graces(state)) if at > state.now]
+    return [at for at in (*times, *_graces(state), *growing.deadlines(state)) if at > state.now]
 
 
 def _graces(state: PreemptorState) -> Iterator[int]:

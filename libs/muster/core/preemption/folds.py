@@ -6,6 +6,7 @@ from typing import get_args
 
 from msgspec.structs import replace
 
+from muster.core.preemption import growing
 from muster.core.preemption.clusters import scales_itself
 from muster.core.preemption.enlisting import enlist
 from muster.core.preemption.state import (
@@ -120,7 +121,8 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
 
 def _graces_over(state: PreemptorState) -> None:
     """Who is not owed any more, or does not wait, has a grace again the next time."""
-    for key in list(state.owed_since):
+    asking = {growing.key_of(uid) for uid in state.growing}
+    for key in [each for each in state.owed_since if each not in asking]:
         shape = state.queues.book.shapes.get(key)
         if shape is None or not shape.waiting or not _may_be_owed(state, shape):
             del state.owed_since[key]
@@ -253,7 +255,7 @@ def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
     what was not looked for before. Who is gone needs no gate.
     """
     if uid in state.queues.workloads:
-        job = state.queues.jobs.get(uid)
+        job = growing.job_of(state, uid) or state.queues.jobs.get(uid)
         may = state.may_claim_at(job) if job is not None else 0
         if may > state.now:
             gate = replace(gate, until=min(gate.until or may, may))
@@ -269,8 +271,12 @@ def proposed(state: PreemptorState, _at: Position, event: PreemptionProposed) ->
 def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> None:
     if event.reason == "grace":
         job = state.queues.jobs.get(event.ref.uid)
-        if job is not None:
+        if event.growth is not None:
+            state.owed_since[growing.key_of(event.ref.uid)] = at.at
+        elif job is not None:
             state.owed_since[job.shape] = at.at
+        return
+    if growing.passed_over(state, event):
         return
     rest = at.at + (NO_NODES_MS if event.nodes >= 0 else MIN_PAUSE_MS if event.reason in OF_LOWER else 0)
     gate = RetryGate(event.supply, event.until, event.nodes, min(rest, event.until or rest))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.queues import Job
-from muster.core.quota.clearing import shares_with
 from muster.core.quota.demand import laid_out
+from muster.core.quota.ledger.kaishares import shares_with
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
 from muster.core.reclaim.search import Found
@@ -41,4 +41,6 @@ def nodes_for(state: PreemptorState, job: Job) -> Site | None:
 
 def site_now(state: PreemptorState, job: Job, *, moves: bool = False) -> Site | None:
     """The same where it counts only which nodes there are. ``moves``: what is gone starts again elsewhere."""
-    return site_of(state.places, job.ref.uid, laid_out(state.queues.ledger.nodes, job.queue), moves=moves)
+    said = laid_out(state.queues.ledger.nodes, job.queue)
+    grows = (job.growth, job.demand.pods) if job.growth is not None else None
+    return site_of(state.places, job.ref.uid, said, moves=moves, grows=grows)

@@ -33,7 +33,7 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     if parts:
         return _proposal(state, job, cause, short, kind="guarantee", partial=parts, withheld=withheld)
     if not uids and state.queues.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
-        found = _in_its_queue(state, job, cause, short)
+        found = _in_its_queue(state, shape, job, cause, short)
         if found is not None:
             return found
     if not uids:
@@ -70,7 +70,7 @@ def _parts(
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     """Work of lower priority in its own queue gives way, or it is said why none does."""
     cause, short = _refusal(state, shape, job)
-    found = _in_its_queue(state, job, cause, short)
+    found = _in_its_queue(state, shape, job, cause, short)
     if found is not None:
         return found
     site = nodes_for(state, job)
@@ -109,11 +109,12 @@ def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shor
     return shape.denial.cause, short
 
 
-def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfall) -> PreemptionProposed | None:
+def _in_its_queue(
+    state: PreemptorState, shape: Shape, job: Job, cause: Cause, short: Shortfall
+) -> PreemptionProposed | None:
     """That work of lower priority in its own queue gives way to it, if that makes room; workers before whole jobs."""
     uids = outranked(state, job, nodes_for(state, job)).uids
-    given, shape = basis(state.queues.ledger, job.ref.uid), state.queues.book.shapes[job.shape]
-    parts = _parts(state, shape, given, uids, below=job.priority)
+    parts = _parts(state, shape, basis(state.queues.ledger, job.ref.uid), uids, below=job.priority)
     if not uids and not parts:
         return None
     chosen = () if parts else tuple(_victim(state, uid, job) for uid in uids)
@@ -147,6 +148,7 @@ def _deferral(
         until=until,
         supply=state.supply,
         nodes=state.places.ledger.changes if reason in ("no_place", "search_ended") else -1,
+        growth=job.growth,
     )
 
 
@@ -179,6 +181,7 @@ def _proposal(
         supply=state.supply,
         priority=priority,
         placement=laid_out(state.queues.ledger.nodes, job.queue) if victims else "",
+        growth=job.growth,
     )
 
 

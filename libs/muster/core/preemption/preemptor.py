@@ -4,7 +4,8 @@ One proposal is open at a time, any number of claims stand. It proposes for jobs
 refused above it: queues in their order (priority, used/min, age), in each the head first. Without those, it looks
 for jobs that outrank running ones of their own queue, where the tree lets lower priority give way. Else it
 proposes who may leave for a job whose quota has room and the nodes have not, or that what leaves is held for a head
-that has waited too long: big work must not starve behind small.
+that has waited too long: big work must not starve behind small. A Ray cluster that is refused growth asks as
+a job does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from muster.core.gang import folds as places
-from muster.core.preemption import claimants, clearing, clusters, folds, plans
+from muster.core.preemption import claimants, clearing, clusters, folds, growing, plans
 from muster.core.preemption.claimants import Claimant
 from muster.core.preemption.state import PreemptorState
 from muster.core.preemption.underserved import underserved
@@ -41,7 +42,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
+from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -84,9 +85,11 @@ class Preemptor:
             QuotaMoved: folds.moved,
             WorkloadAdopted: folds.charged,
             ChargeChanged: folds.charge_changed,
-            GrowthGranted: folds.charge_changed,
-            GrowthWithdrawn: folds.charge_changed,
-            QuotaReleased: folds.released,
+            GrowthRequested: growing.requested,
+            GrowthDenied: growing.denied,
+            GrowthGranted: in_turn(folds.charge_changed, growing.over),
+            GrowthWithdrawn: in_turn(folds.charge_changed, growing.over),
+            QuotaReleased: in_turn(folds.released, growing.over),
             QuotaTreeAccepted: folds.rules_changed,
             QuotaTreeRemoved: folds.rules_changed,
             SharesChanged: folds.shares_changed,

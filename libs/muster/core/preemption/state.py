@@ -20,7 +20,8 @@ from muster.core.quota.reclaim import Basis, Candidates, Run
 from muster.core.quota.service import Service
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.model.demand import Demand
+from muster.events.elastic import GrowthRequested
+from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.resources import Vector, add_into
 
@@ -89,6 +90,20 @@ class UnplacedClaimant(Struct):
     """By which rules others were proposed to leave for it since it found none last."""
 
 
+class RefusedGrowth(Struct):
+    """More replicas that a Ray cluster asks for and was refused."""
+
+    asked: GrowthRequested
+    since: int
+    """Log time (ms) since when it has asked for more without a break."""
+    cause: Cause | None = None
+    """The refusal; None while there is none."""
+    refusals: tuple[tuple[Counts, Shortfall], ...] = ()
+    """(what was asked for in one piece, what refuses it), in the order in which they would be granted"""
+    passed: tuple[Counts, ...] = ()
+    """The pieces for which nothing could be taken back."""
+
+
 class PreemptorState(StageState):
     """The queues, and what may be taken back."""
 
@@ -148,6 +163,8 @@ class PreemptorState(StageState):
     """What jobs have attained, and how often they gave way for it."""
     owed_since: dict[str, int] = field(default_factory=dict)
     """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
+    growing: dict[str, RefusedGrowth] = field(default_factory=dict)
+    """uid of a charged workload -> what its Ray cluster asks for"""
     served: dict[str, int] = field(default_factory=dict)
     """uid of a running workload -> the level below which a waiting job may take its place, where that is any"""
 
@@ -241,7 +258,7 @@ class PreemptorState(StageState):
         """Whether its queue lets it in when there is room: admissions are not paused, and nobody blocks it there."""
         if "admissions" in self.queues.resting(job.queue):
             return False
-        if not self.queues.is_blocking(job.queue):
+        if not self.queues.is_blocking(job.queue) or job.growth is not None:
             return True
         book = self.queues.book
         tried = any(book.shapes[key].open for key in book.queues.get(job.queue, ()))

@@ -237,6 +237,8 @@ def charge_changed(
     moved = queues.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
     if isinstance(event, GrowthWithdrawn):
         queues.ledger.shrunk(event.ref.uid, event.groups, at.at)
+    if isinstance(event, GrowthGranted):
+        queues.ledger.grown(event.ref.uid, event.added, at.at)
     if moved is not None:
         queues.book.moved(*moved, queues.ledger, Cause(at.seq, at.item))
         queues.book.resized(queues.ledger, Cause(at.seq, at.item))

@@ -15,6 +15,7 @@ from muster.core.quota.ledger.waiting import still_waits
 from muster.core.quota.trees.rules import union
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
+from muster.events.elastic import GrowthOption
 from muster.events.facts import QueueObserved
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand
@@ -47,6 +48,8 @@ class Job(Struct):
     """How its pods are laid out on nodes, by the words of its queue when it reserved."""
     expected_ms: int = 0
     """How long such jobs had run on average when it was queued, in a tree that lends by that; 0: unknown."""
+    growth: GrowthOption | None = None
+    """The replicas that it asks for beyond its grant, where it is a Ray cluster that runs."""
 
     @property
     def place(self) -> Place:

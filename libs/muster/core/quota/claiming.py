@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
+from muster.core.quota import growing
 from muster.core.quota import partial as parts
 from muster.core.quota.backfill import promised_at
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
@@ -48,6 +49,8 @@ def ends(state: AccountantState) -> Iterator[ClaimEnded]:
 
 def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
     """Why a claim ends without an admission, whatever the time; None while it stands."""
+    if claim.growth is not None:
+        return growing.why_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
     workload = state.workloads.get(claim.uid)
     if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
         return "gone"
@@ -168,23 +171,15 @@ def answers(state: AccountantState) -> Iterator[Decision]:
                 path=proposed.short.path,
                 resource=proposed.short.resource,
                 priority=proposed.priority,
+                growth=proposed.growth,
             )
         return
 
 
 def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Objection, str]:
     """Why a proposed preemption no longer holds, empty when it does; and the job that holds what it would take."""
-    uid, workload = proposed.ref.uid, state.workloads.get(proposed.ref.uid)
-    if (
-        workload is None
-        or not waits(workload)
-        or uid in state.entries
-        or state.attempts.get(uid) != proposed.attempt
-        or unjustified(state, workload, proposed.queue) is not None
-    ):
-        return "not_waiting", ""
-    demand, claims = proposed.demand, state.ledger.claims
-    if demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) != demand:
+    uid, demand, claims = proposed.ref.uid, proposed.demand, state.ledger.claims
+    if not (growing.is_asked(state, proposed) if proposed.growth is not None else _waits_so(state, proposed)):
         return "not_waiting", ""
     if proposed.kind == "age":
         if state.ledger.shortfall(proposed.queue, demand, now=state.now) is None:
@@ -205,6 +200,19 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
     may = partial(_served_more if service else _lower, state, proposed, chosen)
     found = search(given, proposed.queue, demand)
     return giving_objection(judge, found, chosen, may, places=state.places), ""
+
+
+def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
+    """Whether a job waits as it did when something was proposed for it."""
+    uid, workload = proposed.ref.uid, state.workloads.get(proposed.ref.uid)
+    return (
+        workload is not None
+        and waits(workload)
+        and uid not in state.entries
+        and state.attempts.get(uid) == proposed.attempt
+        and unjustified(state, workload, proposed.queue) is None
+        and demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) == proposed.demand
+    )
 
 
 def _lower(

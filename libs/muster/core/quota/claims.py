@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Charge, Scratch, chain_of, counted
 from muster.events.decisions import ClaimKind
+from muster.events.elastic import GrowthOption
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
@@ -60,6 +62,8 @@ class Claim(Struct):
     """uid of who runs where it is held and has declared to have left by then -> log time (ms) by which it has left"""
     first_end: int = 0
     """The earliest of those; 0 where there is none."""
+    growth: GrowthOption | None = None
+    """The replicas that it is held for, where its claimant runs and asks for more."""
 
     @property
     def uid(self) -> str:
@@ -76,8 +80,19 @@ class Claim(Struct):
         return bool(self.victims or self.partial)
 
     def serves(self, queue: str, demand: Demand) -> bool:
-        """Whether somebody of this queue and demand may use what it holds: its claimant, or one that asks alike."""
-        return self.queue == queue and self.demand.alike(demand)
+        """Whether somebody of this queue and demand may use what it holds: its claimant, or one that asks alike. What
+        one cluster grows by helps no other.
+        """
+        return self.growth is None and self.queue == queue and self.demand.alike(demand)
+
+    def is_for(self, uid: str, groups: Counts) -> bool:
+        """Whether it is held for these replicas of a cluster."""
+        asked = self.growth
+        return (
+            asked is not None
+            and self.uid == uid
+            and all(count <= asked.groups.get(name, 0) * asked.times for name, count in groups.items())
+        )
 
     def promised_now(self, now: int) -> int:
         """Log time (ms) by which it starts if the run times that jobs declare are true; 0 where nothing says so, or
@@ -208,6 +223,22 @@ class Claims(Struct):
                 self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
 
+    def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
+        """A cluster is granted replicas: less is held for it. Returns its claim where nothing is left to hold."""
+        claim = self.by_uid.get(uid)
+        if claim is None or claim.growth is None:
+            return None
+        asked = claim.growth
+        left = asked.times - min(added.get(name, 0) // count for name, count in asked.groups.items() if count)
+        if left <= 0:
+            return claim
+        if left < asked.times:
+            self._hold(claim, -1)
+            claim.demand = times(claim.demand, left, asked.times)
+            claim.growth, claim.progress = GrowthOption(asked.groups, left), max(claim.progress, at)
+            self._hold(claim, 1)
+        return None
+
     def served_by(self, uid: str, queue: str, demand: Demand) -> Claim | None:
         """The claim that a charge ends: the claimant's own, else the oldest of one who asks for the same."""
         own = self.by_uid.get(uid)
@@ -239,14 +270,16 @@ class Claims(Struct):
         aged = (claim for claim in self.by_uid.values() if not claim.firm and claim.lets_in(until, now))
         return [claim for claim in aged if not claim.serves(queue, demand)]
 
-    def held_from(self, queue: str, demand: Demand, *, owed: bool, lent: bool, now: int | None) -> Scratch:
+    def held_from(
+        self, queue: str, demand: Demand, *, owed: bool, lent: bool, now: int | None, mine: Claim | None = None
+    ) -> Scratch:
         """What is not free for somebody. ``owed``: age claims give way to it, but for those of its own queue while
         nothing is ``lent`` to others. ``now``: log time (ms) at which it would be let in, and may pass claims for age
-        by what it declares to run; None: it may not.
+        by what it declares to run; None: it may not. ``mine``: its own, held for its growth.
         """
         if not self.by_uid:
             return self.total
-        own = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
+        own = [each for each in self.by_uid.values() if each is mine or each.serves(queue, demand)]
         firmly = any(claim.firm for claim in own)
         owed = owed or firmly
         aged = self.by_uid.values() if owed and not firmly and not lent else ()
@@ -316,6 +349,12 @@ class Claims(Struct):
         _spread(self.total, claim, times)
         if claim.firm:
             _spread(self.firm, claim, times)
+
+
+def times(demand: Demand, count: int, of: int = 1) -> Demand:
+    """``count`` of ``of`` equal parts of a demand."""
+    request = {name: amount // of * count for name, amount in demand.request.items()}
+    return replace(demand, request=request, pods=demand.pods // of * count)
 
 
 def is_down(groups: Counts, left: Counts) -> bool:

@@ -15,31 +15,14 @@ from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.claiming import may_leave, outranked, unjustified
 from muster.core.quota.demand import demand_of
 from muster.core.quota.giving import giving_objection, rules
-from muster.core.quota.ledger.kaishares import Shares, divided, requests
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.kaishares import shares_with
 from muster.core.quota.reclaim import Objection, basis, search
 from muster.core.quota.state import AccountantState, Leaving, OpenClearing
 from muster.events.base import Cause
 from muster.events.claims import PlanStale
 from muster.events.clearing import ClearingKind, ClearingOrdered, ClearingProposed, ClearingTried
 from muster.events.decisions import EvictionOrdered
-from muster.model.demand import Demand
 from muster.model.keys import Position
-from muster.model.resources import add_into
-
-# --- the rules ----------------------------------------------------------------------------------------------------
-
-
-def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
-    """The shares with what this job asks for, also while it waits for nodes and is in no queue."""
-    tree = ledger.tree_of(queue)
-    if tree is None:
-        return {}
-    asked = requests(ledger, tree)
-    if uid not in ledger.asks and uid not in ledger.charges:
-        add_into(asked[queue], demand.request)
-    return divided(tree, asked, ledger.usage)
-
 
 # --- the accountant -----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of
 from muster.core.quota.division.fairshare import UNLIMITED
-from muster.core.quota.ledger.kaishares import Shares, kai_shares
+from muster.core.quota.ledger.kaishares import Shares, kai_shares, shares_with
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Basis, Giver, Objection, Search, Turn
 from muster.events.claims import PlanObjection
@@ -200,5 +200,7 @@ class Between(Struct):
 
 def between(given: Basis, queue: str, demand: Demand, shares: Shares | None = None) -> Between:
     """A claimant as it is judged."""
-    names = sorted(given.ledger.nodes[root_of(queue)].limit.keys() - COUNTED)
-    return Between(given, queue, demand, kai_shares(given.ledger) if shares is None else shares, names)
+    ledger = given.ledger
+    if shares is None:
+        shares = kai_shares(ledger) if demand.jobs else shares_with(ledger, "", queue, demand)
+    return Between(given, queue, demand, shares, sorted(ledger.nodes[root_of(queue)].limit.keys() - COUNTED))

@@ -11,15 +11,18 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from muster.core.gang import clearing, moving, planned
-from muster.core.gang.asks import asks_of
+from muster.core.gang.asks import asks_of, asks_of_growth
 from muster.core.gang.state import AdmitterState
 from muster.core.placement.choices import pinned_to_nodes, refused, suits
 from muster.core.placement.place import place, weight
 from muster.core.placement.view import Ask, View, need_of
+from muster.events.elastic import GrowthOption
 from muster.model.resources import Vector, add_into
 
 Domain = tuple[str, str]
 """A label of nodes and its value."""
+Grows = tuple[GrowthOption, int]
+"""Replicas of a Ray cluster, and how many pods they are."""
 
 
 class Site:
@@ -157,13 +160,17 @@ class Site:
         self.view.take(ask, need, node, 1)
 
 
-def site_of(places: AdmitterState, uid: str, placement: str = "", *, moves: bool = False) -> Site | None:
-    """What a waiting job sees of the nodes; None where jobs are not placed. ``placement``: as in QuotaReserved.
+def site_of(
+    places: AdmitterState, uid: str, placement: str = "", *, moves: bool = False, grows: Grows | None = None
+) -> Site | None:
+    """What a claimant sees of the nodes; None where jobs are not placed. ``placement``: as in QuotaReserved.
 
-    ``moves``: what is gone starts again elsewhere.
+    ``moves``: what is gone starts again elsewhere. ``grows``: the replicas that it asks for, where it runs, and how
+    many pods those are.
     """
     gang = places.gangs.get(uid)
     if places.placement.strategy is None or gang is None:
         return None
-    asks = asks_of(places, replace(gang, placement=placement))
-    return Site(places, uid, asks, moves=moves)
+    gang = replace(gang, placement=placement)
+    asks = asks_of(places, gang) if grows is None else asks_of_growth(places, gang, *grows)
+    return Site(places, uid, asks, moves=moves) if asks or grows is None else None

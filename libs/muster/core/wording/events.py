@@ -229,6 +229,11 @@ def leaving_for_it(event: d.PreemptionProposed) -> str:
 
 
 def _for_what(event: d.EvictionOrdered) -> str:
+    right = _by_what_right(event)
+    return right if event.growth is None else f"grows by {events_ray.option(event.growth)} and so {right}"
+
+
+def _by_what_right(event: d.EvictionOrdered) -> str:
     if event.kind == "service":
         return "goes ahead of jobs that have had more GPU time"
     ahead_of = sum(each.priority is not None for each in event.victims)

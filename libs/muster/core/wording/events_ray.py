@@ -42,6 +42,10 @@ def requested(event: elastic.GrowthRequested) -> str:
 
 
 def unit_text(unit: elastic.GrowthUnit) -> str:
+    return option(elastic.GrowthOption(unit.groups, unit.times))
+
+
+def option(unit: elastic.GrowthOption) -> str:
     """``3 x small 1``, or ``small 3 together``."""
     if unit.groups and max(unit.groups.values()) == 1 and len(unit.groups) == 1:
         return f"{unit.times} x {next(iter(unit.groups))}"

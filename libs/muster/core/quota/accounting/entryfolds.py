@@ -8,6 +8,7 @@ from muster.core.quota.accounting import growth
 from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.accounting.usage import aside_of
+from muster.core.quota.claims import Claim
 from muster.core.quota.ledger.charging import ask_of, charge_of
 from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (
@@ -90,13 +91,17 @@ def open_entry(state: AccountantState, at: Position, event: QuotaReserved | Work
     state.growths.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
-    served = state.ledger.charge(uid, charge_of(event, at.at))
-    if served is not None:
-        state.claim_causes.pop(served.uid, None)
-        for each in (served.uid, *served.victims):
-            recheck(state, each)
+    _served(state, state.ledger.charge(uid, charge_of(event, at.at)))
     recheck(state, uid)
     return entry
+
+
+def _served(state: AccountantState, claim: Claim | None) -> None:
+    """Nothing is held by a claim any more, for its claimant has it."""
+    if claim is not None:
+        state.claim_causes.pop(claim.uid, None)
+        for each in (claim.uid, *claim.victims):
+            recheck(state, each)
 
 
 def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
@@ -196,6 +201,8 @@ def growth_changed(state: AccountantState, at: Position, event: GrowthGranted | 
     if entry is not None:
         growth.take_over(state, at, entry, event)
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+        served = state.ledger.grown(event.ref.uid, event.added, at.at) if isinstance(event, GrowthGranted) else None
+        _served(state, served)
         recheck(state, event.ref.uid)
 
 

@@ -2,7 +2,8 @@
 
 The growth that a cluster asks for is granted piece by piece: each by itself, the first of its alternatives that limits
 and claims allow, a placement group as a whole. The rest is denied once, with the limit that refuses each piece, and
-granted when there is room. Jobs that are proposed come before growth.
+granted when there is room; a piece within a guarantee claims that room (``quota/growing.py``). Jobs that are proposed
+come before growth.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from muster.core.quota.accounting.rechecks import recheck
 from muster.core.quota.accounting.usage import beyond, live_of
 from muster.core.quota.claims import is_down
 from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.growing import may_grow
 from muster.core.quota.state import AccountantState, Entry, OpenGrowth, Return
 from muster.events.base import Cause, Decision
 from muster.events.decisions import EvictionOrdered
@@ -40,10 +43,12 @@ from muster.model.resources import Vector, add_into, highest
 def requested(state: AccountantState, at: Position, event: GrowthRequested) -> None:
     """What is asked for; it replaces what the cluster asked for before."""
     entry = state.entries.get(event.ref.uid)
-    if event.units and entry is not None and entry.attempt == event.attempt:
+    wanted = event.units or event.ref.uid in state.ledger.claims.by_uid
+    if wanted and entry is not None and entry.attempt == event.attempt:
         state.growths[event.ref.uid] = OpenGrowth(event, Cause(at.seq, at.item))
     else:
         state.growths.pop(event.ref.uid, None)
+    recheck(state, event.ref.uid)
 
 
 def denied(state: AccountantState, _at: Position, event: GrowthDenied) -> None:
@@ -143,7 +148,7 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
     order = sorted(state.growths.items(), key=lambda item: (-state.priorities.get(item[0], 0), item[1].cause))
     for uid, growth in order:
         entry = state.entries.get(uid)
-        if entry is None or not _may_grow(state, entry, growth):
+        if entry is None or not may_grow(state, entry, growth):
             continue
         added, refusals = _fitting(state, entry, growth, scratch)
         if added:
@@ -152,18 +157,6 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
             yield GrowthGranted(cause=growth.cause, cluster=growth.asked.cluster, added=added, **common)
         elif refusals and _is_news(growth, refusals):
             yield _denial(entry, growth, refusals)
-
-
-def _may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
-    rests = state.resting(entry.queue)
-    return (
-        entry.resumed_rv > 0
-        and not entry.leaving
-        and not entry.cut
-        and entry.groups == growth.asked.granted
-        and entry.ref.uid not in state.returns
-        and "admissions" not in rests
-    )
 
 
 def _fitting(
@@ -221,16 +214,14 @@ def _shortfall(
     state: AccountantState, entry: Entry, growth: OpenGrowth, added: Counts, scratch: Scratch
 ) -> Shortfall | None:
     """The first limit that refuses the additional charge."""
-    charge = state.ledger.charges[entry.ref.uid]
+    uid = entry.ref.uid
+    charge, claim = state.ledger.charges[uid], state.ledger.claims.by_uid.get(uid)
     common = _recharge(state, entry, added, growth.asked.each)
-    more = Demand(beyond(common["request"], charge.request), max(common["pods"] - charge.pods, 0), charge.preemptible)
-    # It is one job already; the ledger counts one for whatever asks.
-    scratch.add(entry.queue, Demand({}, 0), -1)
-    try:
-        short = state.ledger.shortfall(entry.queue, more, scratch)
-        return short or (_overused(state, entry, growth, added) if not more.request else None)
-    finally:
-        scratch.add(entry.queue, Demand({}, 0))
+    pods = max(common["pods"] - charge.pods, 0)
+    more = Demand(beyond(common["request"], charge.request), pods, charge.preemptible, jobs=0)
+    own = claim if claim is not None and claim.is_for(uid, added) else None
+    short = state.ledger.shortfall(entry.queue, more, scratch, mine=own)
+    return short or (_overused(state, entry, growth, added) if not more.request else None)
 
 
 def _overused(state: AccountantState, entry: Entry, growth: OpenGrowth, added: Counts) -> Shortfall | None:

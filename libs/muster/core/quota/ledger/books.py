@@ -185,6 +185,14 @@ class Books(Struct):
         self._put(uid, structs.replace(before, request=request, pods=pods, over=over))
         return before.queue, Demand(highest(before.request, request), max(before.pods, pods), before.preemptible)
 
+    def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
+        """A cluster is granted replicas. Returns the claim that this serves, and ends. ``at``: log time (ms)."""
+        served = self.claims.grown(uid, added, at)
+        if served is None:
+            return None
+        self.claims.pass_on(served)
+        return self.end_claim(uid)
+
     def _put(self, uid: str, charge: Charge) -> None:
         self._ask(uid, -1)
         before = self.charges.get(uid)

@@ -43,7 +43,7 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     if isinstance(event, ClaimOpened):
         claim.top, claim.promised = event.top, event.promised
     else:
-        claim.kind = event.kind
+        claim.kind, claim.growth = event.kind, event.growth
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
         claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
     return claim

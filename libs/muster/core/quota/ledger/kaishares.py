@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from muster.core.quota.division.fairtree import Divided, asked_above, divide_tree, law_for
 from muster.core.quota.ledger.ledger import Ledger
+from muster.model.demand import Demand
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 
@@ -20,6 +21,17 @@ def kai_shares(ledger: Ledger) -> Shares:
         if tree.by_shares:
             found |= divided(tree, requests(ledger, tree), ledger.usage)
     return found
+
+
+def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
+    """The shares with the demand of this job, also while it waits for nodes and is in no queue, or grows."""
+    tree = ledger.tree_of(queue)
+    if tree is None:
+        return {}
+    asked = requests(ledger, tree)
+    if not demand.jobs or (uid not in ledger.asks and uid not in ledger.charges):
+        add_into(asked[queue], demand.request)
+    return divided(tree, asked, ledger.usage)
 
 
 def divided(tree: QuotaTree, asked: Mapping[str, Vector], usage: Mapping[str, Vector]) -> Shares:

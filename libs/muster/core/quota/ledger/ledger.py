@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota.claims import Claims
+from muster.core.quota.claims import Claim, Claims
 from muster.core.quota.demand import Scratch, chain_of, counted, lent_beside
 from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shortfalls import short_of, short_of_min
@@ -48,13 +48,16 @@ class Ledger(Books):
             yield node, [part for part in parts if part], outside
             child = path
 
-    def shortfall(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Shortfall | None:
+    def shortfall(
+        self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None, mine: Claim | None = None
+    ) -> Shortfall | None:
         """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
 
         What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be admitted,
         where it may pass claims for age by the run time it declares. A limit that no release helps comes first.
+        ``mine``: its own claim, where it grows by what that holds.
         """
-        others = self.held_from(queue, demand, *scratches, now=now)
+        others = self.held_from(queue, demand, *scratches, now=now, mine=mine)
         found = self.refusals(queue, demand, *scratches, held=others)
         first = next(found, None)
         if first is None and demand.preemptible:
@@ -100,11 +103,13 @@ class Ledger(Books):
         used, held = sum(part.get(name, 0) for part in parts), others.extra.get(node.path, _NOTHING).get(name, 0)
         return short_of(self.claims, node, name, short.asked, used, limit, held=held, kept=kept.get(name, 0))
 
-    def held_from(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None) -> Scratch:
+    def held_from(
+        self, queue: str, demand: Demand, *scratches: Scratch, now: int | None, mine: Claim | None = None
+    ) -> Scratch:
         """What claims hold against a demand."""
         owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
         lent = owed and lent_beside(self.nodes, self.used, queue, demand)
-        return self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now)
+        return self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now, mine=mine)
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
         """How much a subtree may use now: its max, or less where the tree divides by weight; None for any amount."""

@@ -1,0 +1,38 @@
+"""What decisions about the quota of a workload have in common: the fields of its demand."""
+
+from __future__ import annotations
+
+from muster.events.base import Decision
+from muster.events.elastic import GrowthOption
+from muster.model.demand import Demand
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+
+
+class DemandDecision(Decision, frozen=True, kw_only=True):
+    """What every decision about the quota of a workload says of it; it has the fields of its Demand."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    pods: int = 0
+    preemptible: bool = True
+    run_ms: int = 0
+    """How long it declares to run at most (ms); 0: it does not say."""
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms)
+
+
+class ClaimantDecision(DemandDecision, frozen=True, kw_only=True):
+    """What is decided for a claimant: a job that waits, or one that runs and asks for more."""
+
+    growth: GrowthOption | None = None
+    """The replicas that a Ray cluster asks for beyond its grant; None: the job waits."""
+
+    @property
+    def demand(self) -> Demand:
+        jobs = 1 if self.growth is None else 0
+        return Demand(self.request, self.pods, self.preemptible, jobs, self.run_ms)
