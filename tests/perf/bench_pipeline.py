@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+import bench_judge
 import psutil
 from figures import Progress, Table
 
@@ -172,16 +173,26 @@ async def round_of(jobs: int, rate: int, seconds: int, *, separate: bool) -> dic
         took = time.perf_counter() - began
         used, own = cpu_of(pids) - cpu, time.process_time() - own
         flat = sorted(driver.took[-jobs:])
+        judged = await judge_s(driver.log, separate=separate)
         slow = await paced(driver, rate, seconds)
         return {
             "flat out, jobs/s": jobs / took,
             "flat out, CPU per job, ms": used / jobs * 1000,
             **({"flat out, CPU of the driver per job, ms": own / jobs * 1000} if separate else {}),
+            "flat out, hash and judge, % of that CPU": judged / used * 100,
             "flat out, observed to admitted, p50 ms": flat[len(flat) // 2] * 1000,
             "flat out, observed to admitted, p99 ms": flat[len(flat) * 99 // 100] * 1000,
             f"{rate} jobs/s, observed to admitted, p50 ms": slow[len(slow) // 2] * 1000,
             f"{rate} jobs/s, observed to admitted, p99 ms": slow[len(slow) * 99 // 100] * 1000,
         }
+
+
+async def judge_s(log: JetStreamLog, *, separate: bool) -> float:
+    """CPU seconds that hash and judge take of all stages, and of the driver where its CPU is counted, for this log."""
+    messages = [(body.subject, body.data) async for body in log.own_bodies(0, await log.end())]
+    states = len(DECIDERS)
+    # In one process the stages share a reader; the driver has its own, and judges nothing with a memory.
+    return bench_judge.cost(messages).of_judge(readers=states if separate else 2, states=states)
 
 
 async def wait_ready(driver: Driver) -> None:
@@ -250,7 +261,8 @@ async def measure(jobs: int, rate: int, seconds: int, rounds: int, say: Progress
         about = (
             f"{jobs:,} jobs observed, queued, proposed, reserved and admitted over a real nats-server, without an API "
             f"server: a driver replaces the watcher and the actuator. Layout: {layout}, {beside}. CPU is that of "
-            f"{whose}."
+            f"{whose}. Hash and judge: timed over the bytes of the same log in the same round, for each reader and "
+            "state of that layout."
         )
         found.append(Table(f"Through all stages, {layout}", about, counted))
     return found
