@@ -111,9 +111,13 @@ muster up --context prod              what would Muster do on that cluster?
         summary="Make a key for every user of NATS, and print them as Secrets and a ConfigMap.",
         details="Each service signs in to NATS with its own key and may do what it needs and no more. The seed of a "
         "service is Secret muster-nats-SERVICE; the public keys are ConfigMap muster-nats-keys, for the servers. "
-        "Nothing is stored by this command. Applied again, all keys are new: restart NATS, then the services.",
+        "Nothing is stored by this command. Without --keys all keys are new: restart NATS, then the services.\n\n"
+        "With --keys the keys of that keys.conf stay, and keys that are missing are made. --rotate gives a user a new "
+        "key beside the one it has, --retire ends the one it had before: docs/howto/rotate-keys.md.",
         examples="""
 muster nats keys
+muster nats keys --keys keys.conf --rotate watcher    a new key; the servers accept both
+muster nats keys --keys keys.conf --retire watcher    the key before it ends
 """,
     ),
     Page(

@@ -6,6 +6,7 @@ What differs from the files is what a test machine forces on them: ports, folder
 import asyncio
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -105,13 +106,22 @@ class ProductionNats:
 
     async def _listening(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "log").read_text()
+        assert self._process.poll() is None, self.log()
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
             return False
         writer.close()
         return True
+
+    def reload(self) -> None:
+        """Have it read its configuration again: with the next word of its log that it did, it has."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
+    def log(self) -> str:
+        """What it has said since its start."""
+        return (self._folder / "log").read_text()
 
     async def stop(self) -> None:
         if self._process is not None:

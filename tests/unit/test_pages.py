@@ -18,9 +18,20 @@ from muster_cli.main import make_app
 from muster_tools.catalogue import emitters
 
 SERVICES = sorted(path for path in (REPOSITORY / "services").glob("muster_*") if path.is_dir())
-KUBECTL = {"annotate", "apply", "create", "delete", "describe", "get", "label", "patch", "rollout", "scale", "set"} | {
-    "wait"
-}
+KUBECTL = {
+    "annotate",
+    "apply",
+    "create",
+    "delete",
+    "describe",
+    "exec",
+    "get",
+    "label",
+    "patch",
+    "rollout",
+    "scale",
+    "set",
+} | {"wait"}
 SAID_OF_A_SERVICE = ("Stage", "Folds", "Emits", "Owns", "When it is down", "Scales by", "Metrics")
 
 
@@ -108,7 +119,7 @@ def commands() -> list[tuple[Block, str]]:
     ids=lambda each: each if isinstance(each, str) else each.name,
 )
 def test_a_command_of_ours_can_be_given_like_that(block: Block, line: str) -> None:
-    words = shlex.split(line.partition(" | ")[0])
+    words = shlex.split(re.split(r" [|>] ", line)[0])
     try:
         make_app().parse_args(words[1:])
     except CycloptsError as err:

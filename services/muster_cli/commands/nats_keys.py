@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,40 +19,82 @@ async def nats_keys(
     folder: Annotated[
         Path | None, Parameter(help="Write files there instead; keys that are there stay.", show_default=False)
     ] = None,
+    keys: Annotated[
+        Path | None, Parameter(help="The keys.conf of the servers: its keys stay.", show_default=False)
+    ] = None,
+    rotate: Annotated[
+        tuple[str, ...],
+        Parameter(help="A user that gets a new key; its key so far is accepted too. Repeatable.", show_default=False),
+    ] = (),
+    retire: Annotated[
+        tuple[str, ...],
+        Parameter(help="A user whose key before is accepted no longer. Repeatable.", show_default=False),
+    ] = (),
 ) -> None:
-    """Make a key for every user of NATS, as objects of Kubernetes or as files."""
-    import nkeys  # type: ignore[import-untyped]
+    """Make a key for every user of NATS, or new ones, as objects of Kubernetes or as files."""
     import yaml
 
-    from muster.runtime.natsaccounts import KEYS, dashed, muster_users, nkey_setting, render, secret_of
+    from muster.runtime.natsaccounts import muster_users, render
+    from muster.runtime.natskeys import KeyRing, UnknownUserError
     from muster_cli.console import Output
+    from muster_cli.exits import NOT_FOUND, USAGE, CliError
 
     out = Output()
-    accounts = render(DEFAULT_CELL, dict.fromkeys(reader, ""))
-    if folder is not None and (folder / "server" / "keys.conf").exists():
-        (folder / "server" / "accounts.conf").write_text(accounts)
+    present = folder / "server" / "keys.conf" if folder is not None else keys
+    if keys is not None and not keys.exists():
+        raise CliError(f"cannot read the keys of the servers: there is no file {keys}", NOT_FOUND)
+    if (rotate or retire) and (present is None or not present.exists()):
+        raise CliError(
+            "--rotate and --retire change keys that the servers have: name their keys.conf with --keys, or the folder "
+            "that has it with --folder",
+            USAGE,
+        )
+    users = [*(each.name for each in muster_users(DEFAULT_CELL)), *reader, "system"]
+    ring = KeyRing(users, present.read_text() if present is not None and present.exists() else "")
+    try:
+        ring.rotate(rotate)
+        ring.retire(retire)
+    except UnknownUserError as err:
+        raise CliError(str(err), USAGE) from err
+    if folder is None:
+        objects = [*_secrets(ring.seeds, namespace), _public(ring.conf(), namespace)]
+        for line in yaml.safe_dump_all(objects, sort_keys=False).splitlines():
+            out.line(line)
+        return
+    _write(folder, ring.seeds, ring.conf(), render(DEFAULT_CELL, dict.fromkeys(reader, "")))
+    if ring.seeds:
+        out.line(f"Keys for {len(ring.seeds)} users of NATS are in {folder}")
+    else:
         out.line(f"The keys in {folder} stay as they are")
-        return
-    labels = {"app.kubernetes.io/part-of": "muster"}
-    found: list[dict[str, Any]] = []
-    lines, seeds = [], {}
-    for user in (*(each.name for each in muster_users(DEFAULT_CELL)), *reader, "system"):
-        pair = nkeys.from_seed(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
-        lines.append(f'{nkey_setting(user)}: "{pair.public_key.decode()}"\n')
-        seeds[user] = bytes(pair.seed)
-        data = {"seed": base64.b64encode(seeds[user]).decode()}
-        meta = {"name": secret_of(user), "namespace": namespace, "labels": labels}
-        found.append({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
-    if folder is not None:
-        files = {f"{dashed(user)}/seed": seed for user, seed in seeds.items()}
-        files["server/accounts.conf"] = accounts.encode()
-        files["server/keys.conf"] = "".join(lines).encode()  # The last one: with it the folder is complete.
-        for name, content in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-        out.line(f"Keys for {len(seeds)} users of NATS are in {folder}")
-        return
-    meta = {"name": KEYS, "namespace": namespace, "labels": labels}
-    found.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"keys.conf": "".join(lines)}})
-    for line in yaml.safe_dump_all(found, sort_keys=False).splitlines():
-        out.line(line)
+
+
+def _write(folder: Path, seeds: dict[str, bytes], conf: str, accounts: str) -> None:
+    from muster.runtime.natsaccounts import dashed
+
+    files = {f"{dashed(user)}/seed": seed for user, seed in seeds.items()}
+    files["server/accounts.conf"] = accounts.encode()
+    files["server/keys.conf"] = conf.encode()  # The last one: with it the folder is complete.
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def _secrets(seeds: dict[str, bytes], namespace: str) -> Iterator[dict[str, Any]]:
+    from muster.runtime.natsaccounts import secret_of
+
+    for user, seed in seeds.items():
+        data = {"seed": base64.b64encode(seed).decode()}
+        yield {"apiVersion": "v1", "kind": "Secret", "metadata": _meta(secret_of(user), namespace), "data": data}
+
+
+def _public(conf: str, namespace: str) -> dict[str, Any]:
+    """The half for the servers, which they have to know before a service signs in with the other."""
+    from muster.runtime.natsaccounts import KEYS
+
+    meta = _meta(KEYS, namespace)
+    meta["labels"]["muster.dev/keys"] = "public"
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"keys.conf": conf}}
+
+
+def _meta(name: str, namespace: str) -> dict[str, Any]:
+    return {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "muster"}}

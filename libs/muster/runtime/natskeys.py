@@ -1,0 +1,72 @@
+"""The keys of the users of NATS: made, changed for others, and ended. The servers know the public halves (keys.conf).
+
+A user has two places there. A new key takes the first, and the key so far goes to the second: the servers accept
+both until the second is ended. A place that has no key holds one whose seed was thrown away, so that the accounts that
+name the places never change.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+import nkeys  # type: ignore[import-untyped]
+
+from muster.runtime.natsaccounts import earlier_setting, nkey_setting
+
+_LINE = re.compile(r'^\s*(MUSTER_NKEY_\w+)\s*[:=]\s*"?(U[A-Z2-7]{55})"?\s*$', re.MULTILINE)
+
+
+class UnknownUserError(Exception):
+    """There is no such user of NATS."""
+
+
+class KeyRing:
+    """``conf``: keys.conf as it is; what it holds stays, and what is missing of ``users`` is made."""
+
+    def __init__(self, users: Sequence[str], conf: str = "") -> None:
+        self.users = users
+        self.public: dict[str, str] = dict(_LINE.findall(conf))
+        """{setting: public key}"""
+        self.seeds: dict[str, bytes] = {}
+        """{user: the seed it has from now on}: of keys that were made here"""
+        for user in users:
+            if nkey_setting(user) not in self.public:
+                self._new(user)
+            if earlier_setting(user) not in self.public:
+                self._end(user)
+
+    def rotate(self, users: Iterable[str]) -> None:
+        """Give each of these a new key; the servers accept the one before it too."""
+        for user in self._known(users):
+            self.public[earlier_setting(user)] = self.public[nkey_setting(user)]
+            self._new(user)
+
+    def retire(self, users: Iterable[str]) -> None:
+        """End the key that each of these had before."""
+        for user in self._known(users):
+            self._end(user)
+
+    def conf(self) -> str:
+        """What keys.conf has to be."""
+        return "".join(f'{setting}: "{key}"\n' for setting, key in self.public.items())
+
+    def _new(self, user: str) -> None:
+        pair = _made()
+        self.public[nkey_setting(user)] = pair.public_key.decode()
+        self.seeds[user] = bytes(pair.seed)
+
+    def _end(self, user: str) -> None:
+        self.public[earlier_setting(user)] = _made().public_key.decode()
+
+    def _known(self, users: Iterable[str]) -> list[str]:
+        found = list(users)
+        for user in found:
+            if user not in self.users:
+                raise UnknownUserError(f"no user of NATS is named {user}; there are {', '.join(self.users)}")
+        return found
+
+
+def _made() -> nkeys.KeyPair:
+    return nkeys.from_seed(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
