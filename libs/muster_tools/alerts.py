@@ -217,6 +217,20 @@ ALERTS = (
         ),
     ),
     Alert(
+        "StageClosed",
+        'sum by (stage) (muster_errors_total{event="log_stage_closed"}) > 0',
+        0,
+        "critical",
+        "The keeper closed a stage that writes more than its part of the log.",
+        "A defect, or a key in other hands: the stage stores nothing for ten minutes, and is tried again after that.",
+        (
+            "Line `log_stage_closed` of the keeper names the stage and the bytes; `muster log voids` shows its void commits.",
+            "`muster nats keys --keys keys.conf --rotate SERVICE --retire SERVICE` makes a key that is in other hands "
+            "useless (docs/howto/rotate-keys.md).",
+            "Where so much is right, raise `MUSTER_LOG_STAGE_PERCENT` or the size of the log.",
+        ),
+    ),
+    Alert(
         "Defect",
         "sum by (stage) (muster_invariant_violations_total) > 0 or sum by (stage) (muster_decision_circles_total) > 0",
         0,

@@ -84,7 +84,8 @@ async def test_rolled_over_by_itself_and_archived(cluster: Cluster, tmp_path: Pa
     await cluster.kube.create(quota_tree(tree(AT_ONCE)))
     archive = tmp_path / "archive"
     small = {"MUSTER_LOG_MAX_BYTES": "400000"}
-    async with Fleet(tmp_path, cluster.plane.kubeconfig, init=small, keeper=archive) as fleet:
+    unlimited = {"MUSTER_LOG_STAGE_PERCENT": "0"}  # So small a log is filled by one stage.
+    async with Fleet(tmp_path, cluster.plane.kubeconfig, init=small, keeper=archive, env=unlimited) as fleet:
         scene = Scene(cluster, fleet)
         await scene.until_generation(2)
         await scene.flowing()

@@ -12,6 +12,7 @@ from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
+from muster.bus.errors import UnansweredError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
@@ -37,6 +38,19 @@ ADMITTED = GangAdmitted(cause=Cause(1, 0), ref=Ref("RayJob", "ns", "n", "u"), at
 
 def _silent(_event: str, _fields: object) -> None:
     pass
+
+
+class Notes(NoHooks):
+    """What a keeper tells."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, object]]] = []
+
+    def note(self, level: str, event: str, **values: object) -> None:
+        self.told.append((event, values))
+
+    def of(self, event: str) -> list[dict[str, object]]:
+        return [values for name, values in self.told if name == event]
 
 
 @asynccontextmanager
@@ -157,6 +171,64 @@ async def test_a_flood_from_one_key_is_rolled_over_and_the_others_go_on(server: 
         after = await open_log(js, "main")
         assert after.identity.generation == 2
         assert await after.append(commit(2, stage="gang_admitter"), expected=0) == after.identity.first + 1
+
+
+async def test_a_stage_beyond_its_part_is_closed_while_the_others_append(
+    server: ProductionNats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two keepers: the first closes the stage, the second opens it again, as its time is over."""
+    async with (
+        signed_in(server.config("autoscaler_bridge")) as bridge,
+        signed_in(server.config("keeper")) as own,
+        signed_in(server.config("gang_admitter")) as js,
+    ):
+        log = await open_log(js, "main")
+        notes = Notes()
+        first = kept(own, log, notes)
+        await first._look()
+        seq = await log.append(commit(1, stage="gang_admitter"), expected=0)
+        while (await log.usage()).bytes < SMALL.max_bytes // 4:
+            await sent(bridge, "autoscaler_bridge", "0", bytes(500_000))
+        seq = await log.append(commit(2, stage="gang_admitter"), expected=seq)
+        await first._look()
+        (told,) = notes.of("log_stage_closed")
+        assert told["stage"] == "autoscaler_bridge"
+        assert int(str(told["bytes"])) > SMALL.max_bytes // 5
+
+        size = (await log.usage()).bytes
+        with pytest.raises(UnansweredError):
+            await bridge.connection.call(
+                subjects.log_subject("main", 1, "autoscaler_bridge", "0"), bytes(500_000), timeout_s=2.0
+            )
+        assert (await log.usage()).bytes == size
+        seq = await log.append(commit(3, stage="gang_admitter"), expected=seq)
+        assert (await open_log(js, "main")).identity == log.identity, "a service starts meanwhile"
+
+        monkeypatch.setattr("muster.runtime.logkeeping.budget.WINDOW_S", 0.0)
+        second = kept(own, log, notes)
+        waiting = asyncio.create_task(
+            (await open_log(bridge, "main")).append(
+                commit(1, stage="autoscaler_bridge"), expected=await log.last("autoscaler_bridge", "0")
+            )
+        )
+        await second._look()
+        assert [each["stage"] for each in notes.of("log_stage_opened")] == ["autoscaler_bridge"]
+        assert await waiting == await log.end()
+        assert await log.append(commit(4, stage="gang_admitter"), expected=seq) == await log.end()
+
+
+def kept(js: JetStream, log: JetStreamLog, notes: Notes) -> LogKeeper:
+    return LogKeeper(
+        js,
+        JetStreamGenerations(js, "main"),
+        log.identity.log_id,
+        lease=MemoryLeases().lease("keeper", "0", "k"),
+        snapshots=JetStreamSnapshots(js, log.identity, warn=lambda _: None),
+        clock=SystemClock(),
+        hooks=notes,
+        percent=80,
+        stage_percent=20,
+    )
 
 
 async def test_a_time_far_ahead_moves_no_clock(server: ProductionNats) -> None:

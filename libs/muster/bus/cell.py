@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
-from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream
+from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, StreamInfo
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.lease import LEASE_S
 from muster.bus.log import JetStreamLog
 from muster.bus.streams import (
     COMPRESSED,
+    NARROWED,
     ROLLED_UP,
     SEALED,
     SIZES,
@@ -89,7 +92,7 @@ async def open_log(
     must be.
     """
     subjects.check_cell(cell)
-    ignore = SEALED | COMPRESSED | (SIZES if limits is None else frozenset[str]())
+    ignore = SEALED | COMPRESSED | NARROWED | (SIZES if limits is None else frozenset[str]())
     bucket = bucket_config(subjects.state_bucket(cell), limits or Limits())
     if await ensure(js, bucket, create=create, ignore=SIZES) is None:
         raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
@@ -99,7 +102,9 @@ async def open_log(
         pointer = read_pointer(cell, entry.value if entry is not None else None)
         if pointer is not None:
             config = log_config(cell, pointer.generation, limits or Limits())
-            if await ensure(js, config, create=False, ignore=ignore) is not None:
+            found = await ensure(js, config, create=False, ignore=ignore)
+            if found is not None:
+                _check_subjects(config, found)
                 await _check_genesis(js, pointer)
                 return JetStreamLog(js, await _readable(js, pointer.identity(cell)))
         if not create:
@@ -243,6 +248,14 @@ async def _readable(js: JetStream, identity: LogIdentity) -> LogIdentity:
             break
         kept.append(each)
     return replace(identity, earlier=tuple(reversed(kept)))
+
+
+def _check_subjects(wanted: Mapping[str, Any], found: StreamInfo) -> None:
+    """A stage may be closed for a while, and nothing but the log has a place in it."""
+    (whole,) = wanted["subjects"]
+    opened = found.config.get("subjects") or ()
+    if not opened or not all(each.startswith(whole.removesuffix(">")) for each in opened):
+        raise BusError(f"stream {wanted['name']} is not as it must be: subjects is {opened!r}, must be in {whole!r}")
 
 
 async def _check_genesis(js: JetStream, pointer: LogPointer) -> None:

@@ -59,6 +59,7 @@ class StreamReader:
     """Messages of one stream after a sequence. For one task; close it with :meth:`close`.
 
     ``check`` is awaited before every new consumer; it raises when the stream is not the right one any more.
+    ``headers_only``: messages come without their bodies, which a header has the size of.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class StreamReader:
         check: Callable[[int], Awaitable[None]],
         *,
         heartbeat_s: float = HEARTBEAT_S,
+        headers_only: bool = False,
     ) -> None:
         self._js = js
         self._connection: Connection = js.connection
@@ -76,6 +78,7 @@ class StreamReader:
         self._last = after
         self._check = check
         self._heartbeat_s = heartbeat_s
+        self._headers_only = headers_only
         self._buffer: deque[Raw] = deque()
         self._outstanding = 0
         """Messages that the server may still send for the requests made."""
@@ -182,6 +185,7 @@ class StreamReader:
             "inactive_threshold": int(EXPIRES_S * _NS),
             "num_replicas": 1,
             "mem_storage": True,
+            **({"headers_only": True} if self._headers_only else {}),
         }
         await self._js.request(
             f"CONSUMER.CREATE.{self._stream}.{name}",

@@ -33,6 +33,8 @@ COMPRESSED = frozenset({"compression"})
 """How the log is stored; what was made compressed goes on so until it is rolled over."""
 ROLLED_UP = frozenset({"allow_rollup_hdrs"})
 """What buckets of objects were made with once."""
+NARROWED = frozenset({"subjects"})
+"""What differs in a log of which stages are closed for a while (muster.bus.shares)."""
 SEALED = frozenset({"sealed"})
 """A generation of the log that has a successor, or is about to have one."""
 

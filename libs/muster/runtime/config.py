@@ -53,6 +53,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Size limit of the log, used when it is created; at 95 % nothing new is admitted."""
     log_roll_percent: int = 80
     """How full the log may be before the keeper rolls it over to its next generation; 0: never by itself."""
+    log_stage_percent: int = 20
+    """How much of a generation one stage may write in ten minutes; the keeper closes it for as long then; 0: all."""
     log_archive: str = ""
     """Folder in which the keeper keeps an archive of the log; empty: none, sealed generations stay in NATS."""
     log_keep: int = 2
@@ -138,6 +140,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def _check_log(self) -> None:
         if not 0 <= self.log_roll_percent <= 94:
             raise ValueError(f"log_roll_percent is {self.log_roll_percent}; take 1 to 94, or 0 for never")
+        if not 0 <= self.log_stage_percent <= 100:
+            raise ValueError(f"log_stage_percent is {self.log_stage_percent}; take 1 to 100, or 0 for no limit")
         if self.log_keep < 0:
             raise ValueError(f"log_keep is {self.log_keep}; take 0 or more generations")
         if self.replicas not in (1, 3, 5):

@@ -264,6 +264,7 @@ class Process(Struct, dict=True):
                 clock=self.clock,
                 hooks=self.telemetry("keeper"),
                 percent=self.config.log_roll_percent,
+                stage_percent=self.config.log_stage_percent,
                 folder=Path(self.config.log_archive) if self.config.log_archive else None,
                 keep=self.config.log_keep,
             )

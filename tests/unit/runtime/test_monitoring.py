@@ -206,6 +206,10 @@ def diverged(made: Watched) -> None:
     made.of("keeper").note("error", "log_rolled_over", snapshots_unlike=["actuator/0 at 9"])
 
 
+def flooded(made: Watched) -> None:
+    made.of("keeper").note("error", "log_stage_closed", stage="preemptor", bytes=2 << 30, seconds=600)
+
+
 def broken(made: Watched) -> None:
     made.of("keeper").violated([Violation("I1", "used is 4 and the charges make 5")])
 
@@ -241,6 +245,7 @@ FAULTS: dict[str, tuple[Callable[[], Watched], Callable[[Watched], None], int]] 
     "LogNearFull": (lambda: watched(beginning()), full, 7),
     "VoidCommits": (lambda: watched(beginning()), void, 1),
     "ReplayDivergence": (lambda: watched(beginning()), diverged, 1),
+    "StageClosed": (lambda: watched(beginning()), flooded, 1),
     "Defect": (lambda: watched(beginning()), broken, 1),
 }
 

@@ -14,9 +14,11 @@ from muster.bus.errors import BusError, NoRoomError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import JetStreamMarks, give_up, hear_marks
+from muster.bus.shares import close, filled, shares
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
 from muster.runtime.logkeeping.archive import ArchiveError
 from muster.runtime.logkeeping.archiving import archive, archive_of
+from muster.runtime.logkeeping.budget import WINDOW_S, Budget
 from muster.runtime.logkeeping.pruning import PruneError, deletable, delete, sealed, surplus
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster.runtime.pairing import recorded_cluster
@@ -39,7 +41,8 @@ class KeptGenerations(Generations, Protocol):
 class LogKeeper:
     """Runs until another generation than ``log_id`` is in force.
 
-    ``percent``: how full the log may be; ``folder``: where its archive is, None for none; ``keep``: how many sealed
+    ``percent``: how full the log may be; ``stage_percent``: how much of a generation a stage may write in ten minutes,
+    0 for no limit; ``folder``: where its archive is, None for none; ``keep``: how many sealed
     generations stay once the archive has them.
     """
 
@@ -54,6 +57,7 @@ class LogKeeper:
         clock: Clock,
         hooks: Hooks,
         percent: int,
+        stage_percent: int = 0,
         folder: Path | None = None,
         keep: int = 2,
     ) -> None:
@@ -65,6 +69,7 @@ class LogKeeper:
         self._clock = clock
         self._hooks = hooks
         self._percent = percent
+        self._budget = Budget(stage_percent)
         self._folder = folder
         self._keep = keep
         self._archived_at = float("-inf")
@@ -123,6 +128,8 @@ class LogKeeper:
             )
             log, _ = await self._generations.current()
             self._archived_at = float("-inf")
+        else:
+            await self._hold_to_budget(log)
         await self._archive(log)
 
     async def _check_whole(self, log: JetStreamLog) -> None:
@@ -144,6 +151,22 @@ class LogKeeper:
         self._hooks.note("error", "cluster_set_back", message=known.set_back)
         made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper", reason=known.set_back)
         raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
+
+    async def _hold_to_budget(self, log: JetStreamLog) -> None:
+        """Close a stage that writes more than its part of the log; open it again after a while."""
+        now, budget, found = asyncio.get_running_loop().time(), self._budget, await filled(self._js, log.identity)
+        growth = budget.look(now, found)
+        over: dict[str, int] = {}
+        if growth is not None:
+            after, grown = growth
+            over = budget.beyond(now, found, grown, await shares(self._js, log.identity, after, found.last_seq))
+        ended = budget.over(now)
+        if over or ended:
+            await close(self._js, log.identity, budget.closed)
+        for stage, size in over.items():
+            self._hooks.note("error", "log_stage_closed", stage=stage, bytes=size, seconds=int(WINDOW_S))
+        for stage in ended:
+            self._hooks.note("warning", "log_stage_opened", stage=stage)
 
     async def _archive(self, log: JetStreamLog) -> None:
         now = asyncio.get_running_loop().time()

@@ -1,0 +1,94 @@
+"""How much of a log each stage writes, and the subjects of a stage closed for a while: the others keep their room.
+
+A stream has one limit of bytes for all of its subjects. A stage beyond its share is left out of the subjects of the
+stream: the server stores nothing of it, its leader waits, and what it appends once it is open again follows on what it
+had. Which stages are closed is part of the stream's configuration alone, so another keeper finds it there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from muster.bus.jetstream import JetStream
+from muster.bus.reader import StreamReader
+from muster.core.cell.judge import RIGHTS
+from muster.core.docket import parts
+from muster.events import subjects
+from muster.ports import LogGoneError, LogIdentity
+
+STAGES = tuple(dict.fromkeys(seat.partition(".")[0] for seat in RIGHTS))
+SIZE = "Nats-Msg-Size"
+"""Header of a message that was sent without its body."""
+SAMPLE = 100_000
+"""The newest messages of a growth that tell the shares of it."""
+
+
+class Filled(Struct, frozen=True):
+    """How far a generation is filled. ``closed``: the stages that the server stores nothing of."""
+
+    last_seq: int
+    bytes: int
+    max_bytes: int
+    sealed: bool = False
+    closed: tuple[str, ...] = ()
+
+
+async def filled(js: JetStream, identity: LogIdentity) -> Filled:
+    """Raises LogGoneError."""
+    info = await js.info(subjects.log_stream(identity.cell, identity.generation), patience_s=None)
+    if info is None:
+        raise LogGoneError(f"the log of cell {identity.cell} does not exist any more; restart this process")
+    opened = info.config.get("subjects") or ()
+    closed = () if _everything(identity) in opened else tuple(s for s in STAGES if _of(identity, s) not in opened)
+    return Filled(
+        info.state.last_seq,
+        info.state.bytes,
+        info.config.get("max_bytes", -1),
+        bool(info.config.get("sealed")),
+        closed,
+    )
+
+
+async def shares(js: JetStream, identity: LogIdentity, after: int, end: int) -> dict[str, float]:
+    """{stage: its share of the bytes between two sequences}, by the newest SAMPLE messages of them."""
+
+    async def check(_read: int) -> None:
+        await filled(js, identity)
+
+    found: Counter[str] = Counter()
+    stream = subjects.log_stream(identity.cell, identity.generation)
+    reader = StreamReader(js, stream, max(after, end - SAMPLE, identity.first - 1), check, headers_only=True)
+    try:
+        seq = after
+        while seq < end:
+            for raw in await reader.read():
+                seat = subjects.seat_of_subject(identity.cell, raw.subject)
+                found[parts(seat)[1].partition(".")[0]] += int((raw.headers or {}).get(SIZE, 0)) + len(raw.subject)
+                seq = raw.seq
+    finally:
+        await reader.close()
+    whole = sum(found.values())
+    return {stage: size / whole for stage, size in found.items()} if whole else {}
+
+
+async def close(js: JetStream, identity: LogIdentity, stages: Iterable[str]) -> None:
+    """Have the server store nothing of these stages, and of all others. Raises ApiError."""
+    shut = {*stages}
+    stream = subjects.log_stream(identity.cell, identity.generation)
+    info = await js.info(stream)
+    if info is None or info.config.get("sealed"):
+        return
+    wanted = [_of(identity, stage) for stage in STAGES if stage not in shut] if shut else [_everything(identity)]
+    if info.config.get("subjects") != wanted:
+        await js.ask(f"STREAM.UPDATE.{stream}", {**info.config, "subjects": wanted})
+
+
+def _everything(identity: LogIdentity) -> str:
+    return subjects.log_subjects(identity.cell, identity.generation)
+
+
+def _of(identity: LogIdentity, stage: str) -> str:
+    return subjects.log_subject(identity.cell, identity.generation, stage, "*")
