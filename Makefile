@@ -107,8 +107,8 @@ schemas: $(READY) picture  ## write what is made from the code: public contract,
 attack: controlplane  ## a tenant made from the OpenAPI of every kind tries every edit, alone and in pairs, for an hour
 	MUSTER_ATTACK_S=$${MUSTER_ATTACK_S:-3600} $(PYTEST) tests/e2e/test_generated_tenant.py
 
-bench: $(READY) controlplane  ## measure, and write docs/performance.md
-	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py
+bench: $(READY) controlplane  ## measure, and write docs/performance.md (ARGS: --only log store)
+	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py $(ARGS)
 
 image:  ## build the image of the services (docker) on a base that is named by its digest, not by a tag
 	base=$(BASE) digest=$$(docker buildx imagetools inspect $(BASE) --format '{{.Manifest.Digest}}') \

@@ -34,6 +34,7 @@ import bench_release
 import bench_replay
 import bench_restart
 import bench_simulate
+import bench_store
 import psutil
 from figures import Grid, Progress, Table
 
@@ -120,6 +121,10 @@ async def _log(size: Size, say: Progress) -> list[Table]:
     ]
 
 
+async def _store(size: Size, say: Progress) -> list[Table]:
+    return bench_store.measure(2, 5, say) if size.quick else bench_store.measure(12, bench_store.MEMBERS, say)
+
+
 async def _pipeline(size: Size, say: Progress) -> list[Table]:
     return await bench_pipeline.measure(10_000 // size.small, 200, 10 // min(size.small, 5), size.rounds, say)
 
@@ -143,6 +148,7 @@ async def _demand(size: Size, say: Progress) -> list[Table]:
 
 BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "log": _log,
+    "store": _store,
     "pipeline": _pipeline,
     "release": _release,
     "decisions": _decisions,

@@ -94,7 +94,10 @@ def next_config(cell: str, limits: Limits) -> dict[str, Any]:
 
 
 def public_config(limits: Limits) -> dict[str, Any]:
-    """The stream for outsiders: the oldest goes first, so a slow reader never holds us up."""
+    """The stream for outsiders: the oldest goes first, so a slow reader never holds us up.
+
+    As large as a generation of the log: 14 days of 50,000 jobs a day (docs/performance.md, a month of jobs).
+    """
     return {
         "name": subjects.PUBLIC_STREAM,
         "description": "Muster: public events",
@@ -103,7 +106,7 @@ def public_config(limits: Limits) -> dict[str, Any]:
         "storage": "file",
         "discard": "old",
         "max_age": 14 * _DAY,
-        "max_bytes": _GIB,
+        "max_bytes": max(_GIB, limits.max_bytes),
         "num_replicas": limits.replicas,
         "duplicate_window": 120 * _NS,
     }

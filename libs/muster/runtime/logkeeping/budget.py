@@ -1,4 +1,4 @@
-"""What one stage may write of the log: a part of a generation in ten minutes. Pure: the keeper measures and acts.
+"""The part of the log that one stage may write in ten minutes. Pure: the keeper measures and acts.
 
 A stage writes more than that by a defect, or by a key in other hands. It is closed for ten minutes, and open again
 after that without a person; the room that is left is for the others.
