@@ -12,7 +12,7 @@ from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
-from muster.bus.errors import UnansweredError
+from muster.bus.connection import no_responders
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
@@ -125,18 +125,15 @@ async def test_what_one_key_says_in_the_name_of_another_stage_is_void_and_fences
 
 
 async def test_junk_stops_nobody_and_fences_nobody_on_whichever_subject(server: ProductionNats) -> None:
-    async with (
-        signed_in(server.config("gang_admitter")) as own,
-        signed_in(server.config("preemptor")) as other,
-        led(own, "gang_admitter") as admitter,
-    ):
-        for number in range(3):
-            await sent(own, "gang_admitter", "0", b'{"commit_id":"x"}')
-            await sent(other, "preemptor", "0", b"\x00\xff%d" % number)
-            # It has folded none of this yet, or all: either way it comes behind it.
-            await says(admitter)
-        end = await admitter.log.end()
-        await until(lambda: admitter.state.seq == end)
+    async with signed_in(server.config("gang_admitter")) as own, signed_in(server.config("preemptor")) as other:
+        async with led(own, "gang_admitter") as admitter:
+            for number in range(3):
+                await sent(own, "gang_admitter", "0", b'{"commit_id":"x"}')
+                await sent(other, "preemptor", "0", b"\x00\xff%d" % number)
+                # It has folded none of this yet, or all: either way it comes behind it.
+                await says(admitter)
+            end = await admitter.log.end()
+            await until(lambda: admitter.state.seq == end)
         async with signed_in(server.config("keeper")) as keeper:
             rolled = await roll(JetStreamGenerations(keeper, "main"), clock=SystemClock())
             assert rolled.end == end
@@ -196,10 +193,8 @@ async def test_a_stage_beyond_its_part_is_closed_while_the_others_append(
         assert int(str(told["bytes"])) > SMALL.max_bytes // 5
 
         size = (await log.usage()).bytes
-        with pytest.raises(UnansweredError):
-            await bridge.connection.call(
-                subjects.log_subject("main", 1, "autoscaler_bridge", "0"), bytes(500_000), timeout_s=2.0
-            )
+        own_subject = subjects.log_subject("main", 1, "autoscaler_bridge", "0")
+        assert no_responders(await bridge.connection.call(own_subject, bytes(500_000), timeout_s=60.0))
         assert (await log.usage()).bytes == size
         seq = await log.append(commit(3, stage="gang_admitter"), expected=seq)
         assert (await open_log(js, "main")).identity == log.identity, "a service starts meanwhile"
