@@ -224,7 +224,7 @@ ALERTS = (
         "The keeper closed a stage that writes more than its part of the log.",
         "A defect, or a key in other hands: the stage stores nothing for ten minutes, and is tried again after that.",
         (
-            "Line `log_stage_closed` of the keeper names the stage and its bytes; `muster log voids` lists void commits.",
+            "Line `log_stage_closed` of the keeper names the stage; `muster log voids` lists its void commits.",
             "`muster nats keys --keys keys.conf --rotate SERVICE --retire SERVICE` makes a key that is in other hands "
             "useless (docs/howto/rotate-keys.md).",
             "Where so much is right, raise `MUSTER_LOG_STAGE_PERCENT` or the size of the log.",

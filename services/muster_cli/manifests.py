@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from muster.tracesim.documents import too_deep
+from muster.tracesim.documents import NO_YAML, flaw, too_deep
 from muster_cli.exits import USAGE, CliError
 
 
@@ -34,8 +34,8 @@ def read_manifests(text: str, origin: str) -> list[Manifest]:
         if too_deep(text):
             raise CliError(f"{origin} is nested too deeply to be a manifest", USAGE)
         documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as err:
-        raise CliError(f"{origin} is not YAML: {' '.join(str(err).split())}", USAGE) from err
+    except NO_YAML as err:
+        raise CliError(f"{origin} is not YAML: {flaw(err)}", USAGE) from err
     found = [
         _manifest(body, f"{origin}, document {number}")
         for number, document in enumerate(documents, start=1)

@@ -24,7 +24,7 @@ from muster.model.keys import Ref
 from muster.model.problem import FieldProblem, problem
 from muster.model.quota import QuotaNode
 from muster.model.resources import EVERYTHING, QuantityError, Vector, in_bytes, parse_quantity
-from muster.tracesim.documents import too_deep
+from muster.tracesim.documents import NO_YAML, flaw, too_deep
 from muster_cli.brokenrules import BrokenRule, in_words
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
@@ -100,8 +100,8 @@ def is_table(text: str, origin: str) -> dict[str, Any] | None:
         if too_deep(text):
             raise CliError(f"{origin} is nested too deeply", USAGE)
         documents = [each for each in yaml.safe_load_all(text) if each is not None]
-    except yaml.YAMLError as err:
-        raise CliError(f"{origin} is neither YAML nor JSON: {' '.join(str(err).split())}", USAGE) from err
+    except NO_YAML as err:
+        raise CliError(f"{origin} is neither YAML nor JSON: {flaw(err)}", USAGE) from err
     if not documents:
         raise CliError(f"{origin} is empty; write Queues, an ElasticQuotaTree, or {{total, queues: [...]}}", USAGE)
     found = documents[0]

@@ -14,15 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kit.traces import files
 from muster_cli.main import run
 
-LOG = Path(__file__).parents[1] / "histories" / "scene-waits.jsonl.gz"
+LOG = Path(__file__).parents[1] / "histories" / "ray-grows-by-groups.jsonl.gz"
 UNSEEN = "\u200b\u200d\u2060\u3164\uffa0\U000e0041\u00ad\x1b[31m\x07"
 """Zero-width and filler characters, tags, a soft hyphen, a colour, a bell."""
 DEEP = 100_000
 
 READERS: dict[str, tuple[str, ...]] = {
-    "quota tree --log": ("quota", "tree", "--log", "FILE"),
     "queue tree --log": ("queue", "tree", "--log", "FILE"),
     "queue ls --log": ("queue", "ls", "--log", "FILE"),
     "quota lint FILE": ("quota", "lint", "FILE"),
@@ -46,7 +46,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "simulate --jobs": ("simulate", "--cluster", "CLUSTER", "--jobs", "FILE", "--out", "OUT"),
     "simulate --faults": ("simulate", "--cluster", "CLUSTER", "--jobs", "JOBS", "--out", "OUT", "--faults", "FILE"),
     "whatif --tree": ("whatif", "--log", str(LOG), "--tree", "FILE"),
-    "whatif --log": ("whatif", "--log", "FILE", "--add-nodes", "1"),
+    "whatif --log": ("whatif", "--log", "FILE", "--add-nodes", "2xcpu=8"),
     "diff ONE": ("diff", "FILE", str(LOG)),
     "diff OTHER": ("diff", str(LOG), "FILE"),
     "decide --state": ("decide", "--state", "FILE"),
@@ -54,9 +54,6 @@ READERS: dict[str, tuple[str, ...]] = {
 }
 """{what reads: the command}: FILE and FOLDER are hostile, the others are as they should be."""
 
-WRITTEN = {
-    "queue tree --log", "log verify --log", "import --segments", "nats keys --keys", "simulate --cluster",
-}  # fmt: skip
 JOB = "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: a, namespace: video}\nspec: {}\n"
 
 
@@ -108,15 +105,13 @@ def laid_out(folder: Path, content: str) -> dict[str, str]:
     segments.mkdir()
     (segments / "manifest.json").write_bytes(body)
     (folder / "job.yaml").write_text(JOB)
-    cluster = {"nodes": [{"name": "n", "resources": {"cpu": "8"}}], "queues": []}
-    (folder / "cluster.json").write_text(json.dumps(cluster))
-    (folder / "jobs.csv").write_text("job,submitted,duration,pods,cpu\na,0,10,1,1\n")
+    cluster, jobs = files(folder, {"nodes": [{"count": 1, "gpus": 4}], "queues": {"a": {"min": 2}}}, "x,a,4,0,100")
     return {
         "FILE": str(file),
         "FOLDER": str(segments),
         "JOB": str(folder / "job.yaml"),
-        "CLUSTER": str(folder / "cluster.json"),
-        "JOBS": str(folder / "jobs.csv"),
+        "CLUSTER": str(cluster),
+        "JOBS": str(jobs),
         "OUT": str(folder / "out"),
     }
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from muster.bus.errors import UnansweredError
 from muster.bus.jetstream import GrowingPause
 from muster.bus.objects import ObjectBroken, ObjectBucket
-from muster.events.envelope import body_hash
+from muster.events.envelope import UNREADABLE, body_hash
 from muster.events.registry import encode
 from muster.ports import LogIdentity, Snapshot
 
@@ -65,7 +65,10 @@ async def load_base_list(objects: ObjectBucket, digest: str) -> BaseList:
     body = await objects.get(f"base/{digest}")
     if body_hash(body) != digest:
         raise ObjectBroken(f"the list of states {digest} is another one")
-    return _lists.decode(body)
+    try:
+        return _lists.decode(body)
+    except UNREADABLE as err:
+        raise ObjectBroken(f"the list of states {digest} cannot be read: {err}") from err
 
 
 async def load_base(objects: ObjectBucket, identity: LogIdentity, stage: str, shard: str) -> Snapshot | None:

@@ -21,6 +21,7 @@ from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, J
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.lease import LEASE_S
 from muster.bus.log import JetStreamLog
+from muster.bus.shares import STAGES
 from muster.bus.streams import (
     COMPRESSED,
     NARROWED,
@@ -38,7 +39,7 @@ from muster.bus.streams import (
 )
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
-from muster.events.envelope import encode_commit, genesis_commit, genesis_of
+from muster.events.envelope import UNREADABLE, encode_commit, genesis_commit, genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import Earlier, LogGoneError, LogIdentity
@@ -254,8 +255,8 @@ def _check_subjects(wanted: Mapping[str, Any], found: StreamInfo) -> None:
     """A stage may be closed for a while, and nothing but the log has a place in it."""
     (whole,) = wanted["subjects"]
     opened = found.config.get("subjects") or ()
-    if not opened or not all(each.startswith(whole.removesuffix(">")) for each in opened):
-        raise BusError(f"stream {wanted['name']} is not as it must be: subjects is {opened!r}, must be in {whole!r}")
+    if opened != [whole] and not {*opened} < {f"{whole.removesuffix('>')}{stage}.*" for stage in STAGES}:
+        raise BusError(f"stream {wanted['name']} is not as it must be: subjects is {opened!r}, must be {[whole]!r}")
 
 
 async def _check_genesis(js: JetStream, pointer: LogPointer) -> None:
@@ -300,7 +301,7 @@ def read_pointer(cell: str, value: bytes | None) -> LogPointer | None:
         return None
     try:
         return msgspec.json.decode(value, type=LogPointer)
-    except (msgspec.DecodeError, msgspec.ValidationError) as err:
+    except UNREADABLE as err:
         raise BusError(
             f"key {POINTER} of bucket {subjects.state_bucket(cell)} is not a log pointer: {err}; put it right"
         ) from err

@@ -12,6 +12,7 @@ from muster.bus.errors import ApiError, BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.events import subjects
+from muster.events.envelope import UNREADABLE
 from muster.events.registry import encode
 from muster.ports import LogIdentity
 
@@ -88,7 +89,12 @@ class JetStreamLease:
     async def holder(self) -> LeaseHolder | None:
         """Its holder now, None for none."""
         entry = await self._bucket.get(self._key)
-        return None if entry is None or entry.value is None else msgspec.json.decode(entry.value, type=LeaseHolder)
+        if entry is None or entry.value is None:
+            return None
+        try:
+            return msgspec.json.decode(entry.value, type=LeaseHolder)
+        except UNREADABLE:
+            return LeaseHolder("unknown", "")
 
     def _renewed(self, revision: int, now: float) -> bool:
         """Whether another's entry is renewed: in a bucket that cannot be written to nothing runs out either."""

@@ -20,7 +20,7 @@ from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.streams import SEALED
 from muster.events import subjects
-from muster.events.envelope import genesis_of
+from muster.events.envelope import UNREADABLE, genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import LogIdentity, LogLostError
@@ -86,7 +86,7 @@ class JetStreamMarks:
 def _read(value: bytes | None) -> Mark | None:
     try:
         return _marks.decode(value) if value else None
-    except ValueError:  # It says nothing, then.
+    except UNREADABLE:  # It says nothing, then.
         return None
 
 

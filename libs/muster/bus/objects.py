@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream, decode_ack
+from muster.events.envelope import UNREADABLE
 
 CHUNK = 256 * 1024
 """Bytes per message; comes back as base64 in one answer, so well below the least max_payload."""
@@ -100,7 +101,7 @@ class ObjectBucket:
             raise ObjectBroken(f"object {name} is not in bucket {self._name}")
         try:
             meta = _metas.decode(found.data)
-        except (msgspec.DecodeError, msgspec.ValidationError) as err:
+        except UNREADABLE as err:
             raise ObjectBroken(f"object {name} in bucket {self._name}: {err}") from err
         chunks: list[bytes] = []
         seq = 1
@@ -123,7 +124,7 @@ class ObjectBucket:
             return
         await self._purge(subject)
         # What cannot be read does not tell which chunks were its own.
-        with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+        with contextlib.suppress(*UNREADABLE):
             await self._purge(self._chunk_subject(_metas.decode(found.data).nuid))
 
     async def _discard(self, nuid: str) -> None:

@@ -10,6 +10,7 @@ from muster.bus.errors import UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.events import subjects
+from muster.events.envelope import UNREADABLE
 from muster.events.registry import encode
 from muster.ports import Replica
 
@@ -36,5 +37,6 @@ class JetStreamReplicas:
         for key in await self._bucket.keys("replica"):
             entry = await self._bucket.get(key)
             if entry is not None and entry.value is not None:
-                found.append(_replicas.decode(entry.value))
+                with contextlib.suppress(*UNREADABLE):  # Junk is no replica.
+                    found.append(_replicas.decode(entry.value))
         return found

@@ -17,7 +17,7 @@ from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.objects import ObjectBroken, ObjectBucket
 from muster.events import subjects
-from muster.events.envelope import body_hash
+from muster.events.envelope import UNREADABLE, body_hash
 from muster.events.registry import encode
 from muster.ports import LogIdentity, Snapshot
 
@@ -157,7 +157,7 @@ class JetStreamSnapshots:
             return Pointer(), entry.revision if entry is not None else 0
         try:
             return _pointers.decode(entry.value), entry.revision
-        except (msgspec.DecodeError, msgspec.ValidationError) as err:
+        except UNREADABLE as err:
             self._warn(f"snapshot pointer of {stage}/{shard} cannot be read and is replaced: {err}")
             return Pointer(), entry.revision
 

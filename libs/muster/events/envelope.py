@@ -102,8 +102,10 @@ class Stored(Struct, frozen=True, gc=False):
 _envelopes = msgspec.json.Decoder(Envelope)
 _events = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _tags = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_BROKEN = (ValueError, RecursionError)
-"""What decoding raises: DecodeError and ValidationError are ValueErrors, and so is a byte that is no UTF-8."""
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding of foreign bytes raises: DecodeError and ValidationError are ValueErrors, and so is a byte that is no
+UTF-8; JSON that is nested a thousand deep is a RecursionError. Each reader of what another wrote expects all of them.
+"""
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -115,7 +117,7 @@ def decode_envelope(body: bytes) -> Envelope:
     """The envelope of a commit alone, whatever its events are. Raises UnreadableCommitError."""
     try:
         return _envelopes.decode(body)
-    except _BROKEN as err:
+    except UNREADABLE as err:
         raise UnreadableCommitError(f"not a commit: {err}") from err
 
 
@@ -128,7 +130,7 @@ def decode_commit(body: bytes) -> Commit:
     raw = decode_envelope(body)
     try:
         events = _events.decode(raw.events)
-    except _BROKEN as err:
+    except UNREADABLE as err:
         unknown = _unknown_tags(bytes(raw.events))
         if unknown:
             raise UnknownEventError(unknown) from err
@@ -150,7 +152,7 @@ def decode_commit(body: bytes) -> Commit:
 def _unknown_tags(events: bytes) -> list[str]:
     try:
         found = [msgspec.json.decode(entry.get("type", b'""'), type=str) for entry in _tags.decode(events)]
-    except _BROKEN:
+    except UNREADABLE:
         return []
     return sorted({tag for tag in found if tag and tag not in EVENT_TYPES})
 

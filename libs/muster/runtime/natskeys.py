@@ -22,6 +22,11 @@ class UnknownUserError(Exception):
     """There is no such user of NATS."""
 
 
+def has_keys(conf: str) -> bool:
+    """Whether a text has a line of keys.conf."""
+    return _LINE.search(conf) is not None
+
+
 class KeyRing:
     """``conf``: keys.conf as it is; what it holds stays, and what is missing of ``users`` is made."""
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.events import subjects
+from muster.events.envelope import UNREADABLE
 from muster.model.api import NAMESPACES
 from muster.ports import ApiTransport, LogIdentity
 
@@ -71,7 +72,7 @@ async def recorded_cluster(js: JetStream, identity: LogIdentity) -> ClusterIdent
         return None
     try:
         found = msgspec.json.decode(entry.value, type=ClusterIdentity)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except UNREADABLE:
         return None
     chain = {identity.log_id, *(each.log_id for each in identity.earlier)}
     return found if found.log_id in chain else None

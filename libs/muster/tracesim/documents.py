@@ -67,6 +67,15 @@ MAX_DEPTH = 200
 """Levels of a YAML or JSON file that people write; a reader of objects gives up, or breaks, at some thousands."""
 
 
+NO_YAML = (yaml.YAMLError, ValueError)
+"""What loading of a text raises that is none, or has a number of more digits than an integer may have."""
+
+
+def flaw(err: Exception) -> str:
+    """What is wrong with a text, on one line."""
+    return " ".join(str(err).split()).partition("; use sys.")[0]
+
+
 def too_deep(text: str) -> bool:
     """Whether a YAML text is nested deeper than people write. Raises yaml.YAMLError where it is no YAML."""
     depth = 0
@@ -97,6 +106,8 @@ class Document:
             raise TraceError(f"{path}: an object names {err.args[0]!r} twice") from err
         except RecursionError as err:
             raise TraceError(f"{path}: is nested too deeply") from err
+        except ValueError as err:  # Too many digits for an integer.
+            raise TraceError(f"{path}: is not JSON: {flaw(err)}") from err
         self.root = DocumentPlace(self, value, self._skip(0), "")
 
     def entries(self, offset: int) -> list[tuple[str, int, int]]:

@@ -37,7 +37,10 @@ class CsvTable(Table):
         except UnicodeDecodeError as err:
             raise TraceError(f"{path} is no text in UTF-8: {err.reason} at byte {err.start}") from err
         self._reader = csv.reader(text.splitlines(), delimiter=delimiter)
-        header = [cell.strip() for cell in next(self._reader, [])]
+        try:
+            header = [cell.strip() for cell in next(self._reader, [])]
+        except csv.Error as err:
+            raise TraceError(f"{path} line 1: is not CSV: {err}") from err
         if not any(header):
             raise TraceError(f"{path} line 1, column 1: the header is missing; it names {', '.join(needed)}")
         super().__init__(path, header)

@@ -50,8 +50,8 @@ async def nats_keys(
             USAGE,
         )
     users = [*(each.name for each in muster_users(DEFAULT_CELL)), *reader, "system"]
-    ring = KeyRing(users, present.read_text() if present is not None and present.exists() else "")
     try:
+        ring = KeyRing(users, _keys_in(present) if present is not None and present.exists() else "")
         ring.rotate(rotate)
         ring.retire(retire)
     except UnknownUserError as err:
@@ -66,6 +66,20 @@ async def nats_keys(
         out.line(f"Keys for {len(ring.seeds)} users of NATS are in {folder}")
     else:
         out.line(f"The keys in {folder} stay as they are")
+
+
+def _keys_in(path: Path) -> str:
+    """A keys.conf. Raises CliError where it has no key: all would be made anew."""
+    from muster.runtime.natskeys import has_keys
+    from muster_cli.exits import CliError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        raise CliError(f"cannot read {path}: {err}") from err
+    if not has_keys(text):
+        raise CliError(f"{path} has no public key of a user of NATS, as MUSTER_NKEY_WATCHER: U...; it is no keys.conf")
+    return text
 
 
 def _write(folder: Path, seeds: dict[str, bytes], conf: str, accounts: str) -> None:

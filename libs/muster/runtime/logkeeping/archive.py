@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from muster.core.cell.judge import heard
 from muster.core.docket import Docket, Judge
-from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, decode_commit
+from muster.events.envelope import UNREADABLE, Stored, UnknownEventError, UnreadableCommitError, decode_commit
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -108,7 +108,7 @@ def read_manifest(folder: Path) -> ArchiveManifest:
         found = _manifests.decode(path.read_bytes())
     except FileNotFoundError as err:
         raise ArchiveError(f"{folder} is no archive: it has no {MANIFEST}") from err
-    except ValueError as err:
+    except UNREADABLE as err:
         raise ArchiveError(f"{path} is no manifest of an archive: {err}") from err
     if found.format != FORMAT:
         raise ArchiveError(f"{path} has format {found.format} and this build reads {FORMAT}; upgrade it")
@@ -243,7 +243,7 @@ class _Segment:
         self._sha.update(line)
         try:
             at = _at.decode(body).at
-        except ValueError:
+        except UNREADABLE:
             at = max(0, self._last_at)  # Junk has no time of its own.
         if self._first_at < 0:
             self._first_at = at
@@ -288,7 +288,7 @@ def _is_line(body: bytes) -> bool:
         return False
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return False
     return True
 
@@ -324,7 +324,7 @@ def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[Archi
         for line in bounded_lines(lines):
             try:
                 found = _lines.decode(line)
-            except (ValueError, RecursionError) as err:
+            except UNREADABLE as err:
                 raise ArchiveError(f"{path}: what follows sequence {seq} is no commit: {err}") from err
             if found.seq != seq + 1:
                 raise ArchiveError(f"{path}: sequence {found.seq} follows {seq}; commits are missing")

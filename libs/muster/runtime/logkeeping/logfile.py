@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from muster.core.docket import Docket, Judge
 from muster.core.stage import StageState
-from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, encode_commit
+from muster.events.envelope import UNREADABLE, Stored, UnknownEventError, UnreadableCommitError, encode_commit
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.archive import (
     ArchivedCommit,
@@ -121,7 +121,7 @@ def read_base(path: Path) -> list[Snapshot]:
                 if not line.startswith(_BASE):
                     break
                 found.append(_bases.decode(line).base)
-        except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as err:
+        except (EOFError, zlib.error, gzip.BadGzipFile, *UNREADABLE) as err:
             raise LogFileError(f"{path} line {len(found) + 1} is no state of a stage: {err}") from err
     return found
 
@@ -142,7 +142,7 @@ def _stored(path: Path, number: int, line: bytes) -> Stored:
         return stored_of(found)
     except UnknownEventError as err:
         raise LogFileError(f"{path} line {number}: {err}") from err
-    except (ValueError, RecursionError, UnreadableCommitError) as err:
+    except (*UNREADABLE, UnreadableCommitError) as err:
         raise LogFileError(f"{path} line {number} is not a commit of an exported log: {err}{cut_off}") from err
 
 

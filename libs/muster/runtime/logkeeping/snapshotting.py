@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from muster.core.stage import StageState
+from muster.events.envelope import UNREADABLE
 from muster.ports import LogIdentity, Snapshot, Snapshots
 
 S = TypeVar("S", bound=StageState)
@@ -84,7 +85,7 @@ async def restore(snapshots: Snapshots, identity: LogIdentity, stage: str, shard
         return fresh, "other_schema"
     try:
         state = decode_state(snapshot.body, type(fresh))
-    except ValueError:  # DecodeError, ValidationError, and bytes that are no UTF-8
+    except UNREADABLE:
         return fresh, "unreadable"
     gc.freeze()  # It lives as long as the process does.
     return state, "restored"
@@ -110,6 +111,6 @@ async def usable(
                 continue
             try:
                 state = decode_state(snapshot.body, type(fresh))
-            except ValueError:  # DecodeError, ValidationError, and bytes that are no UTF-8
+            except UNREADABLE:
                 continue
             yield state

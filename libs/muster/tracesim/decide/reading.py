@@ -23,7 +23,7 @@ from muster.tracesim.decide.queues import read_queues
 from muster.tracesim.decide.refusals import refusal
 from muster.tracesim.decide.situation import Situation, StateFileError
 from muster.tracesim.decide.values import MIB, at_least, named, seconds, unique
-from muster.tracesim.documents import too_deep
+from muster.tracesim.documents import NO_YAML, flaw, too_deep
 from muster.tracesim.facts import AMPLE
 
 MAX_DEVICES = 10_000
@@ -55,8 +55,8 @@ def _parsed(text: str) -> StateFile:
         if too_deep(text):
             raise StateFileError("is nested too deeply; write nodes, queues and jobs as lists of objects")
         body = yaml.load(text, _Loader)  # noqa: S506 -- a SafeLoader
-    except yaml.YAMLError as err:
-        raise StateFileError(f"is neither YAML nor JSON: {' '.join(str(err).split())}") from err
+    except NO_YAML as err:
+        raise StateFileError(f"is neither YAML nor JSON: {flaw(err)}") from err
     if not isinstance(body, dict):
         raise StateFileError("must be an object with nodes, queues and jobs")
     try:

@@ -1,0 +1,106 @@
+"""Junk by each key, wherever it may write, on a real server with the accounts we ship: others read it and go on.
+
+What others read of a service: its commits, its mark, that its replicas live, where its snapshots are, and these. The
+keeper reads all of it: it looks, archives, and compares snapshots where it rolls over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from pathlib import Path
+
+import pytest
+
+from kit.doubles.log import MemoryLeases
+from kit.nats import SMALL, Notices
+from kit.production import FILES, Keys, ProductionNats
+from muster.bus.cell import FOLDERS, open_log, open_stores
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.jetstream import JetStream
+from muster.bus.marks import JetStreamMarks
+from muster.bus.replicas import JetStreamReplicas
+from muster.bus.snapshots import JetStreamSnapshots
+from muster.core.cell.judge import RIGHTS
+from muster.events import subjects
+from muster.runtime.clock import SystemClock
+from muster.runtime.connecting import connect_bus
+from muster.runtime.logkeeping.rolling import kept_snapshots
+from muster.runtime.natsaccounts import APPENDERS, KEEPERS
+from muster.runtime.pairing import recorded_cluster
+from muster.runtime.runners.hooks import NoHooks
+from muster.runtime.runners.keeping import LogKeeper
+
+DEEP = 5_000
+JUNK = {
+    "deep": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "no text": b'{"commit_id":"\xff\xfe"}',
+    "a large number": b'{"seq":1e999999999,"at":1e999999999,"chunks":1e999999999}',
+    "nothing": b"",
+    "another shape": b'{"seq":"x","chunks":-1,"at":[],"newest":7}',
+}
+
+
+def written(service: str) -> list[str]:
+    """Every subject that a key may write and others read."""
+    state, lease = subjects.state_bucket("main"), subjects.lease_bucket("main")
+    found = [f"$KV.{state}.mark.{service}"]
+    for stage in KEEPERS.get(service, ()):
+        found += [f"$KV.{lease}.{stage}.0", f"$KV.{lease}.replica.{stage}.0.x", f"$KV.{state}.snapshot.{stage}.0"]
+        if stage in FOLDERS:
+            found.append(f"$O.{subjects.snapshot_bucket('main', stage)}.M.x")
+    for stage in APPENDERS.get(service, ()):
+        found += [f"muster.log.main.1.{seat}" for seat in RIGHTS if seat.startswith(f"{stage}.")]
+    if service == "watcher":
+        found.append(f"$KV.{state}.cluster")
+    return found
+
+
+@pytest.mark.timeout(300)
+async def test_junk_of_no_key_stops_another(tmp_path: Path) -> None:
+    keys = Keys(tmp_path, (FILES / "accounts.conf").read_text())
+    async with ProductionNats(keys) as server:
+        admin = await connect_bus(server.config("admin"), "admin", Notices())
+        await open_stores(JetStream(admin), "main", create=True, limits=SMALL)
+        log = await open_log(JetStream(admin), "main", create=True, limits=SMALL, at=1)
+        keeping = await connect_bus(server.config("keeper"), "keeper", Notices())
+        own = JetStream(keeping)
+        connections = {user: await connect_bus(server.config(user), user, Notices()) for user in KEEPERS}
+        for name, junk in JUNK.items():
+            log = await open_log(own, "main")
+            for service, connection in connections.items():
+                js = JetStream(connection)
+                for ack in await asyncio.gather(*(js.publish(each, junk, {}) for each in written(service))):
+                    assert ack is not None, (name, service)
+                    assert ack.error is None, (name, service, ack)
+            await JetStreamMarks(own, "main").all()
+            await JetStreamReplicas(own, "main").live()
+            await recorded_cluster(own, log.identity)
+            snapshots = JetStreamSnapshots(own, log.identity, warn=lambda _: None)
+            for stage in FOLDERS:
+                async for _ in snapshots.each(stage, "0"):
+                    pass
+            keeper = LogKeeper(
+                own,
+                JetStreamGenerations(own, "main"),
+                log.identity.log_id,
+                lease=MemoryLeases().lease("keeper", "0", "k"),
+                snapshots=snapshots,
+                clock=SystemClock(),
+                hooks=NoHooks(),
+                percent=0,
+                stage_percent=20,
+                folder=tmp_path / "archive",
+            )
+            await keeper._look()
+            await kept_snapshots(snapshots)
+        log = await open_log(own, "main")
+        void = 0
+        async for batch in log.follow(0):
+            if not batch:
+                break
+            void += sum(stored.void is not None for stored in batch)
+        assert void == len(JUNK) * len(RIGHTS) - len(JUNK), "all but the genesis, which is none of these keys to write"
+        assert [gzip.decompress(each.read_bytes()) for each in (tmp_path / "archive").rglob("*.gz")]
+        for connection in (*connections.values(), keeping, admin):
+            await connection.close()
