@@ -104,7 +104,7 @@ _events = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _tags = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 UNREADABLE = (ValueError, RecursionError)
 """What decoding of foreign bytes raises: DecodeError and ValidationError are ValueErrors, and so is a byte that is no
-UTF-8; JSON that is nested a thousand deep is a RecursionError. Each reader of what another wrote expects all of them.
+UTF-8; JSON that is nested a thousand deep is a RecursionError. Each reader of foreign bytes expects all of them.
 """
 
 

@@ -69,7 +69,7 @@ async def nats_keys(
 
 
 def _keys_in(path: Path) -> str:
-    """A keys.conf. Raises CliError where it has no key: all would be made anew."""
+    """A keys.conf. Raises CliError where it has no key: there is nothing to keep."""
     from muster.runtime.natskeys import has_keys
     from muster_cli.exits import CliError
 
