@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -277,6 +278,33 @@ async def test_the_nodes_and_what_holds_them(demo: Demo) -> None:
     holders = {pod["job"] for node in found["nodes"] for pod in node["pods"]} - {""}
     assert holders
     assert holders <= {line.partition("/")[2] for line in (await demo.run("ls", "-o", "name")).ok().lines}
+
+
+async def test_a_wait_ends_with_what_came_of_it(demo: Demo) -> None:
+    started = (await demo.run("wait", demo.first, "--until", "started")).ok()
+    assert started.out.startswith(f"RayJob {demo.first}: ")
+    late = await demo.run("wait", demo.first, demo.second, "--until", "started", "--timeout", "1s")
+    assert late.code == 6
+    assert f"RayJob {demo.second}: " in late.err.splitlines()[0], "its status is said while it waits"
+    assert "muster wait: not started after 1s: RayJob " in late.err
+
+
+async def test_a_list_is_watched_and_asked_for_by_owner(demo: Demo) -> None:
+    async with demo.cli.start("ls", "--watch", "-o", "json") as watching:
+        shown = json.loads(await watching.line(demo.second.partition("/")[2]))
+        assert shown["state"] == "waiting"
+        assert (await watching.stop(signal.SIGINT)).code == 130
+    mine = (await demo.run("ls", "--mine")).ok()
+    assert mine.out.startswith("No job of ")
+
+
+async def test_what_was_used_is_added_up(demo: Demo) -> None:
+    found = (await demo.run("usage", "--resource", "cpu", "-o", "json")).ok().json()
+    (video,) = [row for row in found["rows"] if row["queue"] == "root/algorithm/video"]
+    assert video["used_hours"] > 0
+    assert video["runs"] == 1
+    (nobody,) = (await demo.run("usage", "--by", "owner", "--resource", "cpu", "-o", "json")).ok().json()["rows"]
+    assert nobody["owner"] == ""
 
 
 async def test_lists_show_any_earlier_moment_of_a_recorded_log(demo: Demo) -> None:
