@@ -82,6 +82,12 @@ chromium:  ## install the real browser that the dashboard is tested in (Debian's
 	    || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
 	    || { echo "the dashboard is tested in Chromium: install it (Debian: apt-get install chromium, as root), and run this again" >&2; exit 1; }
 
+promtool:  ## check the alert rules with Prometheus' own promtool (Debian's, unpacked in the cache and not installed)
+	@set -e; tool=$$(command -v promtool || true); cache=$$HOME/.cache/muster/promtool; \
+	if [ -z "$$tool" ]; then tool=$$cache/usr/bin/promtool; if [ ! -x "$$tool" ]; then mkdir -p $$cache; \
+	    (cd $$cache && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb . && rm prometheus_*.deb); fi; fi; \
+	$$tool check rules deploy/monitoring/rules.yaml
+
 rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
 	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
 
@@ -127,4 +133,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake chaos controlplane ray chromium rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake chaos controlplane ray chromium promtool rewrite mutants histories picture schemas attack bench lock image sbom

@@ -1,6 +1,7 @@
 """A small judge of PromQL: what our rules and dashboards use of it, over samples that a test recorded.
 
-It shares no code with what makes the metrics; a query that it cannot read is an error, as in promtool.
+It shares no code with what makes the metrics; a query that it cannot read is an error. `make promtool` has
+Prometheus' own tool read the rules.
 """
 
 import re

@@ -95,6 +95,7 @@ def test_one_trace_per_workload_from_submit_to_finish() -> None:
             "queue_sorter workload_queued",
             "quota_accountant quota_reserved",
             "gang_admitter gang_admitted",
+            "waits for its admission",
             "PATCH RayJob",
             "actuator effect_applied",
             "quota_accountant quota_released",
@@ -105,6 +106,14 @@ def test_one_trace_per_workload_from_submit_to_finish() -> None:
                 assert span.parent.span_id in ids, f"{span.name} hangs on nothing"
             for link in span.links:
                 assert link.context.trace_id in found, "a cause is a span of a workload"
+        (wait,) = [span for span in spans if span.name == "waits for its admission"]
+        (admitted,) = [span for span in spans if span.name == "gang_admitter gang_admitted"]
+        assert root.start_time <= (wait.start_time or 0) <= (wait.end_time or 0) == admitted.start_time
+        assert (wait.attributes or {})["muster.queue"] == (admitted.attributes or {})["muster.queue"]
+        (queued,) = [span for span in spans if span.name == "queue_sorter workload_queued"]
+        assert "cpu" in str((queued.attributes or {})["muster.request"])
+        (released,) = [span for span in spans if span.name == "quota_accountant quota_released"]
+        assert (released.attributes or {})["muster.reason"] == "finished"
         (patch,) = [span for span in spans if span.name == "PATCH RayJob"]
         assert patch.parent is not None
         assert ids[patch.parent.span_id].name == "gang_admitter gang_admitted", "the write is the decision's"

@@ -20,9 +20,11 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
 
 from muster.events.base import Cause, Event
+from muster.events.decisions import GangAdmitted, WorkloadQueued
 from muster.events.envelope import Commit
 from muster.events.facts import WorkloadFinished, WorkloadObserved
 from muster.model.keys import Ref
+from muster.model.resources import format_vector
 from muster.telemetry.traceids import root_id, root_traceparent, span_id, trace_id, workloads_of
 
 REMEMBERED = 50_000
@@ -80,6 +82,8 @@ class WorkloadTraces:
         self._generation_of = generation_of
         self._about: OrderedDict[int, tuple[str, ...]] = OrderedDict()
         self._began: OrderedDict[str, int] = OrderedDict()
+        self._waits: OrderedDict[str, int] = OrderedDict()
+        """uid of a waiting workload -> since when (ms)"""
 
     def folded(self, seq: int, commit: Commit) -> None:
         """A commit was read: the workloads it is about."""
@@ -91,6 +95,10 @@ class WorkloadTraces:
             if len(self._about) > REMEMBERED:
                 self._about.popitem(last=False)
         for event in commit.events:
+            if isinstance(event, WorkloadQueued):  # A job that ran before has waited since it was queued again.
+                self._waits[event.ref.uid] = event.queued_at if event.attempt == 1 else commit.at
+                if len(self._waits) > REMEMBERED:
+                    self._waits.popitem(last=False)
             if isinstance(event, WorkloadObserved) and self._stage == "watcher":
                 self._began.setdefault(event.workload.ref.uid, event.workload.created or commit.at)
                 if len(self._began) > REMEMBERED:
@@ -132,9 +140,16 @@ class WorkloadTraces:
                     "muster.attempt": attempt,
                     "k8s.namespace.name": ref.namespace,
                     "muster.workload": str(ref),
+                    **_numbers(events),
                 },
                 self._causes(uid, seq, events),
             )
+            waits = self._waits.get(uid)
+            if waits is not None and any(isinstance(event, GangAdmitted) for event in events):
+                own = span_id(uid, self._generation_of(seq), waits)
+                about = {"muster.workload": str(ref), "k8s.namespace.name": ref.namespace, **_numbers(events)}
+                times = (min(waits, commit.at) * _MS, commit.at * _MS)
+                self._record("waits for its admission", uid, own, root_id(uid), times, SpanKind.INTERNAL, about, [])
             if any(isinstance(event, WorkloadFinished) for event in events):
                 began = self._began.pop(uid, commit.at)
                 about = {"muster.workload": str(ref), "k8s.namespace.name": ref.namespace}
@@ -184,6 +199,18 @@ class WorkloadTraces:
         if trouble:
             span.set_status(Status(StatusCode.ERROR, trouble))
         span.end(end_time=max(times))
+
+
+def _numbers(events: Sequence[Event]) -> dict[str, str]:
+    """Queue, reason and request, of the events that say them."""
+    found: dict[str, str] = {}
+    for event in events:
+        for name in ("queue", "reason"):
+            if said := getattr(event, name, ""):
+                found[f"muster.{name}"] = str(said)
+        if request := getattr(event, "request", None):
+            found["muster.request"] = format_vector(request)
+    return found
 
 
 def _context(trace_number: int, span_number: int) -> SpanContext:
