@@ -2,7 +2,7 @@
 
 Where placement is off quota alone decides. Where it is on, a gang is admitted with a place for every pod it needs to
 start; the places are held until its pods come. A gang without them holds nothing: it keeps its quota for a while
-where nodes may be added, and gives it back otherwise.
+where nodes may be added, and releases it otherwise.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GangAdmitter:
     # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: AdmitterState) -> list[Decision]:
-        """Places given back first, then every reservation in the order they were made."""
+        """Released places first, then every reservation in the order they were made."""
         return first(self._due(state))
 
     def _due(self, state: AdmitterState) -> Iterator[Decision]:
@@ -71,7 +71,7 @@ class GangAdmitter:
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
         hopeless: dict[str, Shortage] = {}
-        """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
+        """Asks that found no place -> why: no job with the same request is tried again in this commit."""
         yield from claims.over(state)
         mine = {claim.key for claim in claims.standing(state)}
         if state.placement.strategy is not None:
@@ -107,7 +107,7 @@ class GangAdmitter:
         """The gangs that have claimed nodes come before the others, each beside what is kept for the rest of them; what
         it does not get yet is kept for it.
 
-        A job that others were suspended for has been tried before: its plan was tried without regard to what is kept.
+        A job that others were suspended for has been tried before: its plan was tried without regard to kept places.
         """
         found = claims.standing(state)
         kept = {
@@ -130,7 +130,7 @@ class GangAdmitter:
                 claims.keep(state, view, claim.places, placer.asks_of_claim(claim))
 
     def next_deadline(self, state: AdmitterState) -> int | None:
-        """When places are given back, or a gang stops waiting for nodes."""
+        """When places are released, or a gang stops waiting for nodes."""
         ends = [found.until for found in state.holds.values()]
         if state.placement.strategy is not None:
             waiting_for = state.reservations.values()
@@ -155,7 +155,7 @@ class GangAdmitter:
             found.append(Violation("I3", f"the nodes say {used}, their occupants take {counted}"))
         leaked = sorted(uid for uid in state.holds if uid not in state.admitted)
         if leaked:
-            found.append(Violation("I3", f"places are held for nobody admitted: {leaked[:5]}"))
+            found.append(Violation("I3", f"places are held without an admission: {leaked[:5]}"))
         return [*found, *binding.check(state)]
 
 
@@ -184,7 +184,7 @@ def _tried(
         if short is not None:
             short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode, placer.asks_of_claim)
     if short is not None and _devices_go(state, reservation):
-        return  # Those who left for it shared devices: a moment later nobody keeps these any more.
+        return  # Its victims shared devices: a moment later no group keeps these any more.
     if short is None:
         placements = tuple(
             Placement(
@@ -205,7 +205,7 @@ def _tried(
 
 
 def _devices_go(state: AdmitterState, reservation: Reservation) -> bool:
-    """Whether work left for it, and a device is still kept though nobody shares it any more."""
+    """Whether work left for it, and a device is still kept though no pod shares it any more."""
     return state.now < reservation.room_until and any(each.idle and each.ready for each in state.ledger.nodes.values())
 
 

@@ -1,6 +1,6 @@
-"""Nodes that are cleared for a job: who of those that may be suspended has to go, and what is kept free for it.
+"""Nodes that are cleared for a job: which of the candidates have to go, and which room is kept free for it.
 
-Tried on the nodes as they will be when everything ordered before has come to pass. What they give back is kept for
+Tried on the nodes as they will be when everything ordered before has come to pass. The room of the victims is kept for
 the job, which waits for it with its quota, until it is placed, or until ten minutes after the last of them has left.
 """
 
@@ -74,7 +74,7 @@ def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed
 def over(
     state: AdmitterState, _at: Position, event: GangAdmitted | GangDeferred | GangAwaitingNodes | WorkloadDequeued
 ) -> None:
-    """It has its places, or has been tried with everybody gone, or wants none any more."""
+    """It has its places, or has been tried with all victims gone, or wants none any more."""
     state.cleared.pop(event.ref.uid, None)
     for found in state.cleared.values() if isinstance(event, GangAdmitted) else ():
         found.leaving.pop(event.ref.uid, None)  # It has left, and runs elsewhere.
@@ -117,7 +117,7 @@ def _stands(state: AdmitterState, found: Cleared) -> bool:
 
 
 def awaits(state: AdmitterState, uid: str) -> bool:
-    """Whether somebody who leaves for a job is still on the nodes, or a device is still kept for who was."""
+    """Whether a victim that leaves for a job is still on the nodes, or a device is still kept for one that left."""
     found, ledger = state.cleared.get(uid), state.ledger
     if found is None or not _stands(state, found):
         return False
@@ -130,7 +130,7 @@ def awaits(state: AdmitterState, uid: str) -> bool:
 
 
 def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
-    """Keep what is free of cleared nodes from everybody but the jobs they are cleared for, less those just placed."""
+    """Keep the free room of cleared nodes for the jobs they are cleared for, less those just placed."""
     for uid, places in _kept(state):
         asks = {ask.name: ask for ask in _asks(state, uid)}
         for each in places if uid not in placed else ():
@@ -180,7 +180,7 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed
 
 
 def suppose(state: AdmitterState, view: View, but: str = "") -> None:
-    """As if everybody who was ordered to leave for room on nodes had left, and the jobs had that room, but this one."""
+    """As if all victims ordered to leave for room on nodes had left, and the jobs had that room, but this one."""
     leaving = (key for _, found in in_force(state) for keys in found.leaving.values() for key in keys)
     for key in dict.fromkeys(leaving):
         if key in state.ledger.occupants:
@@ -189,7 +189,7 @@ def suppose(state: AdmitterState, view: View, but: str = "") -> None:
 
 
 def supposed(state: AdmitterState, but: str = "") -> View:
-    """The nodes as they will be when all that was ordered for others than this job, or is about to be tried, has come
+    """The nodes as they will be when all that was ordered for others than this job, or is evaluated next, has come
     to pass.
     """
     view = View(state.ledger)

@@ -1,6 +1,6 @@
 """Where jobs start again that are moved so that another finds its places: each of them has places of its own beside it.
 
-Who is moved is found by the search for those who give way (``core/reclaim``).
+The search for victims (``core/reclaim``) finds the jobs to move.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.model.strategies import Strategy
 
 
 def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strategy) -> tuple[Move, ...] | None:
-    """Places for each of those who are gone from a view, beside what is placed there; None where one finds none."""
+    """Places for each of the jobs taken from a view, beside the work that is there; None where one finds none."""
     moves: dict[str, Move] = {}
     for uid in sorted(uids, key=lambda uid: (-_size(state, uid), uid)):
         here = view.mark()
@@ -58,5 +58,5 @@ def may_fit(state: AdmitterState, view: View, asks: Sequence[Ask]) -> bool:
 
 
 def _size(state: AdmitterState, uid: str) -> int:
-    """Who takes more is placed first."""
+    """The larger is placed first."""
     return sum(sum(ask.request.values()) * ask.count for ask in asks_of(state, state.gangs[uid]))

@@ -1,4 +1,4 @@
-"""Plans are tried on the nodes before anybody is suspended: with the victims gone, would the claimant find its places?
+"""Plans are tried on the nodes before a victim is suspended: with the victims gone, would the claimant find its places?
 
 What was ordered before counts as if it had come to pass: its victims are gone and its claimants have their places.
 Where node pools are declared, nodes may still be added for a claimant, and what it lacks now is no reason against it.
@@ -145,7 +145,7 @@ def handed_on(state: AdmitterState, _at: Position, event: QuotaReserved) -> None
 
 
 def trials_due(state: AdmitterState, supposed: Callable[[AdmitterState, str], View]) -> Iterator[PlanTried]:
-    """What becomes of each plan on the nodes; where placement is off nobody asks.
+    """The result of each plan on the nodes; where placement is off none is tried.
 
     ``supposed``: the nodes as they will be when all that was ordered for others than a job has come to pass.
     """
@@ -169,7 +169,7 @@ def placements(view: View, mark: tuple[int, int]) -> tuple[Placement, ...]:
 
 
 def suppose(state: AdmitterState, view: View, but: str = "") -> None:
-    """As if everybody who was ordered to leave for a claim had left, and the claimants had their places; ``but``: this
+    """As if all victims ordered to leave for a claim had left, and the claimants had their places; ``but``: this
     one by uid.
     """
     mode = state.placement.strategy
@@ -190,7 +190,7 @@ def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
 
 
 def occupants_of(state: AdmitterState, uid: str) -> list[str]:
-    """Keys of what a workload has on the nodes: its pods, and the places held for it."""
+    """Keys of a workload's occupants on the nodes: its pods, and the places held for it."""
     held = state.holds[uid].places if uid in state.holds else {}
     keys = dict.fromkeys((*held, uid, *state.ledger.owned.get(uid, ())))
     return [key for key in keys if key in state.ledger.occupants]

@@ -35,7 +35,7 @@ SET_LABELS = (
 
 
 KEPT_MS = 10 * 60_000
-"""How long room is kept for a job since the last of those who were ordered to leave for it has left."""
+"""How long room is kept for a job since the last of its victims has left."""
 
 
 class Reservation(Struct):
@@ -53,7 +53,7 @@ class Reservation(Struct):
     told: int = 0
     """Log time at which it was said last why it waits."""
     deferred: bool = False
-    """It is decided that it gives its quota back."""
+    """It is decided that it releases its quota."""
     in_vain: bool = False
     """The nodes that it waited for did not come."""
     growth: Growth | None = None
@@ -63,7 +63,7 @@ class Reservation(Struct):
 
 
 class LinePlace(NamedTuple):
-    """Where a job stands among those who wait for nodes; the smallest is tried first."""
+    """The place of a job among those that wait for nodes; the smallest is tried first."""
 
     below: int
     """Its priority, negated."""
@@ -74,7 +74,7 @@ class LinePlace(NamedTuple):
 
 
 class Unplaced(Struct):
-    """A job that gave its quota back for want of room on the nodes."""
+    """A job that released its quota for want of room on the nodes."""
 
     ref: Ref
     attempt: int
@@ -87,7 +87,7 @@ class Unplaced(Struct):
 
 
 class Vain(Struct):
-    """Nodes that were asked for in vain: they are not asked for again until then."""
+    """A request for nodes that failed: they are not asked for again until then."""
 
     until: int
     pools: dict[str, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Gang(Struct):
     name: str
     topology: Topology = Topology()
     held: bool = False
-    """Somebody holds it back: it is not admitted, and its reservation is about to be given back."""
+    """It is on hold: it is not admitted, and its reservation is about to be released."""
     waits: bool = True
     """It is suspended and asks to run."""
     rank: tuple[int, int] = (0, 0)
@@ -137,7 +137,7 @@ class Keeper(Struct):
 
 
 class Planned(Struct):
-    """Who should leave for a claimant, or has been ordered to."""
+    """The victims that should leave for a claimant, or were ordered to."""
 
     ref: Ref
     attempt: int
@@ -154,30 +154,30 @@ class Planned(Struct):
 
 
 class ClearingAsked(Struct):
-    """Who may be suspended so that a job finds its places."""
+    """The candidates that may be suspended so that a job finds its places."""
 
     ref: Ref
     attempt: int
     victims: tuple[str, ...]
-    """uids, who goes first first"""
+    """uids, the first to go first"""
     cause: Cause
     moves: bool = False
     """They are to be moved: none goes that has no place elsewhere."""
     answered: bool = False
     places: tuple[Placement, ...] = ()
-    """What it would have with those gone who are needed."""
+    """Its places with the necessary victims gone."""
     elsewhere: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
     """uid of one of those -> where it would be then"""
 
 
 class Cleared(Struct):
-    """Who was ordered to leave so that a job finds its places, and what is kept for it."""
+    """The victims ordered to leave so that a job finds its places, and the room kept for it."""
 
     leaving: dict[str, list[str]]
-    """uid of a victim that has not been admitted again -> keys of what it had on the nodes"""
+    """uid of a victim that has not been admitted again -> keys of its occupants on the nodes"""
     places: tuple[Placement, ...]
     until: int
-    """Log time (ms) until which it is kept, once nobody leaves any more."""
+    """Log time (ms) until which it is kept, once no victim leaves any more."""
     going: dict[str, None] = field(default_factory=dict)
     """uids of victims that are still charged"""
     of_move: bool = False
@@ -193,7 +193,7 @@ class AdmitterState(StageState):
 
     reservations: dict[str, Reservation] = field(default_factory=dict)
     admitted: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of what is admitted and still charged"""
+    """uid -> attempt of the workload that is admitted and still charged"""
     whole: dict[str, None] = field(default_factory=dict)
     """Those of them that were admitted with a place for every pod they need."""
     placement: PlacementChosen = field(default_factory=lambda: PlacementChosen(mode="off"))
@@ -212,11 +212,11 @@ class AdmitterState(StageState):
     unplaced: dict[str, Unplaced] = field(default_factory=dict)
     """By uid of the workload: the jobs that wait for room on the nodes, and hold no quota"""
     lines: dict[str, list[LinePlace]] = field(default_factory=dict)
-    """what is asked for -> who of them asks for that, in order"""
+    """request -> the jobs of it, in order"""
     found: dict[str, int] = field(default_factory=dict)
     """uid of a job that is tried again and has no answer yet -> log time (ms) until which the room is left to it"""
     clearings: dict[str, ClearingAsked] = field(default_factory=dict)
-    """Claimant uid -> who may be suspended for its places, until that is answered."""
+    """Claimant uid -> the candidates to suspend for its places, until that is answered."""
     cleared: dict[str, Cleared] = field(default_factory=dict)
     """uid of a job -> what nodes are cleared for it."""
     plans: dict[str, Planned] = field(default_factory=dict)
@@ -230,16 +230,16 @@ class AdmitterState(StageState):
     pools: dict[str, NodePool] = field(default_factory=dict)
     """Node pools that are declared, by name."""
     pools_rv: int = 0
-    """resourceVersion of what declares them; 0 where nothing does."""
+    """resourceVersion of the object that declares them; 0 where none does."""
     pools_uid: str = ""
-    """Of what declares them."""
+    """Of the object that declares them."""
     pools_seen: Seen = field(default_factory=Seen)
     unserved: bool = False
     """The cluster knows no objects that ask for nodes."""
     keepers: dict[str, Keeper] = field(default_factory=dict)
     """Pods that keep GPU devices from the device plugin, by uid."""
     in_vain: dict[str, Vain] = field(default_factory=dict)
-    """uid of a job, or gang that stands for its group -> which nodes did not come."""
+    """uid of a job, or gang that represents its group -> which nodes did not come."""
 
 
 def gang_of(workload: Workload) -> Gang:
@@ -285,7 +285,7 @@ def hold_places(state: AdmitterState, found: Hold, pod_sets: Iterable[PodSet], p
 
 
 def drop_hold(state: AdmitterState, uid: str) -> None:
-    """Give back everything still held for a workload."""
+    """Release everything still held for a workload."""
     found = state.holds.pop(uid, None)
     if found is None:
         return
@@ -296,7 +296,7 @@ def drop_hold(state: AdmitterState, uid: str) -> None:
 
 
 def due_places(state: AdmitterState, found: Hold) -> Iterator[tuple[str, bool]]:
-    """Keys of held places that must be given back, and whether for a gone node."""
+    """Keys of held places that must be released, and whether for a gone node."""
     for key in found.places:
         node = state.ledger.nodes[state.ledger.occupants[key].node]
         if found.until <= state.now or not node.uid:
@@ -304,7 +304,7 @@ def due_places(state: AdmitterState, found: Hold) -> Iterator[tuple[str, bool]]:
 
 
 def give_back(state: AdmitterState, event: PlacesReleased) -> None:
-    """Places are given back: as many of each set and node as the decision says, if they are still held."""
+    """Places are released: as many of each set and node as the decision says, if they are still held."""
     found = state.holds.get(event.ref.uid)
     if found is None or found.attempt != event.attempt:
         return
@@ -364,7 +364,7 @@ def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> bool
 
 
 def workload_of(state: AdmitterState, pod: PodState) -> str:
-    """Uid of the workload that a pod is of, as far as its owner or its name tells; empty for a pod of nobody's."""
+    """Uid of the workload that a pod is of, as far as its owner or its name tells; empty for a pod of none."""
     uid = state.owners.get(pod.owner_uid, pod.owner_uid)
     job = pod.labels.get("batch.kubernetes.io/job-name") or pod.labels.get("job-name", "")
     return state.named.get(f"{pod.ref.namespace}/{job}", uid) if uid not in state.holds and job else uid

@@ -20,7 +20,7 @@ Claimant = tuple[Shape, Job]
 
 
 def owed(state: PreemptorState) -> list[Claimant]:
-    """Who is refused what it is guaranteed, and would be let in if there were room; the first first."""
+    """The jobs that are refused their guarantee, and would be admitted if there were room; in order."""
     given, reclaims = basis(state.queues.ledger), dict[str, bool]()
     shares: list[Shares] = []
 
@@ -56,7 +56,7 @@ def owed(state: PreemptorState) -> list[Claimant]:
 
 
 def outranking(state: PreemptorState) -> list[Claimant]:
-    """Waiting jobs of queues in which work of lower priority gives way, and could make room; the first first."""
+    """Waiting jobs of queues in which work of lower priority is evicted, and could make room; in order."""
     nodes = state.queues.ledger.nodes
     given = basis(state.queues.ledger)
 
@@ -88,10 +88,11 @@ def outranking(state: PreemptorState) -> list[Claimant]:
 
 
 def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
-    """Who has waited longest at the head of its queue beyond the age limit, and the uppermost limit that refuses it.
+    """The job that has waited longest at the head of its queue beyond the age limit, and the uppermost limit that
+    refuses it.
 
-    Nobody where something is held for age already, or was until lately, or where enough runs that got in so. What is
-    held for it moves up where others have filled a node above meanwhile: else they could keep it out for ever.
+    None where quota is held for age already, or was until lately, or where enough jobs run that were admitted so. Its
+    claim moves up where others have filled a node above meanwhile: else they could keep it out for ever.
     """
     heads = [job for _, job in _heads(state) if _due(state, job) <= state.now]
     held = state.age_claims.held(state.queues.ledger) if heads else {}
@@ -183,7 +184,7 @@ def _due(state: PreemptorState, job: Job) -> int:
 
 
 def _waits_since(state: PreemptorState, job: Job) -> int:
-    """Log time from which its age counts: who made room for jobs with less service has had its turn before."""
+    """Log time from which its age counts: a job that made room for jobs with less service has had its turn before."""
     if job.ref.uid not in state.service.times:
         return job.queued_at
     return max(job.queued_at, *state.evictions.get(job.ref.uid, (0,)))

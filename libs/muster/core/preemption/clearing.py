@@ -30,9 +30,9 @@ from muster.model.keys import Position
 
 
 def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
-    """It has found no place. Where room is kept for a gang that came before it, nobody leaves for it.
+    """It has found no place. Where room is kept for a gang that came before it, no victim leaves for it.
 
-    One that came back to its queue by its own proposal has not found none anew: else two that take each other's quota
+    One that came back to its queue by its own proposal has not found none again: else two that take each other's quota
     while they are tried would propose without end.
     """
     job = state.queues.jobs.get(event.ref.uid)
@@ -60,7 +60,7 @@ def proposed(state: PreemptorState, _at: Position, event: ClearingProposed) -> N
 
 
 def _tried(state: PreemptorState, found: UnplacedClaimant) -> dict[str, None]:
-    """By which rules nobody could go for it lately: after a while, when what runs has changed, all are tried again."""
+    """The rules that found no victim for it lately; all are tried again when the running work has changed."""
     return {} if state.opens(found.gate) else found.tried
 
 
@@ -84,7 +84,7 @@ def proposal_due(state: PreemptorState) -> ClearingProposed | ReclaimDeferred | 
 
 
 def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
-    """Whether it waits as it did, and nobody leaves for it yet."""
+    """Whether it waits as it did, and no victim leaves for it yet."""
     job, ledger = found.job, state.queues.ledger
     uid = job.ref.uid
     workload = state.queues.workloads.get(uid)
@@ -104,7 +104,7 @@ def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
 
 
 def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
-    """Whether it stands in its queue and its quota has room."""
+    """Whether it is in its queue and its quota has room."""
     queued = found.job.ref.uid in state.queues.jobs
     return queued and state.queues.ledger.shortfall(found.job.queue, found.job.demand, now=state.now) is None
 
@@ -115,7 +115,7 @@ def may_at(state: PreemptorState, found: UnplacedClaimant) -> int:
 
 
 def deadlines(state: PreemptorState) -> Iterator[int]:
-    """Log times (ms) at which others may leave for somebody, though nothing happens."""
+    """Log times (ms) at which others may leave for a job, though nothing happens."""
     for found in state.unplaced.values():
         ends = (may_at(state, found), found.gate.rest if state.has_changed(found.gate) else 0)
         yield from (at for at in ends if at > state.now)
@@ -132,7 +132,7 @@ def _later(state: PreemptorState, queue: str) -> Iterator[int]:
 
 
 def _protects(state: PreemptorState) -> bool:
-    """Whether a queue protects what runs for a time: only then somebody may go later who may not go now."""
+    """Whether a queue protects running work for a time: only then a job may go later that may not go now."""
     trees = (tree for tree in state.queues.ledger.trees.values() if tree.by_shares)
     return any(node.preempt_min_run_ms or node.reclaim_min_run_ms for tree in trees for node in tree.nodes)
 
@@ -176,8 +176,9 @@ def _proposal(state: PreemptorState, found: UnplacedClaimant) -> ClearingPropose
 
 
 def _elsewhere(state: PreemptorState, job: Job) -> Found:
-    """Who may be moved for it, those first that lose the least work: whatever their queues and priorities, for they go
-    on elsewhere. Who has taken part in a move takes part in no other for an hour, so no two can move each other.
+    """The jobs that may be moved for it, those first that lose the least work: whatever their queues and priorities,
+    for they go on elsewhere. A job that has taken part in a move takes part in no other for an hour, so no two can move
+    each other.
     """
     if not state.moves or job.ref.uid in _moved_lately(state) or not state.reclaims(job.queue):
         return profiles.NO_VICTIMS

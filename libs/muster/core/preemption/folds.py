@@ -53,13 +53,13 @@ KEPT_MS = 600_000
 """How long a cluster that could not give workers is not asked for some again; it may be suspended as a whole."""
 
 NO_NODES_MS = 60_000
-"""Who would find no place on the nodes is looked at again after this, if what could be taken back has changed."""
+"""A job that would find no place on the nodes is looked at again after this, if the candidates have changed."""
 
 CLEARED_MS = 600_000
-"""How long nobody else leaves for a job that nodes were cleared for, since the last of them has left."""
+"""How long no other victim leaves for a job that nodes were cleared for, since the last of them has left."""
 
 OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
-"""Why no work of lower priority gives way: in a busy queue what runs changes all the time, so it rests for a moment."""
+"""Why no work of lower priority is evicted: in a busy queue the running work changes often, so the claimant rests."""
 
 
 def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObserved) -> None:
@@ -73,7 +73,7 @@ def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObser
 
 
 def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
-    """The first listing of everything ends first sight; what is found later ran around the queue."""
+    """The first listing of everything ends first sight; work found later started without an admission."""
     state.sighted = state.sighted or state.synced
 
 
@@ -120,7 +120,7 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
 
 
 def _graces_over(state: PreemptorState) -> None:
-    """Who is not owed any more, or does not wait, has a grace again the next time."""
+    """A shape that is not owed any more, or does not wait, has a grace again the next time."""
     asking = {growing.key_of(uid) for uid in state.growing}
     for key in [each for each in state.owed_since if each not in asking]:
         shape = state.queues.book.shapes.get(key)
@@ -135,7 +135,7 @@ def _may_be_owed(state: PreemptorState, shape: Shape) -> bool:
 
 
 def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
-    """It gives way as work of another leaf from here on."""
+    """It is a candidate as work of another leaf from here on."""
     enlist(state, event.ref.uid)
     state.supply += 1
 
@@ -237,7 +237,7 @@ def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
 
 
 def shares_changed(state: PreemptorState, _at: Position, event: SharesChanged) -> None:
-    """Who tried in vain may be within its share now, though nothing became free."""
+    """A job that was refused may be within its share now, though nothing became free."""
     if event.usage:
         state.supply += 1
 
@@ -252,7 +252,7 @@ def queue_changed(state: PreemptorState, at: Position, event: QueueObserved | Qu
 
 def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
     """Nothing is proposed for it for now, at most until its grace or its own delay is over: from then on it may claim
-    what was not looked for before. Who is gone needs no gate.
+    quota that was not looked for before. A job that is gone needs no gate.
     """
     if uid in state.queues.workloads:
         job = growing.job_of(state, uid) or state.queues.jobs.get(uid)
@@ -322,7 +322,7 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
 
 
 def cleared(state: PreemptorState, at: Position, event: ClearingOrdered) -> None:
-    """Work leaves so that somebody has room on the nodes."""
+    """Work leaves so that a job has room on the nodes."""
     state.open.pop(event.ref.uid, None)
     unplaced = state.unplaced.get(event.ref.uid)
     if unplaced is not None:
@@ -363,8 +363,8 @@ def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOr
 
 
 def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
-    """What was held is free for other plans. One that failed rests as long as it lasted without progress; then it is
-    looked at again, for who could not go before may be asked again by then.
+    """The held quota is free for other plans. A plan that failed rests as long as it lasted without progress; then it
+    is looked at again, for work that could not go before may be asked again by then.
     """
     state.supply += 1
     state.age_claims.looked(state.queues.ledger, state.now)

@@ -18,7 +18,7 @@ May = Callable[[str], bool]
 
 
 def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = None) -> Found:
-    """The victims for what it is owed; ``may``: by another measure than whether they may be evicted now."""
+    """The victims for the quota it is owed; ``may``: by another measure than whether they may be evicted now."""
     ledger, queue, demand = state.queues.ledger, job.queue, job.demand
     shares = shares_with(ledger, job.ref.uid, queue, demand) if ledger.by_shares(queue) else None
     return profiles.owed(basis(ledger, job.ref.uid), queue, demand, state.candidates(queue, may), site, shares)

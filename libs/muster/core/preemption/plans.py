@@ -1,4 +1,4 @@
-"""What is proposed for a claimant: who leaves for it or what is held for it, or why nothing can be taken back."""
+"""Proposals for a claimant: its victims or the quota held for it, or why nothing can be reclaimed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.model.demand import Shortfall
 
 
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-    """Who is above its own guarantee gives back, or it is said why nobody does."""
+    """Borrowers above their own guarantee are evicted, or it is said why none is."""
     cause, short = _refusal(state, shape, job)
     if state.grace_over_at(job) is None:
         return _deferral(state, job, cause, short, "grace", state.now + state.grace_ms(job))
@@ -52,7 +52,8 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
 def _parts(
     state: PreemptorState, shape: Shape, given: Basis, whole: list[str], below: int | None = None
 ) -> tuple[PartialVictim, ...]:
-    """Ray clusters that give workers instead of those who would leave as a whole, none of higher priority than they.
+    """Ray clusters that release workers instead of the jobs that would leave as a whole, none of higher priority than
+    they.
 
     ``below``: those of the claimant's own queue, of lower priority than this; None: those of other queues.
     """
@@ -68,7 +69,7 @@ def _parts(
 
 
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-    """Work of lower priority in its own queue gives way, or it is said why none does."""
+    """Work of lower priority in its own queue is evicted, or it is said why none is."""
     cause, short = _refusal(state, shape, job)
     found = _in_its_queue(state, shape, job, cause, short)
     if found is not None:
@@ -85,7 +86,7 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
 
 
 def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Decision:
-    """Work that has had more service gives way to it."""
+    """Work that has had more service is evicted for it."""
     cause, short = _refusal(state, shape, job)
     chosen = tuple(_victim(state, uid) for uid in uids)
     withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
@@ -112,7 +113,7 @@ def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shor
 def _in_its_queue(
     state: PreemptorState, shape: Shape, job: Job, cause: Cause, short: Shortfall
 ) -> PreemptionProposed | None:
-    """That work of lower priority in its own queue gives way to it, if that makes room; workers before whole jobs."""
+    """The eviction of work of lower priority in its own queue, if that makes room; workers before whole jobs."""
     uids = outranked(state, job, nodes_for(state, job)).uids
     parts = _parts(state, shape, basis(state.queues.ledger, job.ref.uid), uids, below=job.priority)
     if not uids and not parts:
@@ -136,7 +137,7 @@ def _in_its_queue(
 def _deferral(
     state: PreemptorState, job: Job, cause: Cause, short: Shortfall, reason: DeferralReason, until: int
 ) -> ReclaimDeferred:
-    """That nobody is evicted for it now; ``until``: log time that may change that, 0: only news may."""
+    """No work is evicted for it now; ``until``: log time that may change that, 0: only news may."""
     return ReclaimDeferred(
         cause=cause,
         ref=job.ref,

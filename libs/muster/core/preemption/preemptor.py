@@ -1,11 +1,10 @@
 """The preemptor: which work should be suspended for which job; the accountant judges it and only then it is ordered.
 
-One proposal is open at a time, any number of claims stand. It proposes for jobs that stay within a guarantee and are
-refused above it: queues in their order (priority, used/min, age), in each the head first. Without those, it looks
-for jobs that outrank running ones of their own queue, where the tree lets lower priority give way. Else it
-proposes who may leave for a job whose quota has room and the nodes have not, or that what leaves is held for a head
-that has waited too long: big work must not starve behind small. A Ray cluster that is refused growth asks as
-a job does.
+One proposal is open at a time, any number of claims are in force. It proposes for jobs that stay within a guarantee and
+are refused above it: queues in their order (priority, used/min, age), in each the head first. Without those, it looks
+for jobs that outrank running ones of their own queue, where the tree allows evictions of lower priority. Else it
+proposes victims for a job whose quota has room and the nodes have not, or that released quota is held for a head that
+has waited too long: big work must not starve behind small. A Ray cluster that is refused growth asks as a job does.
 """
 
 from __future__ import annotations

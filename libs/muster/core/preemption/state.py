@@ -67,11 +67,11 @@ class Started(Struct):
     """Log time (ms) of the last checkpoint of this run; ``since`` before the first."""
     listed: bool = False
     gives: Vector = field(default_factory=dict)
-    """What it gives back, while it is listed."""
+    """The amounts it releases, while it is listed."""
 
 
 class UnplacedClaimant(Struct):
-    """A job that has given its quota back, for it has found no place on the nodes."""
+    """A job that has released its quota, for it has found no place on the nodes."""
 
     job: Job
     """As it was queued then."""
@@ -81,7 +81,7 @@ class UnplacedClaimant(Struct):
     gate: RetryGate = RetryGate(NEVER)
     """When it is looked at again by rules that have been tried."""
     awaits: tuple[str, ...] = ()
-    """uids of those who were ordered to leave for it and have not left"""
+    """uids of the victims that were ordered to leave for it and have not left"""
     asked: bool = False
     """That others leave for it is proposed, and not answered."""
     ordered: bool = False
@@ -111,9 +111,9 @@ class PreemptorState(StageState):
     places: AdmitterState = field(default_factory=AdmitterState)
     """The nodes as the gang admitter sees them."""
     runs: dict[str, list[Run]] = field(default_factory=dict)
-    """leaf -> what runs there and may be suspended, in the order in which it gives way"""
+    """leaf -> its running work that may be suspended, in the order in which it is evicted"""
     sums: dict[str, dict[int, Vector]] = field(default_factory=dict)
-    """leaf -> priority -> what the runs there of that priority give back together"""
+    """leaf -> priority -> the amounts that the runs there of that priority release together"""
     started: dict[str, Started] = field(default_factory=dict)
     """uid of a charged workload that has been resumed -> its place among the runs"""
     scaling: RunningClusters = field(default_factory=RunningClusters)
@@ -124,7 +124,7 @@ class PreemptorState(StageState):
     fixed: dict[str, Counts] = field(default_factory=dict)
     """uid of a Ray cluster that was charged with a fixed size -> its pods by worker group"""
     shrinking: dict[str, Counts] = field(default_factory=dict)
-    """uid of one that was ordered to give back workers -> what its groups are left with"""
+    """uid of one that was ordered to release workers -> the workers its groups are left with"""
     kept: dict[str, int] = field(default_factory=dict)
     """uid of one that could not give workers -> log time until which it is not asked for some again"""
     charged: dict[str, int] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class PreemptorState(StageState):
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of those that have been ordered to leave"""
     evictions: dict[str, list[int]] = field(default_factory=dict)
-    """workload uid -> log times at which it was suspended for somebody else, the newest last, at most MAX_REMEMBERED"""
+    """workload uid -> log times at which it was suspended for another, the newest last, at most MAX_REMEMBERED"""
     stays: dict[str, int] = field(default_factory=dict)
     """uid of a workload that could not be suspended -> log time from which it is tried again"""
     failed: dict[str, int] = field(default_factory=dict)
@@ -143,11 +143,11 @@ class PreemptorState(StageState):
     open: dict[str, None] = field(default_factory=dict)
     """uids of claimants whose proposal has not been answered"""
     sighted: bool = False
-    """Everything that is required has been listed once: what is found running after that ran around the queue."""
+    """Everything that is required has been listed once: work found running after that started without an admission."""
     found: dict[str, None] = field(default_factory=dict)
     """uids of workloads without an intent of ours that were there when the cluster was first seen"""
     foreign: dict[str, None] = field(default_factory=dict)
-    """Roots of the trees in which work was charged that nobody had admitted and that ran when the cluster was first
+    """Roots of the trees in which work was charged that was never admitted and that ran when the cluster was first
     seen."""
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what its Queue object was last seen to pause"""
@@ -156,11 +156,11 @@ class PreemptorState(StageState):
     moves: int = 0
     """How many jobs may be moved at once; 0: none."""
     moved: dict[str, int] = field(default_factory=dict)
-    """uid of who was moved, or had others moved for it -> log time (ms), for an hour"""
+    """uid of a job that was moved, or had others moved for it -> log time (ms), for an hour"""
     age_claims: AgeClaims = field(default_factory=AgeClaims)
     """What is held for age, and runs by it."""
     service: Service = field(default_factory=Service)
-    """What jobs have attained, and how often they gave way for it."""
+    """The attained service of jobs, and how often they were evicted for it."""
     owed_since: dict[str, int] = field(default_factory=dict)
     """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
     growing: dict[str, RefusedGrowth] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class PreemptorState(StageState):
         return self.may_evict_unpaused(uid, queue) and "evictions" not in self.queues.resting(self.started[uid].leaf)
 
     def may_evict_unpaused(self, uid: str, queue: str) -> bool:
-        """Whether it might be if nobody had paused evictions."""
+        """Whether it might be if evictions were not paused."""
         return self.now >= self.evictable_at(self.started[uid], queue)
 
     def may_give_workers(self, uid: str) -> bool:
@@ -219,13 +219,13 @@ class PreemptorState(StageState):
         return max(job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + delay if delay else 0
 
     def grace_ms(self, job: Job) -> int:
-        """How long a job waits for what it is owed before others are evicted for it."""
+        """How long a job waits for the quota it is owed before others are evicted for it."""
         workload = self.queues.workloads.get(job.ref.uid)
         own = reclaim_grace_ms(workload.labels) if workload is not None else 0
         return max(self.queues.ledger.rules_of(job.queue).reclaim_grace_ms, own)
 
     def grace_over_at(self, job: Job) -> int | None:
-        """Log time (ms) at which its grace is over; None where nobody of its shape was found owed and refused yet."""
+        """Log time (ms) at which its grace is over; None where no job of its shape was found owed and refused yet."""
         grace, since = self.grace_ms(job), self.owed_since.get(job.shape)
         if not grace:
             return 0
@@ -251,11 +251,11 @@ class PreemptorState(StageState):
         return gate.supply != self.supply or 0 <= gate.nodes != self.places.ledger.changes
 
     def shut(self, rest: int) -> RetryGate:
-        """A gate for what finds no room on the nodes as they are, until this log time (ms) at least."""
+        """A gate for a plan that finds no room on the nodes as they are, until this log time (ms) at least."""
         return RetryGate(self.supply, nodes=self.places.ledger.changes, rest=rest)
 
     def in_turn(self, job: Job) -> bool:
-        """Whether its queue lets it in when there is room: admissions are not paused, and nobody blocks it there."""
+        """Whether its queue admits it when there is room: admissions are not paused, and no job blocks it there."""
         if "admissions" in self.queues.resting(job.queue):
             return False
         if not self.queues.is_blocking(job.queue) or job.growth is not None:
@@ -266,8 +266,8 @@ class PreemptorState(StageState):
         return first and not self.queues.before_on_nodes(job.queue, job.place)
 
     def candidates(self, queue: str, may: Callable[[str], bool] | None = None) -> Candidates:
-        """What runs, and who of it may go for a claimant of a queue; ``may``: by another measure than whether it may be
-        evicted now.
+        """The running work, and which of it may go for a claimant of a queue; ``may``: by another measure than whether
+        it may be evicted now.
         """
         return Candidates(self.runs, may or partial(self.may_evict, queue=queue), self.deprioritised, self.now)
 
@@ -288,8 +288,8 @@ class PreemptorState(StageState):
     def deprioritised(self, uid: str) -> bool:
         """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
 
-        What it gave to jobs of less service counts only lately: that has a bound of its own. Who has saved its work in
-        this run loses little, however often.
+        Its evictions for jobs of less service count only lately: they have a bound of their own. Work that was saved in
+        this run is not lost, however often.
         """
         started = self.started.get(uid)
         if started is not None and started.kept > started.since:
@@ -298,11 +298,11 @@ class PreemptorState(StageState):
         return lately >= EVICTIONS_AN_HOUR or self.suffered(uid) >= EVICTIONS_IN_ALL
 
     def suffered(self, uid: str) -> int:
-        """How often a workload was evicted for what others were owed, or outranked it in."""
+        """How often a workload was evicted for quota that others were owed, or for priority."""
         return len(self.evictions.get(uid, ())) - self.service.times.get(uid, 0)
 
     def may_be_next(self, job: Job) -> bool:
-        """Whether it is in turn, and nothing is held for age for somebody who stands before it in its queue."""
+        """Whether it is in turn, and nothing is held for age for a job before it in its queue."""
         for uid in self.age_claims.claims:
             before = self.queues.jobs.get(uid)
             if before is not None and before.queue == job.queue and before.priority >= job.priority and before != job:
@@ -319,7 +319,7 @@ class PreemptorState(StageState):
         return None
 
     def head(self, queue: str) -> Job | None:
-        """Who stands first in a queue."""
+        """The first job of a queue."""
         shapes = (self.queues.book.shapes[key] for key in self.queues.book.queues.get(queue, ()))
         places = (shape.waiting[0] for shape in shapes if shape.waiting)
         first = min(places, default=None)
@@ -355,11 +355,12 @@ class PreemptorState(StageState):
         return False
 
     def refused(self, queue: str) -> Iterator[Shape]:
-        """The shapes of a queue that are refused now and could be let in some day."""
+        """The shapes of a queue that are refused now and could be admitted some day."""
         return (shape for shape in self._parked(queue) if self.is_refused(shape))
 
     def claimants(self, queue: str) -> Iterator[tuple[Shape, Job]]:
-        """Those that were refused and could be let in some day, each with the job for which something may be proposed.
+        """Those that were refused and could be admitted some day, each with the job for which something may be
+        proposed.
 
         They may fit by now: see ``is_refused``.
         """

@@ -1,4 +1,4 @@
-"""How the accountant's state changes with what is proposed to be taken back, what is held for it and who leaves."""
+"""How the accountant's state changes with proposals to reclaim, with claims and with victims that leave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the accountant makes of proposals to take back: orders that open claims, and when a claim is over.
 
-A plan is judged as if all claims before it were served and all their victims gone. It is accepted if its claimant
-would be let in then, its victims leave for nobody else, and the rules of reclaim or of priority allow them; an age
+A plan is judged as if all claims before it were served and all their victims gone. It is accepted if its claimant would
+be admitted then, its victims leave for no other claim, and the rules of reclaim or of priority allow them; an age
 claim, if no other is held at a node of its own.
 """
 
@@ -48,7 +48,7 @@ def ends(state: AccountantState) -> Iterator[ClaimEnded]:
 
 
 def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
-    """Why a claim ends without an admission, whatever the time; None while it stands."""
+    """Why a claim ends without an admission, whatever the time; None while it is in force."""
     if claim.growth is not None:
         return growing.why_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
     workload = state.workloads.get(claim.uid)
@@ -82,7 +82,7 @@ def expires_at(state: AccountantState, claim: Claim) -> int | None:
 
 
 def _comes_nearer(state: AccountantState, claim: Claim) -> bool:
-    """Whether somebody who leaves gives back something that it asks for, at a node on its path."""
+    """Whether a victim that leaves releases something that it asks for, at a node on its path."""
     leaving, asked = state.ledger.leaving.extra, claim.demand.request
     return any(asked.get(name) for path in claim.paths() for name in leaving.get(path, ()))
 
@@ -102,7 +102,7 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
 
 
 def forgotten(state: AccountantState) -> Iterator[Violation]:
-    """Where what the state remembers of claims differs from what follows from it."""
+    """Where the claims of the state differ from those that follow from it."""
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
@@ -227,7 +227,7 @@ def _lower(
 def _served_more(
     state: AccountantState, proposed: PreemptionProposed, _chosen: Mapping[str, Victim], victim: str
 ) -> Objection:
-    """A victim has kept more than the claimant, and may give way for that once more."""
+    """A victim has kept more than the claimant, and may be evicted for that once more."""
     rules, workload = state.ledger.rules_of(proposed.queue), state.workloads[victim]
     if state.priorities.get(victim, 0) > state.priorities.get(proposed.ref.uid, 0):
         return "not_served_more"
@@ -262,7 +262,7 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
 
 
 def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
-    """Whether a victim may be suspended now for somebody of queue ``claimant``: no minimum run time protects it."""
+    """Whether a victim may be suspended now for a job of queue ``claimant``: no minimum run time protects it."""
     least = protected_ms(state.ledger, victim.queue, claimant)
     own = evictable(state, victim.ref.uid, victim.attempt)
     return own and state.now - state.entries[victim.ref.uid].since >= least
@@ -293,7 +293,7 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
     if any(amount > node.limit[name] for node in above for name, amount in request.items() if name in node.limit):
         return False
     if claim.kind == "guarantee" and ledger.by_shares(claim.queue):
-        return True  # It rests on a fair share, which moves with what others ask for.
+        return True  # It rests on a fair share, which moves with the requests of others.
     if claim.kind == "service":
         return bool(ledger.rules_of(claim.queue).least_attained_ms)
     if claim.kind != "guarantee":

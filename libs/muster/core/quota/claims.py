@@ -1,8 +1,8 @@
 """Claims: what is held for a waiting job until it is admitted.
 
-Any number stand side by side. A *guarantee* claim and a *priority* claim have victims, who leave for it, and are held
-at every node on the path of their queue; an *age* claim has none, and is held from its queue up to the uppermost node
-that refuses it. What is held is not free for anybody else, with two exceptions: what an age claim holds is free for
+Any number is in force at a time. A *guarantee* claim and a *priority* claim have victims, which leave for it, and are
+held at every node on the path of their queue; an *age* claim has none, and is held from its queue up to the uppermost
+node that refuses it. Held quota is not free for any other job, with two exceptions: that of an age claim is free for
 jobs of other queues that are owed it, and for jobs that declare to have left before its claimant is promised to start.
 
 A further claim is planned against used - leaving + held: with all victims gone and all claims before it served, it must
@@ -30,7 +30,7 @@ LEAVES_WITHIN_MS = 3_600_000
 
 
 class Part(Struct, frozen=True):
-    """Workers that a Ray cluster gives back for somebody."""
+    """Workers that a Ray cluster releases for a claimant."""
 
     attempt: int
     demand: Demand
@@ -51,15 +51,15 @@ class Claim(Struct):
     top: str = ""
     """The uppermost node at which it is held; empty for all of its path."""
     victims: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of those who leave for it and have not left yet"""
+    """uid -> attempt of the victims that leave for it and have not left yet"""
     partial: dict[str, Part] = field(default_factory=dict)
-    """uid -> what is taken of those who give back a part for it and have not done so yet"""
+    """uid -> the part that is taken of clusters that release one for it and have not done so yet"""
     progress: int = 0
-    """Log time (ms) of what brought it nearer last: it was opened, a victim left, something was released."""
+    """Log time (ms) of its last progress: it was opened, a victim left, something was released."""
     promised: int = 0
     """Log time (ms) by which enough has left for it if the run times that jobs declare are true; 0: not promised."""
     counted_on: dict[str, int] = field(default_factory=dict)
-    """uid of who runs where it is held and has declared to have left by then -> log time (ms) by which it has left"""
+    """uid of a job that runs where it is held and declares to leave by then -> log time (ms) by which it has left"""
     first_end: int = 0
     """The earliest of those; 0 where there is none."""
     growth: GrowthOption | None = None
@@ -71,16 +71,16 @@ class Claim(Struct):
 
     @property
     def firm(self) -> bool:
-        """Whether it holds against everybody; one for age gives way to what is owed to others."""
+        """Whether it holds against every other job; one for age does not against jobs that are owed quota."""
         return self.kind != "age"
 
     @property
     def awaits(self) -> bool:
-        """Whether somebody still leaves for it, in whole or in part."""
+        """Whether a victim still leaves for it, in whole or in part."""
         return bool(self.victims or self.partial)
 
     def serves(self, queue: str, demand: Demand) -> bool:
-        """Whether somebody of this queue and demand may use what it holds: its claimant, or one that asks alike. What
+        """Whether a job of this queue and demand may use the quota it holds: its claimant, or one that asks alike. What
         one cluster grows by helps no other.
         """
         return self.growth is None and self.queue == queue and self.demand.alike(demand)
@@ -101,11 +101,11 @@ class Claim(Struct):
         return self.promised if now < self.first_end or not self.first_end else 0
 
     def lets_in(self, until: int, now: int) -> bool:
-        """Whether it gives way at ``now`` to somebody who has left by ``until``: before its own time."""
+        """Whether a job that has left by ``until``, before its promised time, may pass it at ``now``."""
         return 0 < until <= self.promised_now(now)
 
     def holds_up(self, queue: str, demand: Demand) -> bool:
-        """Whether it is for age and stands before somebody else of its own queue, if that is owed something or not."""
+        """Whether it is for age and before another job of its own queue, if that is owed something or not."""
         return not self.firm and self.queue == queue and not self.demand.alike(demand)
 
     def is_outgrown(self, refusing: Iterable[str]) -> bool:
@@ -117,13 +117,13 @@ class Claim(Struct):
         return (path for path in chain_of(self.queue) if len(path) >= len(self.top))
 
     def counts_on(self, uid: str, charge: Charge) -> None:
-        """Somebody runs: where it is held, and left in time by what it declares, its end is counted on."""
+        """A job runs: where the claim is held, and the declared end is in time, that end is counted on."""
         if 0 < charge.until <= self.promised and self.top in chain_of(charge.queue):
             self.counted_on[uid] = charge.until
             self.first_end = min(self.counted_on.values())
 
     def has_left(self, uid: str, at: int) -> None:
-        """Somebody has left: what was promised is so no longer if that is late."""
+        """A job has left: if that is late, the promise is void."""
         until = self.counted_on.pop(uid, None)
         if until is None:
             return
@@ -133,33 +133,33 @@ class Claim(Struct):
 
 
 class Claims(Struct):
-    """All claims in force, and the sums of what they hold."""
+    """All claims in force, and the sums of the quota they hold."""
 
     by_uid: dict[str, Claim] = field(default_factory=dict)
     """Claimant uid -> its claim, in the order in which they were opened."""
     firm: Scratch = field(default_factory=Scratch)
-    """What claims hold against everybody."""
+    """The quota that claims hold against every other job."""
     total: Scratch = field(default_factory=Scratch)
     """What all claims hold."""
     leavers: dict[str, int] = field(default_factory=dict)
-    """uid of who leaves for somebody and has not left yet -> for how many"""
+    """uid of a victim that has not left yet -> for how many claims"""
     cuts: dict[str, Part] = field(default_factory=dict)
-    """uid -> what it gives back for somebody, and goes on"""
+    """uid -> the part it releases for a claim, and goes on"""
     cleared: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of who leaves so that somebody has room on the nodes, for no claim"""
+    """uid -> attempt of a victim that leaves so that a job has room on the nodes, for no claim"""
     moving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of who is suspended for that and starts again elsewhere: what it is charged is not given back"""
+    """uid -> attempt of a job that is suspended for that and starts again elsewhere: its charge is not released"""
 
     def leaves(self, uid: str) -> bool:
         """Whether it was ordered to leave as a whole, and has not left."""
         return uid in self.leavers or uid in self.cleared
 
     def goes(self, uid: str) -> bool:
-        """Whether it was ordered to be suspended for somebody, and has not left; it may come back elsewhere."""
+        """Whether it was ordered to be suspended for a claimant, and has not left; it may come back elsewhere."""
         return self.leaves(uid) or uid in self.moving
 
     def set_out(self, uid: str, attempt: int) -> None:
-        """A charged workload is suspended to start again elsewhere: it gives back nothing of its charge."""
+        """A charged workload is suspended to start again elsewhere: it releases nothing of its charge."""
         self.moving[uid] = attempt
 
     def open(self, claim: Claim) -> None:
@@ -199,7 +199,7 @@ class Claims(Struct):
         self.cuts.pop(uid, None)
 
     def stays(self, uid: str, attempt: int, at: int) -> None:
-        """A victim could not be suspended: nobody waits for it any more."""
+        """A victim could not be suspended: no claim waits for it any more."""
         for each in (self.cleared, self.moving):
             if each.get(uid) == attempt:
                 del each[uid]
@@ -215,7 +215,7 @@ class Claims(Struct):
                 claim.progress = max(claim.progress, at)
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> None:
-        """A Ray cluster is granted so many replicas from here on: who waited for that waits no longer."""
+        """A Ray cluster is granted so many replicas from here on: a claim that waited for that waits no longer."""
         for claim in self.by_uid.values():
             part = claim.partial.get(uid)
             if part is not None and is_down(groups, part.left):
@@ -240,15 +240,15 @@ class Claims(Struct):
         return None
 
     def served_by(self, uid: str, queue: str, demand: Demand) -> Claim | None:
-        """The claim that a charge ends: the claimant's own, else the oldest of one who asks for the same."""
+        """The claim that a charge ends: the claimant's own, else the oldest with the same request."""
         own = self.by_uid.get(uid)
         if own is not None or not self.by_uid:
             return own
         return next((claim for claim in self.by_uid.values() if claim.serves(queue, demand)), None)
 
     def pass_on(self, served: Claim) -> None:
-        """Those who still leave for a claim that a charge ends leave for another: the oldest firm one that asks alike,
-        else the next that was planned after it. The charge has used room that was made for that one.
+        """Victims that still leave for a claim that a charge ends leave for another: the oldest firm one that asks
+        alike, else the next that was planned after it. The charge has used room that was made for that one.
         """
         if not served.awaits:
             return
@@ -263,7 +263,7 @@ class Claims(Struct):
         served.partial = {}
 
     def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
-        """The claims for age of others that give way to a job that takes its quota at ``now``, by its run time."""
+        """The claims for age of others that a job passes which takes its quota at ``now``, by its run time."""
         until = left_by(now, demand.run_ms)
         if not until:
             return []
@@ -273,9 +273,9 @@ class Claims(Struct):
     def held_from(
         self, queue: str, demand: Demand, *, owed: bool, lent: bool, now: int | None, mine: Claim | None = None
     ) -> Scratch:
-        """What is not free for somebody. ``owed``: age claims give way to it, but for those of its own queue while
-        nothing is ``lent`` to others. ``now``: log time (ms) at which it would be let in, and may pass claims for age
-        by what it declares to run; None: it may not. ``mine``: its own, held for its growth.
+        """The quota that is not free for a job. ``owed``: it passes age claims, but for those of its own queue while
+        nothing is ``lent`` to others. ``now``: log time (ms) at which it would be admitted, and may pass claims for age
+        by its declared run time; None: it may not. ``mine``: its own, held for its growth.
         """
         if not self.by_uid:
             return self.total
@@ -309,7 +309,7 @@ class Claims(Struct):
         return (claim for claim in later if not claim.serves(served.queue, served.demand))
 
     def firmly_held_from(self, uid: str) -> Scratch:
-        """What is held against everybody, less what is held for this claimant."""
+        """The quota held against every other job, less that held for this claimant."""
         own = self.by_uid.get(uid)
         if own is None or not own.firm:
             return self.firm
@@ -318,7 +318,7 @@ class Claims(Struct):
         return held
 
     def victims(self) -> Iterator[str]:
-        """Uids of all who leave for somebody and have not left yet."""
+        """Uids of all victims that have not left yet."""
         return (uid for claim in self.by_uid.values() for uid in claim.victims)
 
     def at(self, path: str, resource: str) -> tuple[int, Claim | None]:

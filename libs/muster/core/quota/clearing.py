@@ -64,7 +64,7 @@ def answers(state: AccountantState) -> Iterator[ClearingOrdered | EvictionOrdere
 
 
 def _order(state: AccountantState, clearing: OpenClearing) -> ClearingOrdered | EvictionOrdered:
-    """The order that follows; where quota is short as well it is one that holds what the victims give back."""
+    """The order that follows; where quota is short as well it is one that holds the quota of the victims."""
     said, chosen = clearing.proposed, {*(clearing.chosen or ())}
     common: dict[str, Any] = {
         "cause": clearing.cause,
@@ -88,7 +88,7 @@ _CLAIMS: Mapping[ClearingKind, Literal["guarantee", "priority"]] = {"reclaim": "
 
 
 def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
-    """Why nothing comes of a proposed clearing; empty while it stands."""
+    """Why a proposed clearing is stale; empty while it is not."""
     said = clearing.proposed
     uid, workload = said.ref.uid, state.workloads.get(said.ref.uid)
     if (
@@ -100,7 +100,7 @@ def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
         return "not_waiting"
     short = basis(state.ledger, uid).refusal(said.queue, said.demand)
     if short is not None and (uid not in state.ledger.asks or state.attempts.get(uid) != said.attempt):
-        return "not_waiting"  # A claim is for who stands in a queue.
+        return "not_waiting"  # A claim is for a job in a queue.
     if not state.places or clearing.chosen == ():
         return "no_nodes"
     if clearing.chosen is None:

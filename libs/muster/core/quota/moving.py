@@ -1,8 +1,8 @@
 """Jobs that are moved so that another has room on the nodes: their quota stays theirs.
 
-A job that moves is suspended and queued again under a new attempt while it is still charged. When nothing of it is
-left its charge ends and is reserved for the new attempt in one commit, so no other job gets it. What it is charged
-counts as given back for nobody. Where it does not wait any more as it did then (it is held, paused, moved, edited,
+A job that moves is suspended and queued again under a new attempt while it is still charged. When its pods are
+gone, its charge ends and is reserved for the new attempt in one commit, so no other job gets it. Its charge counts as
+released for no other job. Where it does not wait any more as it did then (it is held, paused, moved, edited,
 deleted), its charge ends as after any other suspension.
 """
 
@@ -23,7 +23,7 @@ from muster.model.demand import Shortfall
 def moving_objection(
     state: AccountantState, clearing: OpenClearing, victims: Sequence[Victim], short: Shortfall | None
 ) -> Objection:
-    """Why these are not moved for somebody; empty when they are. ``short``: what quota refuses the claimant now."""
+    """Why these are not moved for a claimant; else empty. ``short``: the limit that refuses the claimant now."""
     if short is not None:
         return "not_enough"
     if [each.uid for each in clearing.moves] != [each.ref.uid for each in victims]:
@@ -38,7 +38,7 @@ def moving_objection(
 def handed_on(
     state: AccountantState, entry: Entry, released: QuotaReleased, scratch: Scratch
 ) -> Iterator[QuotaReleased | QuotaReserved]:
-    """The end of the charge of what was suspended to move, and the same charge for its next attempt.
+    """The end of the charge of a job that was suspended to move, and the same charge for its next attempt.
 
     ``scratch``: with the charge taken off; what is reserved is added.
     """

@@ -85,7 +85,7 @@ class Entry(Struct):
     fixed: Counts = field(default_factory=dict)
     """Of a Ray cluster that was charged with a fixed size: its pods by worker group."""
     cut: Counts = field(default_factory=dict)
-    """Where it is to give back workers: what these groups are left with; empty when it is not."""
+    """Where it is to release workers: the workers that these groups are left with; empty when it is not."""
     leaving: Leaving = ""
     """Why it has been ordered to be suspended; empty while it may stay."""
     suspended_rv: int = 0
@@ -105,7 +105,7 @@ class Entry(Struct):
     over_since: int = 0
     """Log time since when it uses what it was not admitted with; 0 while it does not."""
     refusals: int = 0
-    """How often an order to suspend it, for nobody else, was refused."""
+    """How often an order to suspend it, for no claimant, was refused."""
     spared_until: int = 0
     """Log time (ms) until which it is not ordered again."""
     idle_since: int = 0
@@ -120,7 +120,7 @@ class Proposal(Struct):
 
 
 class Plan(Struct):
-    """An unanswered proposal to suspend others for somebody."""
+    """An unanswered proposal to suspend others for a claimant."""
 
     proposed: PreemptionProposed
     cause: Cause
@@ -149,7 +149,7 @@ class OpenGrowth(Struct):
 
 
 class Return(Struct):
-    """What a cluster gives back once its ``maxReplicas`` is lowered."""
+    """The workers that a cluster releases once its ``maxReplicas`` is lowered."""
 
     ordered: GateSet
     cause: Cause
@@ -201,7 +201,7 @@ class AccountantState(StageState):
     lately: dict[str, Lately] = field(default_factory=dict)
     """root of a tree in which past usage counts -> what its queues used"""
     weighed: dict[str, dict[str, Vector]] = field(default_factory=dict)
-    """root -> path -> what that comes to, in millionths of what there was"""
+    """root -> path -> the weighed usage, in millionths of the capacity"""
     proposals: dict[str, Proposal] = field(default_factory=dict)
     places: bool = False
     """Gangs are placed on nodes: a plan is answered once it has been tried there."""
@@ -214,15 +214,15 @@ class AccountantState(StageState):
     plans: dict[str, Plan] = field(default_factory=dict)
     """claimant uid -> what is proposed for it"""
     clearings: dict[str, OpenClearing] = field(default_factory=dict)
-    """claimant uid -> who is proposed to leave so that it has room on nodes"""
+    """claimant uid -> the victims proposed to leave so that it has room on nodes"""
     claim_causes: dict[str, Cause] = field(default_factory=dict)
     """claimant uid -> what opened its claim"""
     paused: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """uid of a Queue object that pauses something -> (its quota path, what rests there)"""
     evictions: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how often it has been suspended for somebody else"""
+    """workload uid -> how often it has been suspended for another"""
     service: Service = field(default_factory=Service)
-    """What they have attained, and how often they gave way for it."""
+    """The attained service of workloads, and how often they were evicted for it."""
     priorities: dict[str, int] = field(default_factory=dict)
     """workload uid -> priority it was queued with last"""
     due_release: dict[str, None] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class AccountantState(StageState):
     growths: dict[str, OpenGrowth] = field(default_factory=dict)
     """workload uid -> what its Ray cluster wants"""
     returns: dict[str, Return] = field(default_factory=dict)
-    """workload uid -> what its Ray cluster gives back"""
+    """workload uid -> the workers that its Ray cluster releases"""
     due_change: dict[str, None] = field(default_factory=dict)
     """Charged workloads of which more runs, or less, than they are charged with."""
     due_end: dict[str, None] = field(default_factory=dict)
@@ -300,7 +300,7 @@ def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> Rele
 
 
 def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
-    """(the leaf that what is charged belongs to, the quota its label names); empty texts where nobody claims it."""
+    """(the leaf of a charged workload, the quota its label names); empty texts where no queue claims it."""
     workload, pod = state.workloads.get(uid), state.standalone.get(uid)
     if workload is not None:
         return leaf_of(state.ledger, workload) or "", quota_name(workload.labels)
@@ -341,7 +341,7 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
 
 
 def adopting_leaf(state: AccountantState, workload: Workload) -> str:
-    """Where what runs around the queue is charged: its leaf, else that of its namespace, else "": never for free."""
+    """Where work without an admission is charged: its leaf, else that of its namespace, else "": never for free."""
     return leaf_of(state.ledger, workload) or state.ledger.leaf_of.get(workload.ref.namespace, "")
 
 
@@ -355,7 +355,7 @@ def must_adopt(state: AccountantState, workload: Workload) -> bool:
 
 
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
-    """Whether a charged workload may be suspended for somebody: it runs, long enough, and its controller can."""
+    """Whether a charged workload may be suspended for another: it runs, long enough, and its controller can."""
     entry, workload = state.entries.get(uid), state.workloads.get(uid)
     if entry is None or workload is None or entry.attempt != attempt or entry.leaving or entry.cut:
         return False

@@ -10,7 +10,7 @@ _ALONE: dict[HeldAs, GangCode] = {"GangWaits": "Waits", "GangBindRefused": "Bind
 
 
 def held_back_code(event: GangHeldBack) -> GangCode:
-    """Where what holds it back leaves a gang; a pod in none is not called one."""
+    """The code of a gang by the event that says why it waits; a pod in none has a code of its own."""
     code = HELD_AS[event.reason]
     return code if event.gang else _ALONE.get(code, "FailedScheduling")
 
