@@ -10,7 +10,7 @@ import os
 
 import aiohttp
 
-from muster.client import Told, follow
+from muster.client import FollowedEvent, follow
 
 WEBHOOK_URL = os.environ.get("WEBHOOK_URL", "")
 OWNER = os.environ.get("OWNER", "")  # only jobs of this owner (muster.dev/owner); all of them without
@@ -18,7 +18,7 @@ TYPES = {"workload_evicted", "workload_finished", "workload_held_up", "workload_
 AGAIN_S = float(os.environ.get("AGAIN_S", "5"))
 
 
-def text_of(told: Told) -> str:
+def text_of(told: FollowedEvent) -> str:
     """One line; empty where there is no need to act."""
     event = told.event
     job = f"*{event.workload.namespace}/{event.workload.name}*" + (f" ({event.owner})" if event.owner else "")

@@ -8,6 +8,6 @@ async for told in follow("nats://127.0.0.1:4222", reader="my-team", types={"work
 
 from __future__ import annotations
 
-from muster.bus.subscribing import Told, follow
+from muster.bus.subscribing import FollowedEvent, follow
 
-__all__ = ["Told", "follow"]
+__all__ = ["FollowedEvent", "follow"]

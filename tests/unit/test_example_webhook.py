@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from kit.compose import REPOSITORY
 from muster.bus import subscribing
-from muster.client import Told, follow
+from muster.client import FollowedEvent, follow
 from muster.events.public import PUBLIC_TYPES
 from muster_tools.schemas import sample_of
 
@@ -25,9 +25,9 @@ def example() -> ModuleType:
     return module
 
 
-def told(tag: str, **changes: Any) -> Told:
+def told(tag: str, **changes: Any) -> FollowedEvent:
     body = {**json.loads(sample_of(tag)), **changes}
-    return Told("main-1-57-0", tag, msgspec.convert(body, PUBLIC_TYPES[tag]))
+    return FollowedEvent("main-1-57-0", tag, msgspec.convert(body, PUBLIC_TYPES[tag]))
 
 
 def test_each_event_is_one_line_with_the_job_its_owner_and_the_reason() -> None:

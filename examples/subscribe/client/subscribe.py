@@ -9,7 +9,7 @@ import json
 import os
 from pathlib import Path
 
-from muster.client import Told, follow
+from muster.client import FollowedEvent, follow
 
 DONE = Path(os.environ.get("DONE", "admissions.jsonl"))
 
@@ -39,7 +39,7 @@ async def main() -> None:
             done.add(told.id)
 
 
-def handle(told: Told) -> None:
+def handle(told: FollowedEvent) -> None:
     event = told.event
     record = {"id": told.id, "job": f"{event.workload.namespace}/{event.workload.name}", "queue": event.queue}
     with DONE.open("a") as file:

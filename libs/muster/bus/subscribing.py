@@ -32,7 +32,7 @@ REMEMBERED = 10_000
 """Ids by which an event that comes again is left out, within one run of a program."""
 
 
-class Told(Struct, frozen=True):
+class FollowedEvent(Struct, frozen=True):
     """One public event."""
 
     id: str
@@ -54,7 +54,7 @@ async def follow(
     nkey_file: str = "",
     ca_file: str = "",
     api_prefix: str = "$JS.API",
-) -> AsyncGenerator[Told, None]:
+) -> AsyncGenerator[FollowedEvent, None]:
     """Every public event, for ever. ``reader``: under which name NATS keeps the position, and the user where there are
     users; ``types``: only these, all for none. The last three sign in to a production NATS.
 
@@ -99,7 +99,7 @@ async def follow(
         await client.close()
 
 
-def _read(message: Msg) -> Told | None:
+def _read(message: Msg) -> FollowedEvent | None:
     """What a message tells; None for an event of a later version."""
     headers = message.headers or {}
     try:
@@ -107,4 +107,4 @@ def _read(message: Msg) -> Told | None:
         event = msgspec.json.decode(message.data, type=PUBLIC_TYPES[tag])
     except (KeyError, TypeError, msgspec.MsgspecError):
         return None
-    return Told(headers.get("ce-id", ""), tag, event, headers.get("traceparent", ""))
+    return FollowedEvent(headers.get("ce-id", ""), tag, event, headers.get("traceparent", ""))

@@ -117,7 +117,7 @@ async def _watch(source: Source | None, out: Output, asked: JobFilter, ago: int,
         present = Present(reading, touched)
         now = max((await present.read()).now, await reading.log.time())
         _known(present.state.queues.ledger.nodes, asked.queue)
-        news = News(replace(asked, ended_after=now - ago))
+        news = ChangedJobs(replace(asked, ended_after=now - ago))
         first = news.first(present.state)
         if output == "json":
             for row in first:
@@ -136,7 +136,7 @@ async def _watch(source: Source | None, out: Output, asked: JobFilter, ago: int,
                     _print(out, changed, state.now, output, head=False)
 
 
-class News:
+class ChangedJobs:
     """Which jobs look otherwise than when they were shown last."""
 
     def __init__(self, asked: JobFilter) -> None:

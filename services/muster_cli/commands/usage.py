@@ -10,14 +10,14 @@ from cyclopts import Parameter
 
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.usage import By, Usage
+from muster.core.views.usage import By, UsageAccount
 from muster.runtime.clock import SystemClock
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.folding import begun
 from muster_cli.positions import Bookmark, window
 from muster_cli.positions import until as up_to
-from muster_cli.render.usages import Table, record, usage_lines
+from muster_cli.render.usages import UsageTable, record, usage_lines
 from muster_cli.sources import Source, source_of
 
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
@@ -58,19 +58,19 @@ async def usage(
         folder = Folder(ReadModel())
         state, stream = await begun(feed, lambda seq, now: begin is not None and not begin.reached(seq, now))
         since, last = begin.at if begin is not None else 0, end.at if end is not None and end.at else FOREVER
-        sums: Usage | None = None
+        sums: UsageAccount | None = None
         async for stored in up_to(stream, end):
             now = max(state.now, stored.commit.at)
             if sums is None and (begin is None or begin.reached(stored.seq, now)):
-                sums = Usage(state, by, max(since, state.now or now), last)
+                sums = UsageAccount(state, by, max(since, state.now or now), last)
             folder.fold(state, stored)
             if sums is not None:
                 sums.folded(stored)
         present = await feed.time()
     if sums is None:  # Nothing has happened since: what runs runs on.
-        sums = Usage(state, by, max(since, state.now), last)
+        sums = UsageAccount(state, by, max(since, state.now), last)
     last = max(min(max(state.now, present), last), sums.begin)
-    table = Table(by, sums.begin, last, resource, sums.close(last))
+    table = UsageTable(by, sums.begin, last, resource, sums.close(last))
     if output == "table":
         out.lines(usage_lines(table))
     else:

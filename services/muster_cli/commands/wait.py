@@ -54,7 +54,7 @@ async def wait(
         await present.read()
         await present.until(lambda state: all(_is_known(state, each) for each in jobs))
         uids = [uid_of(present.state, each) for each in jobs]
-        waiting = Waiting(uids, until, out)
+        waiting = AwaitedJobs(uids, until, out)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s), contextlib.aclosing(present.states()) as states:
                 async for state in states:
@@ -64,7 +64,7 @@ async def wait(
         raise CliError(f"not {until} after {timeout}: {'; '.join(late)}", TIMED_OUT)
 
 
-class Waiting:
+class AwaitedJobs:
     """Which of the jobs have ended the wait; says on stderr when one has another status."""
 
     def __init__(self, uids: Sequence[str], goal: Goal, out: Output) -> None:

@@ -17,7 +17,7 @@ from muster_cli.console import DIM, STRONG, columns, styled
 HOUR_MS = 3_600_000
 
 
-class Table(Struct, frozen=True):
+class UsageTable(Struct, frozen=True):
     """The sums of a time. ``resource``: empty for every device there is, or cpu where there is none."""
 
     by: By
@@ -44,7 +44,7 @@ class Table(Struct, frozen=True):
         return sorted(found, key=lambda row: (row[1], -row[2][0], row[0]))
 
 
-def usage_lines(table: Table) -> list[Text]:
+def usage_lines(table: UsageTable) -> list[Text]:
     """A line for each queue or owner and resource, the sums of all, and what time it is about."""
     found = table.rows()
     about = f"From {moment(table.begin)} to {moment(table.end)} UTC"
@@ -68,7 +68,7 @@ def _line(key: str, name: str, hours: tuple[int, int, int], runs: int) -> list[T
     return [styled((key, STRONG)), name, _shown(used), _shown(lost), share, _shown(waited), str(runs)]
 
 
-def record(table: Table) -> dict[str, Any]:
+def record(table: UsageTable) -> dict[str, Any]:
     """For programs: hours as numbers."""
     return {
         "by": table.by,

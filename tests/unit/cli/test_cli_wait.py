@@ -13,8 +13,8 @@ from muster.core.stage import Folder
 from muster.events.facts import WorkloadFinished
 from muster.model.workload import Origin
 from muster.serving.joblist import JobFilter, job_rows
-from muster_cli.commands.ls import News
-from muster_cli.commands.wait import Waiting, ending, uid_of
+from muster_cli.commands.ls import ChangedJobs
+from muster_cli.commands.wait import AwaitedJobs, ending, uid_of
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
 from muster_cli.main import run
@@ -84,12 +84,13 @@ def test_an_evicted_job_is_waited_for() -> None:
 
 def test_all_are_waited_for_and_each_status_is_said_once() -> None:
     log, out, err = Followed(*UP), StringIO(), StringIO()
-    waiting = Waiting([ONE, TWO, ONE], "finished", Output(out, err))
+    waiting = AwaitedJobs([ONE, TWO, ONE], "finished", Output(out, err))
     assert not waiting.look(log.state)
     assert not waiting.look(log.state)
     assert err.getvalue().count("\n") == 2
     assert not waiting.look(log.go(*RUNS, "finishes one"))
-    assert out.getvalue().startswith("RayJob video/one: It has finished: succeeded")
+    assert out.getvalue().startswith("RayJob video/one: ")
+    assert "succeeded" in out.getvalue()
     assert waiting.look(log.go("gone two"))
     assert waiting.code == FAILED
 
@@ -122,7 +123,7 @@ def test_a_wrong_command_line_is_said(tokens: list[str], words: str, capsys: pyt
 
 def test_a_job_is_printed_again_when_its_state_or_status_changes() -> None:
     log = Followed(*UP)
-    news = News(JobFilter(namespace="video"))
+    news = ChangedJobs(JobFilter(namespace="video"))
     assert [row.name for row in news.first(log.state)] == ["one", "two"]
 
     def told(*lines: str) -> list[tuple[str, str]]:

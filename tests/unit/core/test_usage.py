@@ -8,7 +8,7 @@ from kit.scenario import Play
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.views.usage import By, Sums, Usage
+from muster.core.views.usage import By, Sums, UsageAccount
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished, WorkloadStarted
 from muster.model.resources import Vector, add_into
@@ -35,7 +35,7 @@ HISTORIES = (
 
 def found(log: list[Stored], by: By = "queue", begin: int = 0, end: int = FOREVER) -> dict[str, Sums]:
     state, folder = ReadState(), Folder(ReadModel())
-    usage = Usage(state, by, begin, end)
+    usage = UsageAccount(state, by, begin, end)
     for stored in log:
         folder.fold(state, stored)
         usage.folded(stored)

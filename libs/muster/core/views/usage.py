@@ -48,7 +48,7 @@ class _Open(Struct):
     """Log times (ms) at which the run began, and at which it saved its work last."""
 
 
-class Usage:
+class UsageAccount:
     """The sums from ``begin`` to ``end`` (log time, ms); ``state``: as of a position that is not after ``begin``."""
 
     def __init__(self, state: ReadState, by: By, begin: int, end: int) -> None:
