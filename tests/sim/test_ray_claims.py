@@ -9,6 +9,7 @@ import pytest
 from kit.contention import fixed_size
 from kit.elastic import CORE, HEAD_CPU, ElasticPlay, in_queue, kai_queue, raycluster, rayjob, template
 from kit.rayscaler import RayScaler
+from muster.core.views.story import Story
 from muster.events.claims import ClaimEnded, PlanTried
 from muster.events.decisions import EvictionOrdered, GangAdmitted, PreemptionProposed
 from muster.events.elastic import GrowthGranted, GrowthOption
@@ -106,6 +107,24 @@ def test_nobody_else_takes_what_becomes_free_for_it() -> None:
     assert len(play.told(EvictionOrdered)) == 1
     assert len(play.pods("small")) == 1, "one core of the four is left"
     play.clean()
+
+
+def test_its_story_names_the_jobs_that_leave_for_it() -> None:
+    play, scaler = lent()
+    start(scaler, 3)
+    play.read()
+    assert "it asks for small 3 more" in told(play)
+    assert ". Victims: other/lent-3 (cpu 1, memory 1Gi at root/other), " in told(play)
+    play.tick(8)
+    assert "Victims" not in told(play)
+    play.clean()
+
+
+def told(play: ElasticPlay) -> str:
+    story = Story("ns/auto")
+    for stored in play.cell.log:
+        story.feed(stored)
+    return story.of("ns/auto").standing.text
 
 
 def test_a_claim_ends_with_its_demand() -> None:

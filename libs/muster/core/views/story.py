@@ -154,8 +154,12 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
 
 
 def more_of(state: ReadState, uid: str) -> str:
-    """What follows on the refusal of a waiting job: the jobs that took its quota, and what was tried for it."""
+    """The end of a refusal: the jobs that took the quota of a waiting job, and what was tried for it; for the growth of
+    a Ray cluster, what was tried for that.
+    """
     status, job, record = job_status(state, uid), state.queues.jobs.get(uid), state.records.get(uid)
+    if record is not None and status.charge is not None and record.growth.denied is not None:
+        return _tried(state, record)
     if status.short is None or job is None or record is None:
         return ""
     tried = _tried(state, record)
@@ -176,7 +180,7 @@ def _tried(state: ReadState, record: Record) -> str:
     charges, served = state.queues.ledger.charges, record.ref.uid in state.queues.ledger.claims.by_uid
     for each in reversed(record.happenings):
         event = each.event
-        if each.what == "workload_queued":
+        if each.what in ("workload_queued", "growth_granted"):
             return ""
         if isinstance(event, PreemptionProposed):
             victims = [victim.ref.uid for victim in event.victims] + [victim.ref.uid for victim in event.partial]

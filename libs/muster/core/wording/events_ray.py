@@ -88,12 +88,14 @@ def refused_by(short: Shortfall) -> str:
     return f"{short.resource} in {term.where}: {amounts(short, limit)}"
 
 
-def scaling(found: Scaling) -> str:
-    """``Granted: small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``."""
+def scaling(found: Scaling, tried: str = "") -> str:
+    """``Granted: small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``. ``tried``: to make
+    room for them.
+    """
     most = f", of at most {counts(found.ceilings)}" if found.ceilings else ""
     said = f"Granted: {counts(found.granted)}{most}"
     if found.asked:
-        why = f"; {denied(found.denied)}" if found.denied is not None else ""
+        why = f"; {denied(found.denied)}{tried}" if found.denied is not None else ""
         said = f"{said}; it asks for {counts(found.asked)} more{why}"
     return f"{said}. {alarm_reason(found.alarm).text}" if found.alarm is not None else said
 

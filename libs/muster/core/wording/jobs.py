@@ -118,7 +118,7 @@ def text(status: JobStatus, now: int, *, more: str = "") -> str:
         said += f". {pods.since(status.pods, now)}"
     if charge is None:
         return said
-    said = f"{said}. {events_ray.scaling(charge.scaling)}" if charge.scaling is not None else said
+    said = f"{said}. {events_ray.scaling(charge.scaling, more)}" if charge.scaling is not None else said
     return f"{said}. {explain.beyond_grant(charge.beyond, charge.granted).text}" if charge.beyond else said
 
 
