@@ -45,13 +45,17 @@ class _Reclaiming(_Queued):
         return self._due
 
     def schedule(self, engine: Engine) -> None:
+        self._serve(engine)
+        while self.reclaim(engine):
+            self._serve(engine)  # What was freed beyond the need of the one is for the next that is owed.
+        self.fill(engine)
+
+    def _serve(self, engine: Engine) -> None:
+        """Start what stays within its min and fits."""
         usage = engine.usage
         self.waiting.start_all(
             lambda task: usage.within_min(task.job) and engine.fits(task) and usage.within_max(task.job), engine.start
         )
-        while self.reclaim(engine):
-            pass
-        self.fill(engine)
 
     def fill(self, engine: Engine) -> None:
         """Start the jobs that may borrow what is left."""

@@ -61,6 +61,15 @@ def test_queues_borrow_and_give_back_starting_again_from_nothing(tmp_path, polic
     assert found.metrics.guarantee_violation_gpu_s == 0
 
 
+@pytest.mark.parametrize("policy", ["muster", "kueue-like", "kai-like", "volcano-like"])
+def test_what_an_eviction_frees_beyond_one_claimant_goes_to_the_next_that_is_owed(tmp_path, policy):
+    cluster = {"nodes": [{"count": 1, "gpus": 8}], "queues": {"a": {"min": 0, "max": 8}, "b": {"min": 8}}}
+    made = trace(tmp_path, cluster, "x,a,8,0,100\nearly,a,4,10,100\nb1,b,4,50,100\nb2,b,4,50,100")
+    found = run(made, policy)
+    assert {name: at for name, at in starts(found.history).items() if name in ("b1", "b2")} == {"b1": 50, "b2": 50}
+    assert found.metrics.evictions == 1
+
+
 @pytest.mark.parametrize("policy", ["muster", "kueue-like"])
 def test_checkpoints_keep_what_was_done(tmp_path, policy):
     made = trace(tmp_path, TWO, "x,a,4,0,100\nyoung,a,4,20,100\ny,b,4,50,10")
