@@ -1,5 +1,7 @@
-"""Files that are made to break a reader, and each command that reads one. ``python -m kit.hostilefiles FOLDER CONTENT``
-runs every command on one content in one process, and prints what came of each as JSON.
+"""Files that are made to break a reader, and each command that reads one.
+
+``python -m kit.hostilefiles FOLDER [CONTENT ...]`` runs every command on these contents, or on all, in one process, and
+prints what came of each as JSON.
 """
 
 from __future__ import annotations
@@ -80,8 +82,8 @@ CONTENTS: dict[str, Callable[[], bytes]] = {
     "unseen characters": lambda: f'kind: "Elastic{UNSEEN}QuotaTree"\n"na{UNSEEN}me": "{UNSEEN}"\n'.encode(),
     "unseen characters in JSON": lambda: json.dumps({"kind": f"a{UNSEEN}b", f"k{UNSEEN}": UNSEEN}).encode() + b"\n",
     "nothing": lambda: b"",
-    "gzip without end": lambda: gzip.compress(b"0" * (64 << 20), 1),
-    "gzip of empty lines": lambda: gzip.compress(b"\n" * (64 << 20), 1),
+    "gzip without end": lambda: gzip.compress(b"0" * (16 << 20), 1),
+    "gzip of empty lines": lambda: gzip.compress(b"\n" * (16 << 20), 1),
     "gzip cut off": lambda: LOG.read_bytes()[:-20],
 }
 
@@ -89,6 +91,7 @@ CONTENTS: dict[str, Callable[[], bytes]] = {
 class Outcome(NamedTuple):
     """What came of one command."""
 
+    content: str
     reader: str
     code: int
     said: str
@@ -116,7 +119,7 @@ def laid_out(folder: Path, content: str) -> dict[str, str]:
     }
 
 
-def outcome(reader: str, names: dict[str, str]) -> Outcome:
+def outcome(content: str, reader: str, names: dict[str, str]) -> Outcome:
     said = io.StringIO()
     began = time.monotonic()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
@@ -127,15 +130,18 @@ def outcome(reader: str, names: dict[str, str]) -> Outcome:
         except Exception as err:
             print(f"Traceback: {type(err).__name__} {err}"[:500])
             code = -1
-    return Outcome(reader, code, said.getvalue(), time.monotonic() - began)
+    return Outcome(content, reader, code, said.getvalue(), time.monotonic() - began)
 
 
 def main() -> None:
-    names = laid_out(Path(sys.argv[1]), sys.argv[2])
-    for reader in READERS:
-        print(reader, file=sys.stderr, flush=True)  # The last one is where it ended, were it to end here.
-        found: dict[str, Any] = outcome(reader, names)._asdict()
-        print(json.dumps(found), flush=True)
+    for number, content in enumerate(sys.argv[2:] or CONTENTS):
+        folder = Path(sys.argv[1]) / str(number)
+        folder.mkdir()
+        names = laid_out(folder, content)
+        for reader in READERS:
+            print(f"{reader} on {content}", file=sys.stderr, flush=True)  # The last one is where it ended.
+            found: dict[str, Any] = outcome(content, reader, names)._asdict()
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from kit.podgangs import SIGS
 from kit.story import quota_tree, rayjob
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.publication import facets_in, public_event
+from muster.core.views.facets import facets_in
+from muster.core.views.publication import public_event
 from muster.events.envelope import Stored, encode_commit
 from muster.events.registry import encode
 from muster.events.system import PlacementChosen

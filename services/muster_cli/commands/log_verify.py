@@ -14,7 +14,7 @@ from muster.model.text import counted, moment
 from muster.ports import LogGapError
 from muster.runtime.logkeeping.snapshotting import decode_state
 from muster_cli.console import BAD, GOOD, Output, styled
-from muster_cli.exits import OK, VIOLATED
+from muster_cli.exits import OK, VIOLATED, CliError
 from muster_cli.integrity import Integrity
 from muster_cli.logfiles import existing, progress
 from muster_cli.options import Bus
@@ -48,6 +48,8 @@ async def log_verify(
             identity = reading.log.identity
             if found.log_id and (found.log_id, found.generation) != (identity.log_id, identity.generation):
                 found.problems.append(f"the cell names log {identity.log_id}, and this is {found.log_id}")
+    if not found.commits and not found.problems:
+        raise CliError(f"{log or 'the log'} holds no commit; was the export cut off?")
     if found.voids:
         out.line(f"{counted(found.voids, 'void commit')}: `muster log voids` lists them")
     out.lines(verdict(found))

@@ -89,11 +89,14 @@ def read_log(path: Path) -> Iterator[Stored]:
         yield from read_archive(path)
         return
     before: int | None = None
-    judge, number = _judge_of(read_base(path)), 0
+    judge, number, empty = _judge_of(read_base(path)), 0, False
     with _open(path, "rb") as file:
         try:
             for number, line in enumerate(bounded_lines(file, _BASE), start=1):
-                if line.strip() and not line.startswith(_BASE):
+                if empty and not line.strip():
+                    raise LogFileError(f"{path} line {number} is not a commit of an exported log: it is empty")
+                empty = not line.strip()
+                if not empty and not line.startswith(_BASE):
                     stored = _stored(path, number, line)
                     if before is not None and stored.seq != before + 1:
                         raise LogFileError(
