@@ -96,7 +96,7 @@ def next_config(cell: str, limits: Limits) -> dict[str, Any]:
 def public_config(limits: Limits) -> dict[str, Any]:
     """The stream for outsiders: the oldest goes first, so a slow reader never holds us up.
 
-    As large as a generation of the log: 14 days of 50,000 jobs a day (docs/performance.md, a month of jobs).
+    As large as a generation of the log: 14 days of 50,000 jobs a day (tests/perf/bench_store.py).
     """
     return {
         "name": subjects.PUBLIC_STREAM,
