@@ -260,11 +260,17 @@ def _was_refused(record: Record) -> bool:
 
 
 def overuse_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job that more of it runs than it was granted; one for each amount."""
+    """The Event that tells a job that it runs without an admission, or with more than its grant: one an amount."""
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
-    if workload is None or charge is None or not charge.over:
+    if workload is None or charge is None:
         return None
-    reason = explain.beyond_grant(charge.over, charge.granted)
+    record = state.records.get(uid)
+    if charge.over:
+        reason = explain.beyond_grant(charge.over, charge.granted)
+    elif record is not None and record.adoption == "bypassed" and uid not in state.leaving:
+        reason = jobs.reason(job_status(state, uid))
+    else:
+        return None
     return note_on(state, workload.ref, workload.api_version, digest((uid, reason.key)), reason.code, reason.text)
 
 

@@ -24,7 +24,8 @@ FILE = "libs/muster/core/wording/reasons.py"
 
 ADOPTED: dict[AdoptionReason, str] = {
     "already_running": "it ran before it was first seen; it is charged, and not touched",
-    "bypassed": "another client started it; it is charged, and not touched",
+    "bypassed": "another client started it; it is charged, and suspended only where the tree says "
+    "muster.dev/overuse-timeout",
     "reserved": "it is a pod of no job; its quota has room, and it is placed",
 }
 
