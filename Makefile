@@ -111,7 +111,7 @@ schemas: $(READY) picture  ## write what is made from the code: public contract,
 	$(BIN)/python -m muster_tools.installing
 
 attack: controlplane  ## a tenant made from the OpenAPI of every kind tries every edit, alone and in pairs, for an hour
-	MUSTER_ATTACK_S=$${MUSTER_ATTACK_S:-3600} $(PYTEST) tests/e2e/test_generated_tenant.py
+	MUSTER_ATTACK_S=$${MUSTER_ATTACK_S:-1800} $(PYTEST) tests/e2e/test_generated_tenant.py tests/e2e/test_tenant_at_work.py
 
 bench: $(READY) controlplane  ## measure, and write docs/performance.md (ARGS: --only log store)
 	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py $(ARGS)

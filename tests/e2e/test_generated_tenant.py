@@ -61,7 +61,7 @@ async def test_no_edit_of_a_tenant_lets_more_run(plane: ControlPlane, kind: str,
         uid = (await admin.create(parent))["metadata"]["uid"]
         try:
             found = await prepared(admin, kind, state, uid)
-            edits = all_edits(schemas, kind, found)
+            edits = all_edits(schemas, found)
             assert len(edits) > 40
             tried = patches(edits, SEED)
             until, passed = time.monotonic() + SECONDS / len(CASES), 0

@@ -155,3 +155,36 @@ async def test_the_actuator_writes_no_field_that_muster_does_not(plane: ControlP
             await admin.delete(found["apiVersion"], found["kind"], meta["name"], meta["namespace"], grace_s=0)
         await admin.delete("batch/v1", "Job", "image", FREE)
         await admin.delete("v1", "ConfigMap", "coredns", "kube-system")
+
+
+async def test_the_actuator_makes_and_deletes_nothing_of_others(plane: ControlPlane) -> None:
+    def named(api_version: str, kind: str, namespace: str, **body: object) -> Object:
+        meta = {"name": "theirs", "namespace": namespace}
+        return {"apiVersion": api_version, "kind": kind, "metadata": meta, **body}
+
+    about = {"kind": "Pod", "name": "x", "namespace": MANAGED}
+    template = named("v1", "PodTemplate", MANAGED, template={"spec": gang_pod()["spec"]})
+    group = named("scheduling.x-k8s.io/v1alpha1", "PodGroup", MANAGED, spec={"minMember": 1})
+    queue = named("scheduling.x-k8s.io/v1alpha1", "Queue", MANAGED, spec={})
+    event = named("v1", "Event", MANAGED, involvedObject=about, reason="Real", message="x", type="Normal")
+    lease = named("coordination.k8s.io/v1", "Lease", "kube-system", spec={"holderIdentity": "x"})
+    async with client(plane, ACTUATOR) as actuator, client(plane, plane.admin) as admin:
+        for body, words in ((template, "no other"), (event, "Events of its own"), (lease, "and no other")):
+            await refused(actuator.create(body), words)
+        for body in (template, group, queue, event):
+            await admin.create(body)
+        for body in (template, group, queue):
+            where = body["metadata"]["namespace"]
+            await refused(actuator.delete(body["apiVersion"], body["kind"], "theirs", where), "no other")
+        forged = {"reason": "Forged", "reportingComponent": "muster"}
+        await refused(actuator.patch("v1", "Event", "theirs", MANAGED, patch=forged), "Events of its own")
+        # What it does make and delete.
+        ours = {**template, "metadata": {"name": "ours", "namespace": MANAGED, "labels": {"muster.dev/x": "1"}}}
+        await actuator.create(ours)
+        await actuator.delete("v1", "PodTemplate", "ours", MANAGED)
+        await actuator.create(
+            {**event, "metadata": {"name": "ours", "namespace": MANAGED}, "reportingComponent": "muster"}
+        )
+        for body in (template, group, queue, event):
+            await admin.delete(body["apiVersion"], body["kind"], "theirs", MANAGED)
+        await admin.delete("v1", "Event", "ours", MANAGED)

@@ -49,6 +49,38 @@ def rights(role: Object) -> set[Right]:
     }
 
 
+ACCOUNTS = ("watcher", "actuator", "gateway")
+"""Those that have rights at the API server."""
+OWN = ("muster-own-jobs", "muster-own-pods", "muster-own-objects", "muster-pod-deletions")
+"""The policies that bind Muster's own accounts."""
+
+
+def rights_table() -> str:
+    """What each account may do, resource by resource, and which policy judges what it writes: for docs/security.md."""
+    roles = {name: of_kind("ClusterRole")[f"muster-{name}"] for name in ACCOUNTS}
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, role in roles.items():
+        for rule in role["rules"]:
+            only = f" (name {', '.join(rule['resourceNames'])})" if "resourceNames" in rule else ""
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    cells = found.setdefault(f"{resource}{f'.{group}' if group else ''}", {})
+                    cells.setdefault(name, []).append(f"{', '.join(rule['verbs'])}{only}")
+    judged: dict[str, list[str]] = {}
+    for policy in (shipped_policies()["ValidatingAdmissionPolicy", name] for name in OWN):
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    name = policy["metadata"]["name"]
+                    judged.setdefault(f"{resource}{f'.{group}' if group else ''}", []).append(f"`{name}`")
+    rows = [f"| Resource | {' | '.join(ACCOUNTS)} | Judged by |", f"| --- |{' --- |' * (len(ACCOUNTS) + 1)}"]
+    for resource, cells in sorted(found.items()):
+        texts = ["; ".join(dict.fromkeys(cells.get(name, []))) for name in ACCOUNTS]
+        by = ", ".join(dict.fromkeys(judged.get(resource, ())))
+        rows.append(f"| {resource} | {' | '.join(texts)} | {by} |")
+    return "\n".join(rows) + "\n"
+
+
 def account(service: str) -> str:
     """The user name of a service's account."""
     return f"system:serviceaccount:{NAMESPACE}:muster-{service}"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kit import jobs
-from kit.cluster import RAY, SCHEDULING, document_job, furnish
+from kit.cluster import RAY, SCHEDULING, add_nodes, document_job, furnish
 from kit.controlplane import ControlPlane, User
 from kit.deployed import account, account_groups, objects
 from kit.kubeclient import ApiError, KubeClient, Object
@@ -100,11 +100,13 @@ ROLES = {
 
 
 @contextlib.asynccontextmanager
-async def guarded() -> AsyncIterator[ControlPlane]:
-    """A control plane with everything of deploy/ applied, and the users."""
+async def guarded(*, works: bool = False) -> AsyncIterator[ControlPlane]:
+    """A control plane with everything of deploy/ applied, and the users. ``works``: with nodes that run pods."""
     tenants = [ALICE, BOB, CAROL, DAVE, ERIN, WILMA, CLAUDE]
     users = [WATCHER, ACTUATOR, SORTER, *tenants, OPERATOR, AUTOSCALER, JOBSETS, LEADERS, SPARK]
-    async with ControlPlane(users=users, scheduler=False, kwok=False, prepare=furnish) as plane:
+    async with ControlPlane(users=users, scheduler=works, kwok=works, prepare=furnish) as plane:
+        if works:
+            await add_nodes(plane)
         async with client(plane, plane.admin) as kube:
             for folder in ("crds", "rbac", "policies"):
                 await apply(plane, kube, folder)

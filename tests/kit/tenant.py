@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -32,25 +32,25 @@ class Schemas:
     """The OpenAPI of one server: of pods, and of every kind."""
 
     def __init__(self, documents: dict[str, Object]) -> None:
-        self._known: dict[str, Object] = {}
+        self.known: dict[str, Object] = {}
         for document in documents.values():
-            self._known |= document["components"]["schemas"]
+            self.known |= document["components"]["schemas"]
 
     def of_kind(self, group: str, version: str, kind: str) -> Object:
-        for schema in self._known.values():
+        for schema in self.known.values():
             marks = schema.get("x-kubernetes-group-version-kind", [])
             if {"group": group, "version": version, "kind": kind} in marks:
                 return schema
         raise LookupError(f"the server has no schema of {kind}")
 
     def named(self, name: str) -> Object:
-        return self._known[name]
+        return self.known[name]
 
     def whole(self, schema: Object) -> Object:
         """A schema with its references followed."""
         for part in (schema, *schema.get("allOf", ())):
             if "$ref" in part:
-                return self._known[part["$ref"].rpartition("/")[2]]
+                return self.known[part["$ref"].rpartition("/")[2]]
         return schema
 
     def example(self, schema: Object, depth: int = 0) -> Any:
@@ -104,20 +104,31 @@ class Schemas:
 
 
 async def schemas_of(kube: KubeClient) -> Schemas:
-    paths = ["api/v1", *(f"apis/{row.resource.api_version}" for row in KINDS.values())]
+    paths = ["api/v1", "apis/apps/v1", *(f"apis/{row.resource.api_version}" for row in KINDS.values())]
     return Schemas({path: await kube.request("GET", f"/openapi/v3/{path}") for path in dict.fromkeys(paths)})
 
 
-def all_edits(schemas: Schemas, kind: str, found: Object) -> list[Edit]:
+def templates_in(value: Any, at: str = "") -> Iterator[str]:
+    """JSON pointers of the pod templates below a value: of what has a spec with containers."""
+    if isinstance(value, dict):
+        if "containers" in (value.get("spec") or {} if isinstance(value.get("spec"), dict) else {}) and at:
+            yield at
+        for key, each in value.items():
+            yield from templates_in(each, f"{at}/{key}")
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from templates_in(each, f"{at}/{index}")
+
+
+def all_edits(schemas: Schemas, found: Object) -> list[Edit]:
     """Every edit of an object: of its spec, of its pods, of whose it is, and of what it is labelled with."""
-    resource = KINDS[kind].resource
-    schema = schemas.whole(schemas.of_kind(resource.group, resource.version, kind))
+    group, _, version = found["apiVersion"].rpartition("/")
+    schema = schemas.whole(schemas.of_kind(group, version, found["kind"]))
     spec = schemas.whole(schema["properties"]["spec"])
     made = [*schemas.edits(spec, found["spec"], "/spec")]
     template = schemas.named("io.k8s.api.core.v1.PodTemplateSpec")
-    for pointer in jobs.KINDS[kind].templates:
-        if "spec" in jobs.at(found, pointer):
-            made += schemas.edits(template, jobs.at(found, pointer), pointer)
+    for pointer in templates_in(found["spec"], "/spec"):
+        made += schemas.edits(template, jobs.at(found, pointer), pointer)
     for key in ("kai.scheduler/queue", "quota.scheduling.alibabacloud.com/name", "ray.io/cluster"):
         made.append({"op": "add", "path": "/metadata/labels", "value": {key: "devops"}})
     for key in ("muster.dev/granted", "muster.dev/intent", "scheduling.x-k8s.io/suspend", "muster.dev/hold"):
@@ -126,6 +137,30 @@ def all_edits(schemas: Schemas, kind: str, found: Object) -> list[Edit]:
     made.append({"op": "add", "path": "/metadata/ownerReferences", "value": [owner]})
     made.append({"op": "remove", "path": "/metadata/ownerReferences"})
     return [*{str(each): each for each in made}.values()]
+
+
+def edited(found: Object, edits: Iterable[Edit]) -> Object:
+    """An object with the edits made here, as the API server would make them; one that finds no place is left out."""
+    made = copy.deepcopy(found)
+    for each in edits:
+        above, _, key = each["path"].rpartition("/")
+        key = key.replace("~1", "/").replace("~0", "~")
+        try:
+            place = jobs.at(made, above)
+            if isinstance(place, list):
+                if each["op"] == "remove":
+                    del place[int(key)]
+                elif key == "-":
+                    place.append(copy.deepcopy(each["value"]))
+                else:
+                    place[int(key)] = copy.deepcopy(each["value"])
+            elif each["op"] == "remove":
+                place.pop(key, None)
+            else:
+                place[key] = copy.deepcopy(each["value"])
+        except (KeyError, IndexError, TypeError, ValueError):
+            continue
+    return made
 
 
 def patches(edits: list[Edit], seed: int) -> Iterator[list[Edit]]:

@@ -1,10 +1,13 @@
 """docs/security.md: a row for each of the twenty threats, and every test that it names is there."""
 
+import os
 import re
 
 from kit.compose import REPOSITORY
+from kit.deployed import rights_table
 
-PAGE = (REPOSITORY / "docs" / "security.md").read_text()
+FILE = REPOSITORY / "docs" / "security.md"
+PAGE = FILE.read_text()
 DEFAULT = "tests/e2e/test_around_the_queue.py"
 
 
@@ -38,3 +41,14 @@ def test_every_test_that_is_named_exists() -> None:
             tests += 1
     assert files >= 15
     assert tests >= 10
+
+
+def test_the_table_of_rights_is_that_of_the_roles() -> None:
+    """The same roles that `test_own_writes` asks the API server about."""
+    head, mark, rest = PAGE.partition("<!-- rights: ")
+    words, _, rest = rest.partition("-->\n")
+    _, end, after = rest.partition("<!-- /rights -->")
+    text = f"{head}{mark}{words}-->\n{rights_table()}{end}{after}"
+    if os.environ.get("MUSTER_TEST_REWRITE"):
+        FILE.write_text(text)
+    assert text == PAGE or os.environ.get("MUSTER_TEST_REWRITE"), "MUSTER_TEST_REWRITE=1 writes it"

@@ -1,0 +1,193 @@
+"""A generated tenant at work: it makes, edits, scales, resizes and deletes at random whatever the server lets it, where
+Muster, the real controllers and the real scheduler run. And a judge that counts what its pods ask for on their nodes.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
+from typing import Any
+
+from kit import jobs
+from kit.cluster import document_job
+from kit.guarded import gang_pod
+from kit.kubeclient import ApiError, KubeClient, Object
+from kit.tenant import Amounts, Edit, Schemas, all_edits, edited, of_pod, plus
+from muster.core.workloads.registry import KINDS
+
+TEMPLATE = "PodTemplateSpec"
+MOST = 6
+"""Objects of a kind that there are at a time: for more of them one is deleted first."""
+SUBMITS = Decimal(4)
+"""Cores that a pod which submits a RayJob may ask for, by the policies: it is charged to nothing."""
+PROPAGATION = ("Background", "Foreground", "Orphan")
+STATUSES = (400, 403, 404, 405, 409, 410, 413, 415, 422)
+"""Answers of a server that works."""
+
+
+def with_templates(schemas: Schemas) -> list[tuple[str, str]]:
+    """(apiVersion, kind) of what has a pod template of its own in its spec, by the server's own OpenAPI."""
+    found = []
+    for schema in schemas.known.values():
+        for mark in schema.get("x-kubernetes-group-version-kind", ())[:1]:
+            spec = schemas.whole(schema.get("properties", {}).get("spec", {}))
+            inner = schemas.whole(spec.get("properties", {}).get("template", {}))
+            if inner is schemas.named(f"io.k8s.api.core.v1.{TEMPLATE}"):
+                group, version = mark["group"], mark["version"]
+                found.append((f"{group}/{version}" if group else version, str(mark["kind"])))
+    return sorted(found)
+
+
+def controller_of_pods(api_version: str, kind: str, namespace: str) -> Object:
+    """An object of a kind that makes pods of a template, and is no queued job."""
+    marks = {"app": "tried"}
+    pod = gang_pod(namespace)["spec"] | {"schedulerName": "muster"}
+    pod["containers"][0]["resources"] = {"requests": {"cpu": "3", "memory": "1Gi"}}
+    selector: Object = marks if kind == "ReplicationController" else {"matchLabels": marks}
+    spec: Object = {"selector": selector, "template": {"metadata": {"labels": marks}, "spec": pod}}
+    if kind != "DaemonSet":
+        spec["replicas"] = 3
+    if kind == "StatefulSet":
+        spec["serviceName"] = "none"
+    meta = {"generateName": "tried-", "namespace": namespace}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
+
+
+class Tenant:
+    """Acts as one user in one namespace. ``done``: {what was tried: how often it passed}."""
+
+    def __init__(self, kube: KubeClient, schemas: Schemas, namespace: str, seed: int) -> None:
+        self.done: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.last: list[str] = []
+        """What passed last, to tell what led to a complaint."""
+        self._kube, self._schemas, self._namespace = kube, schemas, namespace
+        self._chance = random.Random(seed)
+        others = [each for each in with_templates(schemas) if each[1] not in KINDS]
+        self._makers: list[Callable[[], Object]] = [
+            *(lambda kind=kind: self._job(kind) for kind in KINDS),
+            *(lambda each=each: controller_of_pods(*each, namespace) for each in others),
+            self._pod,
+        ]
+        pairs = {(row.resource.api_version, kind) for kind, row in KINDS.items()} | {*others, ("v1", "Pod")}
+        self._kinds = sorted(pairs)
+
+    async def step(self) -> None:
+        """One act."""
+        acts = (self._make, self._make, self._plain, self._edit, self._edit, self._edit, self._part, self._delete)
+        await self._chance.choice(acts)()
+
+    def _job(self, kind: str) -> Object:
+        made = document_job(self._namespace) if kind == "RayJob" else jobs.KINDS[kind].make("tried", self._namespace)
+        made["metadata"].pop("name", None)
+        made["metadata"]["generateName"] = "tried-"
+        return made
+
+    def _pod(self) -> Object:
+        made = gang_pod(self._namespace)
+        made["spec"] |= {"schedulerName": "muster", "terminationGracePeriodSeconds": 0}
+        made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "5", "memory": "1Gi"}}
+        return made
+
+    def _some(self, found: Object) -> list[Edit]:
+        """One edit, or two."""
+        return self._chance.sample(all_edits(self._schemas, found), self._chance.choice((1, 1, 2)))
+
+    async def _try(self, what: str, attempt: Any, told: object = "") -> Object | None:
+        try:
+            found: Object = await attempt
+        except ApiError as err:
+            assert err.status in STATUSES, (what, err)
+            self.refused[what] += 1
+            return None
+        self.done[what] += 1
+        self.last = [*self.last[-30:], f"{what} {told}"]
+        return found
+
+    async def _plain(self) -> None:
+        """What every user does: a job, as it is meant."""
+        made = self._job(self._chance.choice([*KINDS]))
+        await self._make_room(made)
+        await self._try(f"make {made['kind']}", self._kube.create(made))
+
+    async def _make(self) -> None:
+        made = self._chance.choice(self._makers)()
+        edits = self._some(made)
+        await self._make_room(made)
+        await self._try(f"make {made['kind']} otherwise", self._kube.create(edited(made, edits)), edits)
+
+    async def _make_room(self, made: Object) -> None:
+        found = await self._kube.list_objects(made["apiVersion"], made["kind"], self._namespace)
+        if len(found) >= MOST:
+            name = self._chance.choice(found)["metadata"]["name"]
+            attempt = self._kube.delete(made["apiVersion"], made["kind"], name, self._namespace)
+            await self._try(f"delete {made['kind']}", attempt, name)
+
+    async def _any(self) -> Object | None:
+        """Some object of the namespace: its own, and what controllers made."""
+        api_version, kind = self._chance.choice(self._kinds)
+        found = await self._kube.list_objects(api_version, kind, self._namespace)
+        if not found:
+            return None
+        one = copy.deepcopy(self._chance.choice(found))
+        return {**one, "apiVersion": api_version, "kind": kind}
+
+    async def _edit(self) -> None:
+        found = await self._any()
+        if found is not None:
+            name, edits = found["metadata"]["name"], self._some(found)
+            attempt = self._kube.patch(found["apiVersion"], found["kind"], name, self._namespace, patch=edits)
+            await self._try(f"edit {found['kind']}", attempt, (name, edits))
+
+    async def _part(self) -> None:
+        """A part of an object that is written by itself."""
+        found = await self._any()
+        if found is None:
+            return
+        kind, name = found["kind"], found["metadata"]["name"]
+        big = {"requests": {"cpu": "64"}, "limits": {"cpu": "64"}}
+        parts: list[tuple[str, Object]] = [("scale", {"spec": {"replicas": 40}})]
+        if kind == "Pod":
+            containers = [{"name": each["name"], "resources": big} for each in found["spec"]["containers"]]
+            parts = [("resize", {"spec": {"containers": containers}}), ("status", {"status": {"phase": "Succeeded"}})]
+        part, patch = self._chance.choice(parts)
+        attempt = self._kube.patch(found["apiVersion"], kind, name, self._namespace, patch=patch, subresource=part)
+        await self._try(f"{part} of {kind}", attempt, name)
+
+    async def _delete(self) -> None:
+        found = await self._any()
+        if found is not None:
+            how = self._chance.choice(PROPAGATION)
+            name, kind = found["metadata"]["name"], found["kind"]
+            attempt = self._kube.delete(found["apiVersion"], kind, name, self._namespace, propagation=how)
+            await self._try(f"delete {kind}, {how}", attempt, name)
+
+
+# --- the judge --------------------------------------------------------------------------------------------------------
+
+
+def on_nodes(pods: Sequence[Object], submitters: Collection[str]) -> tuple[Amounts, list[str]]:
+    """What pods that hold room on a node ask for in all, and each of them in words.
+
+    ``submitters``: names of Jobs that submit RayJobs; their pods are charged to nothing where they are small.
+    """
+    held: list[Amounts] = [{}]
+    named = []
+    for pod in pods:
+        spec, meta = pod["spec"], pod["metadata"]
+        if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        asks, owners = of_pod(spec), [f"{each['kind']}/{each['name']}" for each in meta.get("ownerReferences") or []]
+        if {*owners} & {f"Job/{name}" for name in submitters} and asks.get("cpu", Decimal(0)) <= SUBMITS:
+            continue
+        held.append(asks)
+        told = {key: str(amount) for key, amount in asks.items() if amount}
+        named.append(f"{meta['name']} of {owners} on {spec['nodeName']}: {told}")
+    return plus(*held), named
+
+
+def over(used: Amounts, most: dict[str, Decimal]) -> dict[str, str]:
+    return {key: f"{used[key]} of {most[key]}" for key in most if used.get(key, Decimal(0)) > most[key]}
