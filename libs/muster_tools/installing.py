@@ -32,9 +32,8 @@ KEEPER, ARCHIVE, ARCHIVE_SIZE = "keeper", "archive", "64Gi"
 TLS, CONFIG = "muster-nats-tls", "muster-nats"
 """Secret with the certificate, ConfigMap with the configuration of NATS."""
 FILES = {False: "deploy/install.yaml", True: "deploy/install-small.yaml"}
-"""{whether it is the small form: file}"""
 BASES = {False: "deploy/production", True: "deploy/small"}
-"""{whether it is the small form: folder}"""
+"""{whether it is the small form: file, folder}"""
 RIGHTS = "deploy/rbac"
 WITHOUT_RIGHTS = "others.yaml"
 """Its file of the accounts that have none."""
@@ -44,8 +43,7 @@ COMMANDS: dict[str, list[str]] = {
 }
 """{service, as the user of NATS is called: what its container runs}"""
 SPEAKS_TO_KUBERNETES = ("watcher", "actuator", "gateway")
-GATEWAY, GATEWAY_PORT = "gateway", 8800
-PORT = 8080
+PORT, GATEWAY, GATEWAY_PORT = 8080, "gateway", 8800
 CPU, MEMORY = {"requests": "100m", "limits": "2"}, {"requests": "256Mi", "limits": "1Gi"}
 LABEL = {"app.kubernetes.io/part-of": "muster"}
 
@@ -159,6 +157,7 @@ def _pod(account: str, containers: list[Object], keys: list[str], *, token: bool
     }
     return {
         "serviceAccountName": account,
+        "priorityClassName": "muster",
         "automountServiceAccountToken": token,
         "securityContext": _identity(65532),
         "terminationGracePeriodSeconds": 15,
@@ -295,6 +294,7 @@ def _nats(servers: int) -> Iterator[Object]:
     }
     apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": names}}
     pod = {
+        "priorityClassName": "muster",
         "automountServiceAccountToken": False,
         "securityContext": _identity(1000),
         "terminationGracePeriodSeconds": 60,

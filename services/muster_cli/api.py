@@ -39,18 +39,18 @@ async def api_of(
     """
     cluster = cluster or ClusterOption()
     if cluster.context is not None or cluster.kubeconfig is not None:
-        transport, name, simulated = await _real(cluster), "", False
+        transport, name, simulated = await real_api(cluster), "", False
     else:
         instance = _instance(place, simulated_only=simulated_only)
         if instance is None:
             if place is None or not _has_kubeconfig():
                 yield None
                 return
-            transport, name, simulated = await _real(cluster), "", False
+            transport, name, simulated = await real_api(cluster), "", False
         elif instance.simulated:
             transport, name, simulated = _demo(Path(instance.kubeconfig)), _instance_text(instance), True
         else:
-            transport = await _real(ClusterOption(instance.context or None, instance.kubeconfig or None))
+            transport = await real_api(ClusterOption(instance.context or None, instance.kubeconfig or None))
             name, simulated = "", False
     try:
         yield Api(transport, name or f"{transport.target.server} ({transport.target.origin})", simulated)
@@ -95,12 +95,13 @@ async def mismatch(reading: LogReading, api: Api) -> str:
     return f"{log} is about another cluster ({known.server or 'simulated'}, id {known.uid}) than {api.name}, id {uid}"
 
 
-async def _real(cluster: ClusterOption) -> KubeTransport:
+async def real_api(cluster: ClusterOption, user: str = "", groups: tuple[str, ...] = ()) -> KubeTransport:
+    """A connection to a real cluster. ``user``, ``groups``: another user to act as. Raises KubeConfigError."""
     from muster.kube.config import connect
     from muster.kube.sources import FromKubeconfig
     from muster.runtime.clock import SystemClock
 
-    source = FromKubeconfig(path=cluster.kubeconfig or "", context=cluster.context or "")
+    source = FromKubeconfig(cluster.kubeconfig or "", cluster.context or "", user, groups)
     return await connect(source, check=True, clock=SystemClock())
 
 

@@ -299,18 +299,33 @@ muster uninstall --context prod --yes
 """,
     ),
     Page(
+        name="login",
+        function="login",
+        order=72,
+        summary="Fetch the key and the CA with which the command line reads the log of an installed Muster.",
+        details="Reads them from the cluster of the kubeconfig, which takes Role muster-system/muster-reader, and "
+        "writes a file of settings for MUSTER_CONFIG. User cli reads the log, and changes nothing there.",
+        examples="""
+muster login --context prod
+muster login --context prod --address nats://nats.example.com:4222
+""",
+    ),
+    Page(
         name="doctor",
         function="doctor",
         order=70,
         summary="Find what keeps Muster from working, and say how to fix it.",
         details="Examines NATS (reachable, clocks, size of the log) and the cluster: definitions, permissions, "
-        "policies, quota trees, and other systems that admit the same jobs. The log is that of --url, else of the "
-        "newest `muster up`; the cluster is that of --context, else the one of the log. Exit code 1 when there is a "
-        "problem to fix, 3 when there was nothing to examine. `muster up --act` refuses by the same list.",
+        "policies, subjects that may pass by them, quota trees, and other systems that admit the same jobs. "
+        "--attack tries to pass by the queue as another user, in dry runs: each attempt should be refused. "
+        "The log is that of --url, else of the newest `muster up`; the cluster is that of --context, else the one "
+        "of the log. Exit code 1 when there is a problem to fix, 3 when there was nothing to examine. "
+        "`muster up --act` refuses by the same list.",
         examples="""
 muster doctor
 muster doctor --context prod
 muster doctor --context prod -o json
+muster doctor --context prod --attack --as alice --namespace video
 """,
     ),
     Page(

@@ -75,6 +75,23 @@ async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: 
     return await _namespaces(transport, _claimed(observed.root), edit, policies=policies)
 
 
+async def foreign_leaf(transport: ApiTransport, namespace: str) -> str:
+    """The name of a leaf that serves other namespaces than this one; empty when the tree has none."""
+    for home, _, body in await _trees(transport) or []:
+        try:
+            root = read_quota_tree(body).root if home == TREE_NAMESPACE else None
+        except UnreadableError:
+            continue
+        found = [each.name for each in (_leaves(root) if root is not None else ()) if namespace not in each.namespaces]
+        if found:
+            return found[0]
+    return ""
+
+
+def _leaves(node: TreeNodeSpec) -> list[TreeNodeSpec]:
+    return [leaf for each in node.children for leaf in _leaves(each)] if node.children else [node]
+
+
 def _claimed(node: TreeNodeSpec) -> list[str]:
     return sorted({*node.namespaces, *(name for each in node.children for name in _claimed(each))})
 

@@ -41,6 +41,7 @@ ELECTION_S = 12.0
 """Servers of NATS choose another leader 4 to 9 s after they heard of one last that died without a word, by their own
 constants; a try that was made meanwhile is made again within 2 s.
 """
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 VIDEO = "root/algorithm/video"
 
 
@@ -71,6 +72,20 @@ async def test_from_nothing_to_the_first_admission(installed: Installation, requ
     once = {each["metadata"]["name"] for each in deployments if each["spec"]["replicas"] != 2}
     assert once == {"muster-keeper"}, "its volume has one writer"
     assert len(installed.kubelet.of("nats-")) == 3
+
+
+async def test_a_reader_signs_in_and_sees_the_queues(installed: Installation) -> None:
+    """With the rights of Role muster-reader alone, as the page binds it."""
+    kubeconfig = yaml.safe_load((installed.folder / "kubeconfig").read_text())
+    kubeconfig["users"][0]["user"] |= {"as": "dora", "as-groups": ["muster-readers"]}
+    (installed.folder / "dora").write_text(yaml.safe_dump(kubeconfig))
+    [server] = installed.kubelet.of("nats-0")
+    told = await installed.shell(f"muster login --kubeconfig {installed.folder}/dora --address nats://{server.ip}:4222")
+    assert f"NATS answers at nats://{server.ip}:4222" in told
+    [line] = [line.strip() for line in told.splitlines() if "export MUSTER_CONFIG=" in line]
+    assert VIDEO.rpartition("/")[2] in await installed.shell(f"{line}; muster queue tree")
+    refused = await installed.shell(f"muster login --user admin --kubeconfig {installed.folder}/dora", 1)
+    assert "muster-system/muster-nats-admin cannot be read" in refused and "muster-reader gives the key" in refused
 
 
 async def test_c4_to_c8_with_the_rights_that_were_given(installed: Installation) -> None:
@@ -242,8 +257,17 @@ async def test_nothing_was_lost_doubled_or_over_quota(installed: Installation, t
 async def test_the_page_takes_everything_away_again(installed: Installation) -> None:
     name = await installed.cluster.submit(document_job(runtime="1h"))
     await installed.page(PAGE, "## Uninstall", until_heading="## On one machine", JOB=name)
-    left = await installed.cluster.kube.list_objects("scheduling.x-k8s.io/v1alpha1", "QueueUnit")
-    assert not left
+    kube = installed.cluster.kube
+    definitions = await kube.list_objects("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    assert {each["spec"]["group"] for each in definitions} == {"ray.io"}, "as before the page"
+    for path in ("/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles", POLICIES):
+        found = (await kube.request("GET", path))["items"]
+        ours = {"muster-system", "muster-gpu-reservations", "kube-queue"}
+        assert not [
+            each
+            for each in found
+            if "part-of" in str(each["metadata"].get("labels")) or each["metadata"]["name"] in ours
+        ]
     for line in [each for block in section(PAGE, "## On one machine", "") for each in lines(block)]:
         await installed.shell(line)
     assert installed.docker()[-1] == "compose --profile act up --build"

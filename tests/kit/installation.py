@@ -124,7 +124,13 @@ class Installation:
     def environ(self) -> dict[str, str]:
         programs = f"{self.folder}/tools:{Path(sys.executable).parent}:{os.environ['PATH']}"
         kept = {name: text for name, text in os.environ.items() if not name.startswith("MUSTER_")}
-        return {**kept, "PATH": programs, "KUBECONFIG": str(self.folder / "kubeconfig"), "TMPDIR": str(self.folder)}
+        return {
+            **kept,
+            "PATH": programs,
+            "KUBECONFIG": str(self.folder / "kubeconfig"),
+            "TMPDIR": str(self.folder),
+            "XDG_CONFIG_HOME": str(self.folder),
+        }
 
     def docker(self) -> list[str]:
         """What docker was told."""

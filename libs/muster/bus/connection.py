@@ -258,6 +258,7 @@ async def connect(
     inbox_prefix: str = "_INBOX",
     api_prefix: str = API_PREFIX,
     tls: ssl.SSLContext | None = None,
+    server_name: str = "",
     timeout_s: float = 10.0,
     reconnect_wait_s: float = 0.25,
     ping_interval_s: float = 3.0,
@@ -267,7 +268,8 @@ async def connect(
 
     ``url``: one or several ``nats://[user:password@]host:port``. ``credentials``: a .creds file (JWT and seed);
     ``nkey_seed``: a file with a bare seed. ``inbox_prefix``: where answers come in, for accounts that may only
-    subscribe below a prefix of their own; ``api_prefix``: where they find the JetStream API. An unresponsive server is
+    subscribe below a prefix of their own; ``api_prefix``: where they find the JetStream API. ``server_name``: what to
+    expect in the certificate, where it is not the host of ``url``. An unresponsive server is
     given up after three silent pings.
     Raises ConnectError when none of the servers accepts us within ``timeout_s``, or when it takes only messages
     smaller than MIN_PAYLOAD.
@@ -305,6 +307,7 @@ async def connect(
             user_credentials=str(credentials) if credentials else None,
             nkeys_seed=str(nkey_seed) if nkey_seed else None,
             tls=tls,
+            tls_hostname=server_name or None,
         )
     )
     refused = asyncio.ensure_future(connection._up.wait())  # Only a failure sets it before _start does.

@@ -166,7 +166,8 @@ async def _from_kubeconfig(source: FromKubeconfig, environ: Mapping[str, str], c
     except (CredentialError, OSError) as err:
         raise KubeConfigError(f"cannot log in with {origin}: {_words(err)}") from err
     target = ApiTarget(choice.server, origin, choice.namespace, choice.context)
-    return _SourcePlan(target, configuration, credential, _impersonation(choice.user), configuration.proxy)
+    user = {"as": source.as_user, "as-groups": source.as_groups} if source.as_user else choice.user
+    return _SourcePlan(target, configuration, credential, _impersonation(user), configuration.proxy)
 
 
 def _explicit(source: Explicit) -> _SourcePlan:

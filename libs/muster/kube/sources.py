@@ -21,6 +21,9 @@ class FromKubeconfig(Struct, frozen=True):
 
     path: str = ""
     context: str = ""
+    as_user: str = ""
+    """Another user to act as, as ``kubectl --as``: that takes the right to impersonate."""
+    as_groups: tuple[str, ...] = ()
 
 
 class Explicit(Struct, frozen=True):

@@ -41,6 +41,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """NATS credentials file; empty for none."""
     nats_ca_file: str = ""
     """CA certificate to verify the server with, where it speaks TLS with a private CA."""
+    nats_server_name: str = ""
+    """Name to expect in the certificate of the server; empty: the host of nats_url."""
     nats_inbox_prefix: str = "_INBOX"
     """Where answers come in, for accounts that may only subscribe below a prefix of their own."""
     nats_api_prefix: str = "$JS.API"

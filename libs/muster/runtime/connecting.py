@@ -25,6 +25,7 @@ async def connect_bus(config: Config, name: str, notice: Notice, *, timeout_s: f
         inbox_prefix=config.nats_inbox_prefix,
         api_prefix=config.nats_api_prefix,
         tls=_tls(config.nats_ca_file),
+        server_name=config.nats_server_name,
         timeout_s=timeout_s,
         notice=notice,
     )

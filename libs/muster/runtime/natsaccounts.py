@@ -231,8 +231,9 @@ def _follower(name: str, cell: str) -> User:
 
 
 def _onlooker(cell: str) -> User:
-    """A user who reads the log with the command line."""
-    return _user("cli", cell, tuple(_reading(cell)), OF_THE_LOG)
+    """A user who reads the log with the command line, which begins from the snapshots of any stage."""
+    snapshots = [f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in object_buckets(cell)]
+    return _user("cli", cell, (*snapshots, *_reading(cell)), OF_THE_LOG)
 
 
 def _admin(cell: str) -> User:

@@ -13,32 +13,48 @@ from muster.ports import ApiStatusError, ApiUnreachableError
 from muster.runtime.clock import SystemClock
 from muster.runtime.clusterlease import holder_of
 from muster.runtime.config import ConfigError, load
-from muster_cli.api import Api, api_of, mismatch
+from muster_cli.api import Api, api_of, mismatch, real_api
+from muster_cli.attacks import attack_findings
 from muster_cli.buschecks import bus_findings
 from muster_cli.clusterchecks import cluster_findings
 from muster_cli.commands.version import nats_server_version
 from muster_cli.console import Output
-from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
+from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.findings import Finding, must_fix, record
 from muster_cli.options import Bus, ClusterOption, Document
 from muster_cli.reading import LogPlace, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
 from muster_cli.rolechecks import role_findings
-from muster_cli.treechecks import tree_findings
+from muster_cli.subjects import subject_findings
+from muster_cli.treechecks import foreign_leaf, tree_findings
 
 
 async def doctor(
     *,
     observe: Annotated[bool, Parameter(negative="", help="Check only the rights to watch; acting needs more.")] = False,
+    attack: Annotated[
+        bool,
+        Parameter(negative="", help="Also try to pass by the queue, as the user of --as; dry runs, nothing is stored."),
+    ] = False,
+    as_user: Annotated[str, Parameter(name="--as", show_default=False, help="The user that --attack acts as.")] = "",
+    as_group: Annotated[tuple[str, ...], Parameter(show_default=False, help="A group of that user. Repeatable.")] = (),
+    namespace: Annotated[
+        str, Parameter(name=["--namespace", "-n"], show_default=False, help="Where --attack tries it.")
+    ] = "",
     output: Document = "text",
     cluster: ClusterOption | None = None,
     bus: Bus | None = None,
 ) -> int:
     """Say what is missing."""
+    if attack != bool(as_user and namespace) or (as_group and not attack):
+        text = "--attack, --as USER and --namespace NAME go together: a user with the right to edit jobs there"
+        raise CliError(text, USAGE)
     place, findings = _place(bus, cluster)
     log, api = await bus_findings(place, SystemClock()), await _cluster(cluster, place, acting=not observe)
     findings = [_binary(), *findings, *log, *(each for each in api if each.title not in {bad.title for bad in log})]
     examined = any(finding.grade != "note" for finding in (*log, *api))
+    if attack:
+        findings += await _attack(cluster or ClusterOption(), as_user, as_group, namespace)
     out = Output()
     if output == "text":
         out.lines([*findings_lines(findings), verdict(findings, examined=examined)])
@@ -96,9 +112,24 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
             )
             roles = await role_findings(api.transport, kinds)
             trees = await tree_findings(api.transport, policies=not api.simulated)
-            return [Finding("ok", "cluster", api.name), *pair, *findings, *roles, *trees]
+            subjects = [] if api.simulated else await subject_findings(api.transport)
+            return [Finding("ok", "cluster", api.name), *pair, *findings, *roles, *subjects, *trees]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
         return [Finding("bad", "cluster", str(err), "kubectl config get-contexts")]
+
+
+async def _attack(cluster: ClusterOption, user: str, groups: tuple[str, ...], namespace: str) -> list[Finding]:
+    """Attempts of a user to pass by the queue."""
+    try:
+        async with api_of(cluster) as api:
+            leaf = await foreign_leaf(api.transport, namespace) if api is not None and not api.simulated else ""
+        transport = await real_api(cluster, user, groups)
+        try:
+            return await attack_findings(transport, namespace, leaf, user)
+        finally:
+            await transport.close()
+    except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
+        return [Finding("bad", "attack", str(err), "kubectl config get-contexts")]
 
 
 async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:

@@ -23,6 +23,7 @@ from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import ApiResponse, ApiTransport
+from muster.runtime.natsaccounts import secret_of
 from muster.runtime.pairing import KNOWN_BY, cluster_uid
 from muster_cli.clusterchecks import watching_rights
 
@@ -224,12 +225,22 @@ def test_no_role_gives_more_than_it_names() -> None:
             assert right.verb not in forbidden_verbs, name
             assert right.resource.partition("/")[0] not in ("secrets", "serviceaccounts", "clusterroles"), name
     # Whoever is given the ClusterRole of a service can do its work; pods are made in one namespace alone.
-    apart = [found for found in objects("rbac") if found["kind"] == "Role"]
+    apart = [
+        found for found in objects("rbac") if found["kind"] == "Role" and found["metadata"]["name"] != "muster-reader"
+    ]
     assert {found["metadata"]["namespace"] for found in apart} == {GPU_RESERVATIONS}
     assert {found["metadata"]["name"]: rights(found) for found in apart} == {
         "muster-actuator": {Right("create", "", "pods"), Right("delete", "", "pods")},
         "muster-gpu-reservation": {Right("patch", "", "pods")},
     }
+    # People who sign in read one key, which reads the log.
+    reader = of_kind("Role")["muster-reader"]
+    assert not any(
+        "*" in right or right.verb in ("list", "watch") for right in rights(reader) if right.resource != "pods"
+    )
+    secrets = [rule for rule in reader["rules"] if "secrets" in rule["resources"]]
+    names = [secret_of("cli")]
+    assert secrets == [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}]
     [rule] = [rule for rule in of_kind("ClusterRole")["muster-watcher"]["rules"] if "configmaps" in rule["resources"]]
     assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": [*READS]}
 

@@ -1,0 +1,168 @@
+"""Attempts of one user to pass by the queue, as dry runs: the server judges each as if meant, and stores nothing.
+
+``muster doctor --attack --as USER`` makes them. What is there is tried too: one job of each kind in the namespace.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from muster.core.workloads.registry import KINDS
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.text import counted
+from muster.ports import ApiStatusError, ApiTransport
+from muster_cli.findings import Finding
+from muster_cli.policychecks import APPLY, CONTROLLERS, MANAGED
+from muster_cli.rolechecks import SYSTEM
+
+Obj = dict[str, Any]
+Verdict = Literal["guarded", "no_right", "passed", "untried"]
+MERGE = "application/merge-patch+json"
+NAME = "muster-attack"
+JOBS = KINDS["Job"].resource
+LEAF_LABEL = "quota.scheduling.alibabacloud.com/name"
+BIG = {"requests": {"cpu": "64"}, "limits": {"cpu": "64"}}
+
+
+class Attempt(Struct, frozen=True):
+    """One request. ``rests``: JSON pointer of the field that suspends the object; an answer in which it is true is no start."""
+
+    what: str
+    method: str
+    path: str
+    body: Obj = field(default_factory=dict)
+    rests: str = ""
+
+
+def attempts(namespace: str, leaf: str, there: Mapping[str, Obj]) -> Iterator[Attempt]:
+    """``leaf``: another team's, empty when there is none. ``there``: {kind: an object of it in the namespace}."""
+    made: list[tuple[str, Obj, Obj, str]] = [
+        ("a Job that runs at once", {"suspend": False}, {}, "/spec/suspend"),
+        ("a Job with the marks of an admission", {}, {"annotations": {"muster.dev/intent": "1-1-1"}}, ""),
+        ("a Job with a priority of its own", {}, {"annotations": {"muster.dev/priority": "2000000000"}}, ""),
+        ("a Job in a pod template with a node", {"nodeName": NAME}, {}, ""),
+    ]
+    if leaf:
+        made.append((f"a Job in quota {leaf}", {}, {"labels": {LEAF_LABEL: leaf}}, ""))
+    for title, spec, meta, rests in made:
+        yield Attempt(f"create {title}", "POST", JOBS.path(namespace), _job(spec, meta), rests)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": NAME, "controller": True}
+    pods: list[tuple[str, Obj, Obj]] = [
+        ("a Pod of no job", {}, {}),
+        ("a Pod on a node of its choice", {"nodeName": NAME, "schedulerName": "muster"}, {}),
+        ("a Pod that a Job is said to control", {}, {"ownerReferences": [owner]}),
+        ("a Pod that passes for an executor of Spark", {}, {"labels": {"spark-role": "executor"}}),
+    ]
+    if leaf:
+        pods.append((f"a Pod in quota {leaf}", {"schedulerName": "muster"}, {"labels": {LEAF_LABEL: leaf}}))
+    for title, spec, meta in pods:
+        yield Attempt(f"create {title}", "POST", api.PODS.path(namespace), _pod(spec, meta))
+    bound = {"metadata": {"name": NAME}, "target": {"apiVersion": "v1", "kind": "Node", "name": NAME}}
+    yield Attempt("bind a Pod", "POST", ApiResource("", "v1", "bindings", "Binding").path(namespace), bound)
+    label: Obj = {"metadata": {"labels": {MANAGED: None}}}
+    yield Attempt("take the guard off the namespace", "PATCH", api.NAMESPACES.path(name=namespace), label)
+    trusted = {"data": {f"{JOBS.plural}.{JOBS.group}": "system:anonymous"}}
+    yield Attempt("name controllers", "PATCH", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS), trusted)
+    for kind, found in there.items():
+        yield from _on(kind, found)
+
+
+def _on(kind: str, found: Obj) -> Iterator[Attempt]:
+    """On a job that is there: start it where it waits, enlarge it where it runs, say that it is over."""
+    resource, row = KINDS[kind].resource, KINDS[kind]
+    meta = found["metadata"]
+    path, it = resource.path(meta["namespace"], meta["name"]), f"{kind} {meta['name']}"
+    if _at(found, row.suspend_path):
+        start: Any = False
+        for key in reversed(row.suspend_path[1:].split("/")):
+            start = {key: start}
+        yield Attempt(f"start {it}", "PATCH", path, start, row.suspend_path)
+    else:
+        spec = copy.deepcopy(found["spec"])
+        if _enlarged(spec):
+            yield Attempt(f"enlarge {it}, which runs", "PATCH", path, {"spec": spec})
+    granted = {"metadata": {"annotations": {"muster.dev/granted": f"{NAME}=99"}}}
+    yield Attempt(f"write a grant on {it}", "PATCH", path, granted)
+    yield Attempt(f"write the status of {it}", "PATCH", f"{path}/status", {"status": {NAME: "x"}})
+
+
+def _job(spec: Obj, meta: Obj) -> Obj:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}
+    pod |= {key: value for key, value in spec.items() if key == "nodeName"}
+    body = {"suspend": spec.get("suspend", True), "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": f"{NAME}-", **meta}, "spec": body}
+
+
+def _pod(spec: Obj, meta: Obj) -> Obj:
+    body = {"containers": [{"name": "main", "image": "none"}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{NAME}-", **meta}, "spec": body}
+
+
+def _enlarged(value: Any) -> int:
+    """Have each container below ask for more; how many there are."""
+    if isinstance(value, list):
+        return sum(map(_enlarged, value))
+    if not isinstance(value, dict):
+        return 0
+    found = [each for each in value.get("containers") or () if isinstance(each, dict)]
+    for each in found:
+        each["resources"] = BIG
+    return len(found) + sum(map(_enlarged, value.values()))
+
+
+def _at(found: Any, pointer: str) -> Any:
+    for key in pointer[1:].split("/"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+async def judged(transport: ApiTransport, attempt: Attempt) -> tuple[Verdict, str]:
+    """Make one attempt as a dry run; the verdict, and what the server says.
+
+    Raises ApiUnreachableError, and ApiStatusError where we may not act as that user.
+    """
+    answer = await transport.request(
+        attempt.method,
+        attempt.path,
+        query={"dryRun": "All"},
+        body=msgspec.json.encode(attempt.body),
+        content_type=MERGE if attempt.method == "PATCH" else "application/json",
+    )
+    said = msgspec.json.decode(answer.body)
+    if answer.ok:
+        return ("guarded", "it is made suspended") if attempt.rests and _at(said, attempt.rests) else ("passed", "")
+    message = str(said.get("message", ""))
+    if "cannot impersonate" in message:
+        raise ApiStatusError(answer.status, message, None)
+    if answer.status == 403:
+        return ("guarded", message) if "ValidatingAdmissionPolicy 'muster-" in message else ("no_right", message)
+    return "untried", f"{answer.status} {message}"
+
+
+async def attack_findings(transport: ApiTransport, namespace: str, leaf: str, user: str) -> list[Finding]:
+    """What a user gets past the queue: each is a problem, unless the user may ``admit``. Raises ApiUnreachableError."""
+    there: dict[str, Obj] = {}
+    for kind, row in KINDS.items():
+        answer = await transport.request("GET", row.resource.path(namespace), query={"limit": "1"})
+        for each in (msgspec.json.decode(answer.body).get("items") or []) if answer.ok else []:
+            there[kind] = each
+    counts: dict[Verdict, int] = {"guarded": 0, "no_right": 0, "passed": 0, "untried": 0}
+    findings = []
+    for attempt in attempts(namespace, leaf, there):
+        verdict, said = await judged(transport, attempt)
+        counts[verdict] += 1
+        if verdict == "passed":
+            what = f"{user} may {attempt.what} in namespace {namespace}"
+            findings.append(Finding("bad", "attack", what, f"{APPLY}; `muster doctor` names subjects that may admit"))
+        elif verdict == "untried":
+            findings.append(Finding("note", "attack", f"{attempt.what}: not judged: {said[:200]}"))
+    tried = counts["guarded"] + counts["no_right"] + counts["passed"]
+    what = f"{counted(tried, 'attempt')} of {user} in namespace {namespace}: {counts['guarded']} refused by the guard"
+    what += f", {counts['no_right']} for want of a right, {counts['passed']} let through"
+    return [Finding("note" if counts["passed"] else "ok", "attack", what), *findings]

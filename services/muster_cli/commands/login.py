@@ -1,0 +1,102 @@
+"""``muster login``."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import yaml
+from cyclopts import Parameter
+
+from muster.bus.errors import BusError
+from muster.model.api import CONFIG_MAPS, ApiResource
+from muster.ports import ApiTransport
+from muster.runtime.clusterlease import NAMESPACE
+from muster.runtime.config import Config
+from muster.runtime.natsaccounts import API, inbox, secret_of
+from muster_cli.api import real_api
+from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.options import ClusterOption
+from muster_cli.reading import LogPlace, connected
+
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
+TLS = "muster-nats-tls"
+"""Secret with the certificate of NATS: it holds the key of the servers too, so users do not read it."""
+AUTHORITY = "muster-nats-ca"
+"""ConfigMap with the CA alone."""
+LOCAL = "nats://127.0.0.1:4222"
+
+
+async def login(
+    *,
+    user: Annotated[
+        str, Parameter(help="The user of NATS to sign in as: cli reads, admin looks after the log.")
+    ] = "cli",
+    address: Annotated[
+        str, Parameter(help="Where NATS is reached: a port-forward on this machine, or an address of yours.")
+    ] = LOCAL,
+    server_name: Annotated[
+        str | None, Parameter(show_default=False, help="Name in its certificate. Without it: nats.NAMESPACE.svc.")
+    ] = None,
+    namespace: Annotated[str, Parameter(help="Namespace of Muster.")] = NAMESPACE,
+    folder: Annotated[
+        Path | None, Parameter(show_default=False, help="Where to keep it. Without it: ~/.config/muster.")
+    ] = None,
+    cluster: ClusterOption | None = None,
+) -> None:
+    """Fetch what the command line needs to reach the log of an installed Muster."""
+    out, transport = Output(), await real_api(cluster or ClusterOption())
+    try:
+        seed = base64.b64decode(await _read(transport, SECRETS, namespace, secret_of(user), "seed"))
+        authority = await _authority(transport, namespace)
+    finally:
+        await transport.close()
+    home = folder or Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "muster"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key, ca, file = home / f"{user}.seed", home / "ca.pem", home / f"{user}.yaml"
+    settings = {
+        "nats_url": address,
+        "nats_nkey_file": str(key),
+        "nats_ca_file": str(ca),
+        "nats_server_name": server_name or f"nats.{namespace}.svc",
+        "nats_inbox_prefix": inbox(user),
+        "nats_api_prefix": API,
+    }
+    for path, content in ((key, seed), (ca, authority.encode()), (file, yaml.safe_dump(settings).encode())):
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(content)
+    out.line(f"The key of {user} and the CA are in {home}. In this shell:")
+    out.line(f"  export MUSTER_CONFIG={file}")
+    try:
+        async with connected(LogPlace(msgspec.convert(settings, Config))):
+            out.line(f"NATS answers at {address}: `muster queue tree` shows the queues")
+    except BusError as err:
+        if address != LOCAL:
+            raise CliError(f"{err}; what was fetched stays in {home}") from err
+        out.line(f"NATS does not answer at {address} yet. In another shell:")
+        out.line(f"  kubectl -n {namespace} port-forward service/nats 4222")
+
+
+async def _authority(transport: ApiTransport, namespace: str) -> str:
+    """The CA of NATS: from its ConfigMap, else, for users that may read it, from the Secret of the servers."""
+    found = await transport.request("GET", CONFIG_MAPS.path(namespace, AUTHORITY))
+    if found.ok:
+        return str((msgspec.json.decode(found.body).get("data") or {}).get("ca.crt", ""))
+    return base64.b64decode(await _read(transport, SECRETS, namespace, TLS, "ca.crt")).decode()
+
+
+async def _read(transport: ApiTransport, resource: ApiResource, namespace: str, name: str, key: str) -> str:
+    answer = await transport.request("GET", resource.path(namespace, name))
+    said = msgspec.json.decode(answer.body)
+    if answer.ok and key in (said.get("data") or {}):
+        return str(said["data"][key])
+    if answer.status == 403:
+        way = f"Role {namespace}/muster-reader gives the key of user cli; others are for administrators"
+        raise CliError(f"{resource.kind} {namespace}/{name} cannot be read: {said.get('message', '')}; {way}")
+    why = f"it has no {key}" if answer.ok else "there is none"
+    raise CliError(f"{resource.kind} {namespace}/{name}: {why}; `muster nats keys` makes the keys", NOT_FOUND)
