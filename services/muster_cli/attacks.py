@@ -31,7 +31,7 @@ BIG = {"requests": {"cpu": "64"}, "limits": {"cpu": "64"}}
 
 
 class Attempt(Struct, frozen=True):
-    """One request. ``rests``: JSON pointer of the field that suspends the object; an answer in which it is true is no start."""
+    """One request. ``rests``: JSON pointer of the field that suspends it; an answer where it is true is no start."""
 
     what: str
     method: str
