@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.events.base import Decision
+from muster.events.decisions import ClaimKind
 from muster.events.demands import DemandDecision
 from muster.model.keys import Ref
 from muster.model.places import Placement, Shortage
@@ -54,10 +55,15 @@ no_nodes          the evictions that were tried would not free the nodes it need
 
 
 class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
-    """Quota that others release is held for ``ref``, which has waited longer than the age limit."""
+    """Quota that others release is held for ``ref``, and no job is suspended for it.
 
+    ``age``: it has waited longer than the age limit. ``guarantee``: it is owed quota, and what is leaving for others
+    is enough for it beside them.
+    """
+
+    kind: ClaimKind = "age"
     top: str = ""
-    """The uppermost node at which it is held: the highest one that refuses it."""
+    """The uppermost node at which it is held for age: the highest one that refuses it; empty for all of its path."""
     promised: int = 0
     """Log time (ms) by which enough has left by the run times that running jobs declare; 0: they do not declare enough.
 

@@ -21,7 +21,7 @@ from muster.core.audit.leaves import LeafAudit
 from muster.core.audit.moves import MoveAudit
 from muster.core.audit.orders import AuditedCharge, Orders, counted, overused
 from muster.core.audit.podcharges import PodChargeAudit
-from muster.core.audit.seen import ChargeSeen, WaitingSeen, asks_of, charge_of
+from muster.core.audit.seen import ChargeSeen, WaitingSeen, charge_of, waiting_of
 from muster.core.audit.trees import leaf_in_force
 from muster.core.audit.workers import WorkersAudit
 from muster.core.docket import Docket, Judge
@@ -199,11 +199,12 @@ class Auditor:
 
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
-        place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
-        self._waiting[event.ref.uid] = WaitingSeen(place, event.attempt, event.queue, asks_of(event), self._seq)
+        tree = self._trees.get(root_of(event.queue))
+        freely_ms = tree.rules.borrow_freely_ms if tree is not None else 0
+        self._waiting[event.ref.uid] = waiting_of(event, self._seq, freely_ms)
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
-        """I15: of equal requests in one queue the one ahead is tried first."""
+        """I15: of equal requests in one queue the one ahead is tried first, among those that may borrow as much."""
         proposed = {candidate.ref.uid for candidate in event.candidates}
         heads: dict[tuple[Any, ...], Place] = {}
         for uid, waiting in self._waiting.items():
@@ -213,14 +214,14 @@ class Auditor:
                 and uid not in self._charges
                 and waiting.seq <= commit.in_seq
             ):
-                shape = (waiting.queue, *waiting.asks)
-                heads[shape] = min(waiting.place, heads.get(shape, waiting.place))
+                for line in waiting.lines(commit.at):
+                    heads[line] = min(waiting.place, heads.get(line, waiting.place))
         for candidate in event.candidates:
             mine = self._waiting.get(candidate.ref.uid)
             if mine is None or mine.attempt != candidate.attempt:
                 continue
             mine.proposed, mine.rests = True, False
-            head = heads.get((candidate.queue, *asks_of(candidate)))
+            head = heads.get(mine.lines(commit.at)[-1])
             self._check(
                 "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"
             )

@@ -65,7 +65,9 @@ def overused(
 
 
 class AuditedClaim(Struct):
-    """What is held for a claimant: an order to leave for it, or (without victims) that it has waited too long."""
+    """What is held for a job: for which others were ordered to leave, or (without victims) which awaits what leaves for
+    others, or has waited too long.
+    """
 
     shape: tuple[object, ...]
     """Queue, request, pods and whether it is preemptible: a job that asks for the same serves it."""
@@ -106,7 +108,7 @@ class Orders(Struct):
     """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
 
     def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
-        firm = isinstance(event, EvictionOrdered)
+        firm = event.kind != "age"
         order = AuditedClaim(shape_of(event), event.queue, amounts_of(event), firm=firm)
         order.growth = event.growth if isinstance(event, EvictionOrdered) else None
         before = self.by_uid.pop(event.ref.uid, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, field
 
 from muster.core.queueing.book import Place
@@ -21,6 +23,9 @@ class ChargeSeen(Struct):
     named: str = ""
     """The quota or queue its label named when it was charged."""
 
+
+WAITS_MS = 7 * 24 * 3_600_000
+"""A job that has waited so long borrows whatever is free."""
 
 Asks = tuple[tuple[tuple[str, int], ...], int, bool, int]
 """A request: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for a job that declares
@@ -49,3 +54,19 @@ class WaitingSeen(Struct):
     proposed: bool = False
     rests: bool = False
     """An older attempt of it has failed: others may be tried before it until it is tried again."""
+    freely_from: int | None = None
+    """Log time (ms) from which it borrows whatever is free where its tree keeps that from others; None for never."""
+
+    def lines(self, at: int) -> list[tuple[Any, ...]]:
+        """The lines in which it waits: those of equal requests, and of these the ones that borrow whatever is free."""
+        line = (self.queue, *self.asks)
+        return [line, (*line, "freely")] if self.freely_from is not None and at >= self.freely_from else [line]
+
+
+def waiting_of(event: WorkloadQueued, seq: int, freely_ms: int) -> WaitingSeen:
+    """``freely_ms``: how long a job may be expected to run that borrows whatever is free; 0: no job is kept from it."""
+    place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
+    found = WaitingSeen(place, event.attempt, event.queue, asks_of(event), seq)
+    if freely_ms:
+        found.freely_from = 0 if 0 < event.expected_ms <= freely_ms else event.queued_at + WAITS_MS
+    return found

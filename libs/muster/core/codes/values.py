@@ -157,6 +157,8 @@ class Short(Struct, frozen=True):
     """The run time (ms) that it declares, where part is held for age; 0: none."""
     promised: int = 0
     """Log time (ms) by which the claimant starts if the run times that jobs declare are true; 0: not promised."""
+    owed: tuple[str, str, int] | None = None
+    """(path, resource, amount) that others use or ask for within their guarantees, where it needs some of that, too."""
 
 
 class ResumeRefused(Struct, frozen=True):

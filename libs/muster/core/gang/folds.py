@@ -10,7 +10,7 @@ from muster.core.gang.asks import laid_out
 from muster.core.gang.state import AdmitterState, Reservation
 from muster.core.stage import Arm, in_turn
 from muster.events.base import Cause, Event
-from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
 from muster.events.decisions import (
     EvictionOrdered,
@@ -80,6 +80,7 @@ def arms() -> Mapping[type[Event], Arm]:
         ClaimEnded: planned.over,
         GrowthGranted: planned.grown,
         PreemptionProposed: planned.proposed,
+        ClaimOpened: planned.opened,
         EvictionOrdered: in_turn(planned.ordered, clearing.answered),
         PlanStale: in_turn(planned.answered, clearing.answered),
         ClearingProposed: clearing.proposed,

@@ -15,7 +15,7 @@ from muster.core.gang.state import KEPT_MS, AdmitterState, Cleared, Hold, Planne
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
-from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
@@ -57,6 +57,13 @@ def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
 
 def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
     state.plans.pop(event.ref.uid, None)
+
+
+def opened(state: AdmitterState, at: Position, event: ClaimOpened) -> None:
+    """What is owed and awaits the victims of others has its places beside theirs."""
+    if event.kind != "age" and event.ref.uid not in state.orders:
+        cause = Cause(at.seq, at.item)
+        state.orders[event.ref.uid] = Planned(event.ref, event.attempt, (), cause, event.queue)
 
 
 def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:

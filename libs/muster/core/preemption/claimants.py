@@ -13,6 +13,7 @@ from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.demand import chain_of
 from muster.core.quota.kaireclaim import between
 from muster.core.quota.ledger.kaishares import Shares, kai_shares
+from muster.core.quota.ledger.owing import owed_beside
 from muster.core.quota.reclaim import Basis, basis
 from muster.model.demand import Shortfall
 
@@ -33,9 +34,11 @@ def owed(state: PreemptorState) -> list[Claimant]:
             if not shares:
                 shares.append(kai_shares(ledger))
             may = between(mine, queue, shape.demand, shares[0] if job.growth is None else None).may_claim()
-            may = may and mine.refusal(queue, shape.demand) is not None
+            may = may and mine.short(queue, shape.demand) is not None
         else:
             may = mine.refuses_what_is_owed(queue, shape.demand)
+        if job.growth is not None and mine.refusal(queue, shape.demand) is None:
+            return False  # Growth is asked for once the victims of others have left.
         return may and state.is_refused(shape)
 
     def may_reclaim(queue: str) -> bool:
@@ -91,8 +94,9 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     """The job that has waited longest at the head of its queue beyond the age limit, and the uppermost limit that
     refuses it.
 
-    None where quota is held for age already, or was until lately, or where enough jobs run that were admitted so. Its
-    claim moves up where others have filled a node above meanwhile: else they could keep it out for ever.
+    None where quota is held for age already, or was until lately, or where enough jobs run that were admitted so; nor
+    for a job that needs what others are owed: its claim is below theirs. It moves up where others have filled a
+    node above meanwhile: else they could keep it out for ever.
     """
     heads = [job for _, job in _heads(state) if _due(state, job) <= state.now]
     held = state.age_claims.held(state.queues.ledger) if heads else {}
@@ -113,7 +117,9 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
             continue
         if claims.aged_at(mine, job.ref.uid) is not None:
             continue
-        if has_room(top, held) and is_current(state.queues, job):
+        if not has_room(top, held) or not is_current(state.queues, job):
+            continue
+        if owed_beside(state.queues.ledger, job.queue, job.demand) is None:
             return shape, job, top
     return None
 

@@ -301,8 +301,11 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     state.open.pop(event.ref.uid, None)
     state.unplaced.pop(event.ref.uid, None)
     if isinstance(event, ClaimOpened):
-        state.age_claims.opened(event.ref.uid, event.top, state.queues.ledger, at.at)
         state.gates.pop(event.ref.uid, None)  # What it is owed is another question, and has not been asked.
+        if event.kind == "age":
+            state.age_claims.opened(event.ref.uid, event.top, state.queues.ledger, at.at)
+        else:
+            state.age_claims.looked(state.queues.ledger, state.now)
         return
     for victim in event.victims:
         if victim.ref.uid in state.queues.ledger.charges:

@@ -26,9 +26,13 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         return _deferral(state, job, cause, short, "grace", state.now + state.grace_ms(job))
     given = basis(state.queues.ledger, job.ref.uid)
     site = nodes_for(state, job)
+    withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
+    if given.refusal(shape.queue, shape.demand) is None:
+        if site is None or site.fits(()):
+            return _proposal(state, job, cause, short, kind="guarantee", withheld=withheld)
+        return _deferral(state, job, cause, short, "no_place", 0)
     plan = owed(state, job, site)
     uids = plan.uids
-    withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
     parts = _parts(state, shape, given, uids)
     if parts:
         return _proposal(state, job, cause, short, kind="guarantee", partial=parts, withheld=withheld)
@@ -104,7 +108,7 @@ Withheld = Literal["", "reclaim_disabled"]
 
 def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shortfall]:
     """What refused those of this shape, and what they lack by now without regard to age claims."""
-    short = basis(state.queues.ledger, job.ref.uid).refusal(shape.queue, shape.demand)
+    short = basis(state.queues.ledger, job.ref.uid).short(shape.queue, shape.demand)
     if shape.denial is None or short is None:
         raise AssertionError(f"{job.ref} is parked and fits")
     return shape.denial.cause, short

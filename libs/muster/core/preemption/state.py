@@ -11,12 +11,13 @@ from muster.core.gang.state import AdmitterState
 from muster.core.preemption.age_claims import AgeClaims
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
+from muster.core.quota.claims import Claim
 from muster.core.quota.declared import preemption_delay_ms
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
-from muster.core.quota.reclaim import Basis, Candidates, Run
+from muster.core.quota.reclaim import Basis, Candidates, Run, basis
 from muster.core.quota.service import Service
 from muster.core.stage import StageState
 from muster.events.base import Cause
@@ -310,13 +311,21 @@ class PreemptorState(StageState):
         return self.in_turn(job)
 
     def claimant(self, shape: Shape) -> Job | None:
-        """The first of a shape that no victims are leaving for."""
-        claims = self.queues.ledger.claims.by_uid
+        """The first of a shape for which nothing is on its way: neither victims of its own leave, nor is enough for it
+        held of the quota that the victims of others free.
+        """
+        claims, comes = self.queues.ledger.claims.by_uid, None
         for place in shape.waiting:
             claim = claims.get(place.uid)
-            if claim is None or not claim.awaits:
+            if claim is not None and claim.firm and not claim.awaits and comes is None:
+                comes = self._comes(claim)  # For one as for all that are held for alike.
+            if claim is None or not (claim.awaits or (claim.firm and comes)):
                 return self.queues.jobs[place.uid]
         return None
+
+    def _comes(self, claim: Claim) -> bool:
+        """Whether a claim has its quota once all victims have left."""
+        return basis(self.queues.ledger, claim.uid).refusal(claim.queue, claim.demand) is None
 
     def head(self, queue: str) -> Job | None:
         """The first job of a queue."""

@@ -162,6 +162,8 @@ def answers(state: AccountantState) -> Iterator[Decision]:
             opened = ClaimOpened(**common, top=proposed.short.path)
             promised = promised_at(state, claim_of(opened, state.now))
             yield structs.replace(opened, promised=promised) if promised else opened
+        elif not (proposed.victims or proposed.partial):
+            yield ClaimOpened(**common, kind=proposed.kind)
         else:
             yield EvictionOrdered(
                 **common,
@@ -190,7 +192,7 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
     if proposed.partial:
         return _partial_objection(state, proposed), ""
     if not proposed.victims:
-        return "no_victims", ""
+        return _alone(state, proposed), ""
     if not all(may_leave(state, victim, proposed.queue) for victim in proposed.victims):
         return "victim_protected", ""
     chosen = {victim.ref.uid: victim for victim in proposed.victims}
@@ -213,6 +215,16 @@ def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
         and unjustified(state, workload, proposed.queue) is None
         and demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) == proposed.demand
     )
+
+
+def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
+    """Without victims quota is held only for a job that is owed it, and until the victims of others have left."""
+    given, queue, demand = basis(state.ledger, proposed.ref.uid), proposed.queue, proposed.demand
+    if state.ledger.shortfall(queue, demand, now=state.now) is None:
+        return "fits"
+    if proposed.kind != "guarantee" or given.awaited(queue, demand) is None:
+        return "no_victims"
+    return rules(given, queue, demand).claims()
 
 
 def _lower(
@@ -296,7 +308,9 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
         return True  # It rests on a fair share, which moves with the requests of others.
     if claim.kind == "service":
         return bool(ledger.rules_of(claim.queue).least_attained_ms)
+    if claim.kind == "age":
+        return bool(ledger.rules_of(claim.queue).age_limit_ms)
     if claim.kind != "guarantee":
-        return claim.kind == "age" or ledger.nodes[claim.queue].preempts
+        return ledger.nodes[claim.queue].preempts
     managed = ledger.managed(claim.queue, request)
     return any(all(request[name] <= node.guaranteed.get(name, 0) for name in managed) for node in above[:-1] or above)

@@ -85,12 +85,24 @@ class Basis(Struct):
     def refuses_what_is_owed(self, queue: str, demand: Demand) -> bool:
         """Whether a claimant is refused what it is guaranteed, and not by a limit below the node that guarantees it."""
         level = next(self.ledger.owed_at(queue, demand, self.leaving, self.held), None)
-        short = self.refusal(queue, demand) if level is not None else None
+        short = self.short(queue, demand) if level is not None else None
         return level is not None and short is not None and (level == queue or len(short.path) < len(level))
 
     def refusal(self, queue: str, demand: Demand) -> Shortfall | None:
         """What would refuse a claimant once all claims are served."""
         return next(self.ledger.refusals(queue, demand, self.leaving, held=self.held), None)
+
+    def short(self, queue: str, demand: Demand) -> Shortfall | None:
+        """What would refuse it then, or refuses it until then."""
+        return self.refusal(queue, demand) or self.awaited(queue, demand)
+
+    def awaited(self, queue: str, demand: Demand) -> Shortfall | None:
+        """The shortfall of a claimant until the victims of others have left; None where it fits as it is, or does not
+        fit then.
+        """
+        if not self.leaving.extra or self.refusal(queue, demand) is not None:
+            return None
+        return next(self.ledger.refusals(queue, demand, held=self.held), None)
 
 
 def basis(ledger: Ledger, uid: str = "") -> Basis:

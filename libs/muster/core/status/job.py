@@ -40,6 +40,7 @@ from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.quota.ledger.owing import owed_beside
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
@@ -243,6 +244,8 @@ def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
     own = claims.served_by(uid, job.queue, job.demand)
     if own is not None:
         return _status(state, uid, "WaitingForClaim", replace(short, promised=own.promised_now(state.now)), **found)
+    if (owed := owed_beside(state.queues.ledger, job.queue, job.demand)) is not None:
+        short = replace(short, owed=owed)
     claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
     if claim is not None and not claim.firm:
         short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))

@@ -188,7 +188,7 @@ def _about_workload(  # noqa: C901 - a table of events
                 **holds,
                 node=pod.node,
             )
-        case ClaimOpened():
+        case ClaimOpened(kind="age"):
             return public.PublicWorkloadClaimOpened(
                 **where,
                 attempt=event.attempt,

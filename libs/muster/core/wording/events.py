@@ -338,7 +338,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     clearing.ClearingOrdered: ("clears", events_nodes.clearing_ordered),
     claims.ClaimOpened: (
         "claims",
-        lambda e, _: f"{_request(e.queue, e.request)} is held for it: it has waited too long{explain_claims.opened(e)}",
+        lambda e, _: f"{_request(e.queue, e.request)} is held for it: {explain_claims.opened(e)}",
     ),
     claims.PlanTried: (
         "tried",

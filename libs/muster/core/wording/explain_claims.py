@@ -40,10 +40,13 @@ def not_beside(declared: int, promised: int) -> str:
 
 
 def opened(event: ClaimOpened) -> str:
-    """When a claim is served, as the end of a sentence; empty where no run times are declared."""
+    """Why a claim without victims is opened, and where run times are declared when it is served."""
+    if event.kind != "age":
+        return "its queue is owed it, and jobs that are being suspended for others free enough for it, too"
     if not event.promised:
-        return ""
-    return f"; by the declared run times it starts by {rfc3339(event.promised)}, and jobs that end before may pass"
+        return "it has waited too long"
+    by = f"by the declared run times it starts by {rfc3339(event.promised)}, and jobs that end before may pass"
+    return f"it has waited too long; {by}"
 
 
 def beside(job: str, declared: int, promised: int) -> str:

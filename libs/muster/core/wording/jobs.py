@@ -141,7 +141,7 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return f"It is not queued: {reason(status).text}"
         case Short(refusal) as short if status.code == "InsufficientQuota":
             passing = explain_claims.not_beside(short.declared, short.promised)
-            return f"{_waits(status, now)}. {_room(refusal)}{passing}{more}"
+            return f"{_waits(status, now)}. {_room(refusal)}{passing}{_owed_to_others(short)}{more}"
         case Pause() | Short():
             return f"{_waits(status, now)}. {reason(status).text}{more}"
         case ResumeRefused(failures=failures):
@@ -193,6 +193,17 @@ def _room(short: Shortfall) -> str:
     return (
         f"It asks for {name} {asked}, and {where} has {free} free of {limit} ({used} in use{beside(short)}): it is "
         f"tried again once {missing} more {'is' if missing == '1' else 'are'} released there"
+    )
+
+
+def _owed_to_others(short: Short) -> str:
+    """That a job needs what others are guaranteed and ask for; empty where it does not."""
+    if short.owed is None:
+        return ""
+    path, name, amount = short.owed
+    return (
+        f". It needs some of the {format_quantity(amount, name)} {name} of {terms(path).where} that other queues use "
+        "or ask for within their guarantees: it starts once they ask for less"
     )
 
 

@@ -107,7 +107,7 @@ CLAIM_ENDED: dict[ClaimOutcome, str] = {
     "paused": "its claim ended: admissions of its queue are paused",
     "moved": "its claim ended: it belongs to another queue now",
     "changed": "its claim ended: it was edited, and is queued again",
-    "unsatisfiable": "its claim ended: it requests more than its quota allows now",
+    "unsatisfiable": "its claim ended: the rules of its queue, or its quota, do not allow for it now",
     "expired": "its claim ended: not enough was released in time",
 }
 

@@ -39,11 +39,11 @@ def ask_of(event: WorkloadQueued) -> QueuedRequest:
 
 def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     """What is held from here on. ``at``: log time (ms) of the event."""
-    claim = Claim(event.ref, event.attempt, event.queue, event.demand, "age", at, progress=at)
+    claim = Claim(event.ref, event.attempt, event.queue, event.demand, event.kind, at, progress=at)
     if isinstance(event, ClaimOpened):
         claim.top, claim.promised = event.top, event.promised
     else:
-        claim.kind, claim.growth = event.kind, event.growth
+        claim.growth = event.growth
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
         claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
     return claim
