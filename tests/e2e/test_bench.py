@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SECTIONS = (
     "The log",
     "Judging a commit",
+    "A month of 50,000 RayJobs a day",
+    "A month of 50,000 gangs of pods a day",
     "Through all stages, all deciders in one process",
     "Through all stages, one process per service",
     "From a release to the next admission",

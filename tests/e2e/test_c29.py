@@ -99,7 +99,7 @@ def repeat(commits: Sequence[Stored]) -> None:
         told: list[Any] = []
         disturbed = []
         for stored in commits:
-            if stored.commit.stage == "watcher":
+            if stored.commit.stage == "watcher" and not leads(stored):
                 own = [event for event in stored.commit.events if not isinstance(event, MARKS)]
                 told += own
                 more = [*own, *rng.sample(told, min(len(told), rng.randrange(6)))]
@@ -140,6 +140,11 @@ def opens(stored: Stored) -> bool:
     marks = [event for event in stored.commit.events if isinstance(event, Synced | SyncStarted)]
     kinds = {kind for mark in marks for kind in (mark.kinds if isinstance(mark, SyncStarted) else (mark.kind,))}
     return bool(kinds & {*REQUIRED_KINDS})
+
+
+def leads(stored: Stored) -> bool:
+    """Whether a leader begins with a commit: it says nothing else in that."""
+    return any(isinstance(event, LeaderStarted) for event in stored.commit.events)
 
 
 def changed(stored: Stored, events: list[Any]) -> Stored:
