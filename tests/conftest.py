@@ -1,6 +1,7 @@
 """For every test: whatever log it makes, what outsiders would read of it is as the contract says."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ hypothesis.settings.load_profile("muster")
 # Programs that tests start find what they import compiled, as an installed Muster does: half of a short command's time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path("~/.cache/muster/bytecode").expanduser()))
+
+# A shell starts programs in its background deaf to Ctrl-C, and so would be those that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
