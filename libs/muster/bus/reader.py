@@ -238,6 +238,10 @@ class StreamReader:
             else:
                 self._buffer.append(Raw(seq, message.data, message.headers, message.subject, stored_at))
                 self._outstanding -= 1
+                if not message.data and not message.headers:
+                    # Between accounts it ends the answers to its request: what follows it may not arrive, while
+                    # the other request still hears heartbeats.
+                    self._lost = f"message {seq} is empty"
         else:
             self._status(message.headers or {})
         self._wake()
