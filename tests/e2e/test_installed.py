@@ -95,8 +95,7 @@ async def test_c4_to_c8_with_the_rights_that_were_given(installed: Installation)
     await cluster.follow(witness.follow, units.follow, pods.follow)
     (sample,) = await installed.admitted()
     await cluster.until(lambda: cluster.running(sample), 60.0, "the sample to run")
-    await cluster.let_end(sample)
-    await cluster.complete(sample)
+    await installed.end(sample)
     first = await cluster.submit(document_job(runtime="1h", ttl_s=0))
     await cluster.until(lambda: cluster.running(first), 60.0, "the first job to run")
 
@@ -128,11 +127,9 @@ async def test_c4_to_c8_with_the_rights_that_were_given(installed: Installation)
     assert len(ours) == 4, ours
     assert not [name for name in pods.states if name.startswith(second)]
 
-    await cluster.let_end(first)
-    await cluster.complete(first)
+    await installed.end(first)
     await cluster.until(lambda: cluster.running(second), 60.0, "the second job to run")
-    await cluster.let_end(second)
-    await cluster.complete(second)
+    await installed.end(second)
     await witness.follow.caught_up()
     assert not witness.over, witness.over[0]
     assert (witness.started[f"video/{first}"], witness.started[f"video/{second}"], witness.most) == (1, 1, 1)
@@ -208,8 +205,7 @@ async def test_every_service_and_nats_change_their_version_and_back_while_jobs_c
     witness = Witness(cluster.transport, facts.t0())
     await cluster.follow(witness.follow)
     for name in [each for each in await installed.admitted() if await cluster.running(each)]:
-        await cluster.let_end(name)
-        await cluster.complete(name)
+        await installed.end(name)
     names: list[str] = []
     for heading, following, image in (
         ("## Upgrade", "## Upgrade NATS", "muster:0.2.0"),
@@ -301,8 +297,7 @@ async def runs_through(installed: Installation, number: int) -> None:
     while len(ends) < number:
         running = [name for name in names if name not in ends and await cluster.running(name)]
         for name in running:
-            await cluster.let_end(name)
-            await cluster.complete(name)
+            await installed.end(name)
             ends.append(name)
         await asyncio.sleep(0.1)
     await witness.follow.caught_up()
@@ -311,17 +306,19 @@ async def runs_through(installed: Installation, number: int) -> None:
 
 
 async def comes_and_goes(installed: Installation, done: asyncio.Event) -> list[str]:
-    """Jobs, two at a time, of which one fits, until it is enough; their names, once all of them are complete."""
+    """Jobs, two at a time, of which one fits, until it is enough; their names, once all of them are complete.
+
+    Ray is done with each as soon as it has heard of it: a busy machine lets no look come in between.
+    """
     cluster = installed.cluster
     names: list[str] = []
     waiting: list[str] = []
     while waiting or not done.is_set():
         while len(waiting) < 2 and not done.is_set():
-            waiting.append(await cluster.submit(document_job(runtime="1s", ttl_s=0)))
+            waiting.append(await cluster.submit(document_job(runtime="0s", ttl_s=0)))
             names.append(waiting[-1])
         for name in [name for name in waiting if await cluster.running(name)]:
-            await cluster.let_end(name)
-            await cluster.complete(name)
+            await installed.end(name)
             waiting.remove(name)
         await asyncio.sleep(0.1)
     return names
@@ -342,6 +339,5 @@ async def silence(installed: Installation, kill) -> float:  # type: ignore[no-un
     await until(goes_on, 60.0, 0.1, what="a decision after the end of a server")
     took = time.monotonic() - began
     await cluster.until(lambda: cluster.running(name), 60.0, "the job to run")
-    await cluster.let_end(name)
-    await cluster.complete(name)
+    await installed.end(name)
     return took

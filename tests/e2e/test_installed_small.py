@@ -44,8 +44,7 @@ async def test_one_nats_and_one_pod_admit_the_first_job(
     assert [each["metadata"]["name"] for each in deployments] == ["muster"]
     (sample,) = await installed.admitted()
     await installed.cluster.until(lambda: installed.cluster.running(sample), 60.0, "the sample to run")
-    await installed.cluster.let_end(sample)
-    await installed.cluster.complete(sample)
+    await installed.end(sample)
 
 
 async def test_a_new_version_and_the_way_back(installed: Installation, tmp_path: Path) -> None:
@@ -77,8 +76,7 @@ async def test_a_new_version_and_the_way_back(installed: Installation, tmp_path:
             before[running][INTENT],
             before[waiting][QUEUED_AT],
         )
-        await cluster.let_end(running)
-        await cluster.complete(running)
+        await installed.end(running)
         await cluster.until(lambda waiting=waiting: cluster.running(waiting), 60.0, "the one that waited to run")
         commits = await installed.commits(since)
         led = {e.process for each in commits for e in each.commit.events if isinstance(e, LeaderStarted)}
@@ -87,8 +85,7 @@ async def test_a_new_version_and_the_way_back(installed: Installation, tmp_path:
         assert {each.commit.ruleset for each in commits} == {1}
         versions += 1
     assert versions == 2
-    await cluster.let_end(names[-1])
-    await cluster.complete(names[-1])
+    await installed.end(names[-1])
     await witness.clean(*(f"video/{name}" for name in [*witness_sample(witness, names), *names]))
     assert await installed.refused() == []
     assert (await proof.prove(await installed.commits(), tmp_path, silences=False))["decisions"]

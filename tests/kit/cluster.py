@@ -244,17 +244,18 @@ class Cluster:
 
         The operator reads that when a run begins, and when it is started: so it is started again. Where pods run, the
         submitter's ends after that: one that ends before Ray has heard of the job fails it.
+        A short job may be over in Ray before the first look.
         """
         if self._settings.submitter_pods:
-            await self.until(lambda: self._is_in_ray(name, "RUNNING"), what=f"Ray to run {name}")
+            await self.until(lambda: self._is_in_ray(name, "RUNNING", "SUCCEEDED"), what=f"Ray to hear of {name}")
         async with self.without_kuberay():
             await self.patch_job(name, {"metadata": {"annotations": {RUNTIME: "0s"}}})
         if self._settings.submitter_pods:
             await self.until(lambda: self._is_in_ray(name, "SUCCEEDED"), what=f"Ray to be done with {name}")
             await self.end_pods(f"batch.kubernetes.io/job-name={name}", 1)
 
-    async def _is_in_ray(self, name: str, status: str) -> bool:
-        return bool(((await self.job(name)).get("status") or {}).get("jobStatus") == status)
+    async def _is_in_ray(self, name: str, *statuses: str) -> bool:
+        return ((await self.job(name)).get("status") or {}).get("jobStatus") in statuses
 
     async def end_pods(self, labels: str, number: int, namespace: str = "video") -> None:
         """So many pods with these labels succeed now, however long they were to run."""

@@ -44,6 +44,8 @@ UPGRADE = REPOSITORY / "docs" / "howto" / "upgrade.md"
 NAMESPACE = "muster-system"
 CONTEXT = "staging"
 LIMIT_S = 120.0
+STORY_COLUMNS = 400
+"""Of one event in the story of a job."""
 
 
 def as_it_is(command: Sequence[str]) -> Sequence[str]:
@@ -202,6 +204,15 @@ class Installation:
         found = await self.cluster.kube.list_objects("ray.io/v1", "RayJob", "video")
         return [each["metadata"]["name"] for each in found if not each["spec"].get("suspend")]
 
+    async def end(self, name: str) -> None:
+        """A job of namespace video comes to its end now; an error of that has the story of the job."""
+        try:
+            await self.cluster.let_end(name)
+            await self.cluster.complete(name)
+        except AssertionError as err:
+            err.add_note(await self.story(name))
+            raise
+
     # --- what an operator sees --------------------------------------------------------------------------------------
 
     async def bus(self) -> JetStream:
@@ -232,6 +243,19 @@ class Installation:
                 break
             found += batch
         return found
+
+    async def story(self, name: str) -> str:
+        """A job of namespace video: its status, the pods there, and each event of the log that names it."""
+        job = await self.cluster.kube.find("ray.io/v1", "RayJob", name, "video")
+        lines = [f"{name}: {'gone' if job is None else job.get('status')}", f"pods: {await self.cluster.pods()}"]
+        for stored in await self.commits():
+            texts = [msgspec.json.encode(event).decode() for event in stored.commit.events]
+            lines += [
+                f"{stored.seq} at {stored.commit.at} {stored.commit.stage}: {text[:STORY_COLUMNS]}"
+                for text in texts
+                if name in text
+            ]
+        return "\n".join(lines)
 
     async def nats_leader(self) -> Pod:
         """The server that leads the stream of the log."""
