@@ -6,19 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-from muster.bus.cell import open_log
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Touched
 from muster.core.stage import Folder
-from muster.ports import LogSealedError
 from muster_cli.folding import present_view
-from muster_cli.reading import LogReading
+from muster_cli.reading import LogReading, followed
 
 LIMIT_S = 15.0
 """How long to wait for the log to show an effect."""
-AGAIN_S = 0.5
-"""After so long a log that was sealed is looked for under its next generation."""
 
 
 class Present:
@@ -54,15 +50,9 @@ class Present:
     async def states(self) -> AsyncGenerator[ReadState, None]:
         """The state as it is, then after all that is new, for ever, through every generation of the log."""
         yield self.state
-        log = self.reading.log
-        while True:
-            try:
-                async with contextlib.aclosing(log.follow(self.state.seq)) as stream:
-                    async for batch in stream:
-                        for stored in batch:
-                            self._folder.fold(self.state, stored)
-                        if batch:
-                            yield self.state
-            except LogSealedError:
-                await asyncio.sleep(AGAIN_S)
-                log = await open_log(self.reading.js, self.reading.place.config.cell)
+        async with contextlib.aclosing(followed(self.reading, self.state.seq)) as stream:
+            async for _, batch in stream:
+                for stored in batch:
+                    self._folder.fold(self.state, stored)
+                if batch:
+                    yield self.state

@@ -23,7 +23,7 @@ from muster.bus.log import JetStreamLog
 from muster.core.docket import Judge
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
-from muster.ports import LogGoneError, Snapshot
+from muster.ports import LogGoneError, LogSealedError, Snapshot
 from muster.runtime.config import Config, load_with_origins
 from muster.runtime.connecting import connect_bus
 from muster_cli import instances
@@ -37,6 +37,8 @@ LOST_LIMIT_S = 5.0
 """A command whose connection has been lost for so long ends: it would wait for ever."""
 SILENT_LIMIT_S = 30.0
 """So long may the log take for its next commits, where there are more."""
+AGAIN_S = 0.5
+"""After so long a log that was sealed is looked for under its next generation."""
 
 
 class LogPlace(Struct, frozen=True):
@@ -180,6 +182,23 @@ async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> A
             after = batch[-1].seq
     finally:
         await stream.aclose()
+
+
+async def followed(reading: LogReading, after: int) -> AsyncGenerator[tuple[JetStreamLog, list[Stored]], None]:
+    """The commits after a sequence, for ever, through every generation, with the log as it is open then; no commits at
+    each present end.
+    """
+    log = reading.log
+    while True:
+        try:
+            async with contextlib.aclosing(log.follow(after)) as stream:
+                async for batch in stream:
+                    after = batch[-1].seq if batch else after
+                    yield log, batch
+        except LogSealedError:
+            yield log, []
+            await asyncio.sleep(AGAIN_S)
+            log = await open_log(reading.js, reading.place.config.cell)
 
 
 async def judged(stream: AsyncIterator[Stored], state: StageState) -> AsyncGenerator[Stored, None]:

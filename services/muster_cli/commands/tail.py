@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from muster.bus.cell import open_log
 from muster.bus.log import JetStreamLog
 from muster.core.docket import Docket, Judge
 from muster.core.readmodel.model import ReadModel
 from muster.events.envelope import Stored
-from muster.ports import LogSealedError
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.filtering import EventFilter
 from muster_cli.folding import newest_kept
 from muster_cli.options import Bus
-from muster_cli.reading import LogReading, locate, opened, tell_which
+from muster_cli.reading import LogReading, followed, locate, opened, tell_which
 from muster_cli.render.events import EventLines, record
 
 LAST_SHOWN = 25
-AGAIN_S = 0.5
 
 
 async def tail(
@@ -55,22 +51,14 @@ async def tail(
         first = since if since is not None else max(1, await reading.log.end() - LAST_SHOWN + 1)
         printer = _Printer(out, reading.log, chosen, output)
         after = await _begun(reading, printer, chosen, first)
-        while True:
-            try:
-                async with contextlib.aclosing(printer.log.follow(after)) as stream:
-                    async for batch in stream:
-                        if not batch and (absent := chosen.missing()):
-                            raise CliError(absent, NOT_FOUND)
-                        if not batch and not follow:
-                            return
-                        for stored in batch:
-                            after = stored.seq
-                            printer.print(stored, shown=stored.seq >= first)
-            except LogSealedError:
-                if not follow:
+        async with contextlib.aclosing(followed(reading, after)) as stream:
+            async for printer.log, batch in stream:
+                if not batch and (absent := chosen.missing()):
+                    raise CliError(absent, NOT_FOUND)
+                if not batch and not follow:
                     return
-                await asyncio.sleep(AGAIN_S)
-                printer.log = await open_log(reading.js, place.config.cell)
+                for stored in batch:
+                    printer.print(stored, shown=stored.seq >= first)
 
 
 async def _begun(reading: LogReading, printer: _Printer, chosen: EventFilter, first: int) -> int:
