@@ -35,8 +35,8 @@ class WorkersAudit:
 
     def __init__(self) -> None:
         self._asked: dict[str, _Named] = {}
-        """uid of the charged workload -> the workers that its operator was asked to delete last; for a minute beyond
-        that
+        """uid of the charged workload -> the workers that its operator was asked to delete last; for a minute
+        longer
         """
         self._now = 0
 

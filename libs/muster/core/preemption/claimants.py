@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
+from muster.core.preemption.growing import Claimant, Entitled
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
@@ -16,8 +17,6 @@ from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.ledger.owing import owed_beside
 from muster.core.quota.reclaim import Basis, basis
 from muster.model.demand import Shortfall
-
-Claimant = tuple[Shape, Job]
 
 
 def owed(state: PreemptorState) -> list[Claimant]:
@@ -47,15 +46,7 @@ def owed(state: PreemptorState) -> list[Claimant]:
             reclaims[queue] = may and (state.queues.ledger.by_shares(queue) or state.below_guarantee(queue))
         return reclaims[queue]
 
-    queues = (queue for queue in state.queues.book.queues if may_reclaim(queue))
-    found = [
-        pair
-        for queue in queues
-        for pair in state.claimants(queue)
-        if entitled(*pair) and is_current(state.queues, pair[1])
-    ]
-    found += growing.claimants(state, lambda shape, job: may_reclaim(job.queue) and entitled(shape, job))
-    return in_order(state, found)
+    return _entitled(state, may_reclaim, entitled)
 
 
 def outranking(state: PreemptorState) -> list[Claimant]:
@@ -65,8 +56,7 @@ def outranking(state: PreemptorState) -> list[Claimant]:
 
     def entitled(shape: Shape, job: Job) -> bool:
         queue = shape.queue
-        lower = may_preempt(queue) and job.priority > state.runs[queue][0].priority
-        if not lower or state.now < state.claims_from(job):
+        if job.priority <= state.runs[queue][0].priority or state.now < state.claims_from(job):
             return False
         mine = _basis(state, job, given)
         return (
@@ -79,14 +69,15 @@ def outranking(state: PreemptorState) -> list[Claimant]:
     def may_preempt(queue: str) -> bool:
         return queue in state.runs and queue in nodes and nodes[queue].preempts
 
-    queues = (queue for queue in state.queues.book.queues if may_preempt(queue))
-    found = [
-        pair
-        for queue in queues
-        for pair in state.claimants(queue)
-        if entitled(*pair) and is_current(state.queues, pair[1])
-    ]
-    found += growing.claimants(state, entitled)
+    return _entitled(state, may_preempt, entitled)
+
+
+def _entitled(state: PreemptorState, may_claim: Callable[[str], bool], entitled: Entitled) -> list[Claimant]:
+    """The waiting jobs, and the clusters that are refused growth, of queues that may claim; in order."""
+    queues = filter(may_claim, state.queues.book.queues)
+    waiting = (pair for queue in queues for pair in state.claimants(queue))
+    found = [pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1])]
+    found += growing.claimants(state, lambda shape, job: may_claim(job.queue) and entitled(shape, job))
     return in_order(state, found)
 
 

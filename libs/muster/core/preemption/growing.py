@@ -70,21 +70,19 @@ def job_of(state: PreemptorState, uid: str) -> Job | None:
         return None
     job = state.queues.jobs.get(uid)
     priority = job.priority if job is not None else state.queues.priority_of(workload)
-    ref, attempt = found.asked.ref, found.asked.attempt
-    demand = charge.demand
     return Job(
-        ref,
-        attempt,
+        found.asked.ref,
+        found.asked.attempt,
         "waiting",
         charge.queue,
         key_of(uid),
-        demand,
+        charge.demand,
         priority,
-        found.since,
-        found.since,
-        0,
-        "",
-        found.cause,
+        queued_at=found.since,
+        rank=found.since,
+        generation=0,
+        basis="",
+        cause=found.cause,
     )
 
 
@@ -96,13 +94,14 @@ def key_of(uid: str) -> str:
 def claimants(state: PreemptorState, entitled: Entitled) -> Iterator[Claimant]:
     """The first piece of each cluster that is entitled, as often as it is."""
     for uid, found in state.growing.items():
-        job = job_of(state, uid) if not state.is_gated(uid) else None
-        for groups, short in found.refusals if job is not None else ():
-            if job is not None and groups not in found.passed:
-                pair = _largest(state, found, job, groups, short, entitled)
-                if pair is not None:
-                    yield pair
-                    break
+        job = None if state.is_gated(uid) else job_of(state, uid)
+        if job is None:
+            continue
+        pieces = ((groups, short) for groups, short in found.refusals if groups not in found.passed)
+        tried = (_largest(state, found, job, groups, short, entitled) for groups, short in pieces)
+        pair = next((pair for pair in tried if pair is not None), None)
+        if pair is not None:
+            yield pair
 
 
 def _largest(

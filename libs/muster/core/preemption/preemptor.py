@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from muster.core.gang import folds as places
 from muster.core.preemption import claimants, clearing, clusters, folds, growing, plans
-from muster.core.preemption.claimants import Claimant
+from muster.core.preemption.growing import Claimant
 from muster.core.preemption.state import PreemptorState
 from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
