@@ -10,33 +10,22 @@ import pytest
 
 from kit.cli import Cli
 from kit.doubles.log import MemoryLeases
+from kit.keeping import Notes, keeper_of
 from kit.nats import SMALL
 from kit.simulated import create
 from kit.story import rayjob
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
-from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
-from muster.bus.snapshots import JetStreamSnapshots
 from muster.events.facts import Synced, WorkloadObserved
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.ports import LogSealedError
 from muster.runtime.clock import SystemClock
 from muster.runtime.pairing import record_cluster, record_set_back, recorded_cluster
-from muster.runtime.runners.hooks import Level, NoHooks
-from muster.runtime.runners.keeping import LogKeeper
 from muster.runtime.runners.watching import WatcherRunner
-
-
-class Notes(NoHooks):
-    def __init__(self) -> None:
-        self.noted: list[str] = []
-
-    def note(self, level: Level, event: str, **values: object) -> None:
-        self.noted.append(f"{level} {event}")
 
 
 @asynccontextmanager
@@ -91,16 +80,7 @@ async def test_the_next_generation_starts_from_what_a_restored_cluster_says(
     async with watched(js, log, before, notes):
         await until(lambda: synced(1), what="the first list")
     restored = await cluster_with("kept")
-    keeper = LogKeeper(
-        js,
-        JetStreamGenerations(js, cell),
-        log.identity.log_id,
-        lease=MemoryLeases().lease("keeper", "0", "k"),
-        snapshots=JetStreamSnapshots(js, log.identity, warn=lambda _: None),
-        clock=SystemClock(),
-        hooks=notes,
-        percent=80,
-    )
+    keeper = keeper_of(js, log, hooks=notes)
     if not others:
         async with watched(js, log, restored, notes):
             await until(lambda: synced(2), what="the second list")
@@ -108,7 +88,7 @@ async def test_the_next_generation_starts_from_what_a_restored_cluster_says(
         assert notes.noted == []
         return
     async with watched(js, log, restored, notes):
-        await until(lambda: "error cluster_set_back" in notes.noted, what="it to be noticed")
+        await until(lambda: ("error", "cluster_set_back") in notes.levels, what="it to be noticed")
 
         async def told() -> bool:
             known = await recorded_cluster(js, log.identity)

@@ -12,24 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from kit.doubles.log import MemoryLeases
+from kit.keeping import keeper_of
 from kit.nats import SMALL, Notices
 from kit.production import FILES, Keys, ProductionNats
 from muster.bus.cell import FOLDERS, open_log, open_stores
-from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.marks import JetStreamMarks
 from muster.bus.replicas import JetStreamReplicas
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
-from muster.runtime.clock import SystemClock
 from muster.runtime.connecting import connect_bus
 from muster.runtime.logkeeping.rolling import kept_snapshots
 from muster.runtime.natsaccounts import APPENDERS, KEEPERS
 from muster.runtime.pairing import recorded_cluster
-from muster.runtime.runners.hooks import NoHooks
-from muster.runtime.runners.keeping import LogKeeper
 
 DEEP = 5_000
 JUNK = {
@@ -80,19 +76,7 @@ async def test_junk_of_no_key_stops_another(tmp_path: Path) -> None:
             for stage in FOLDERS:
                 async for _ in snapshots.each(stage, "0"):
                     pass
-            keeper = LogKeeper(
-                own,
-                JetStreamGenerations(own, "main"),
-                log.identity.log_id,
-                lease=MemoryLeases().lease("keeper", "0", "k"),
-                snapshots=snapshots,
-                clock=SystemClock(),
-                hooks=NoHooks(),
-                percent=0,
-                stage_percent=20,
-                folder=tmp_path / "archive",
-            )
-            await keeper._look()
+            await keeper_of(own, log, percent=0, stage_percent=20, folder=tmp_path / "archive")._look()
             await kept_snapshots(snapshots)
         log = await open_log(own, "main")
         void = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kit.cli import Cli
-from kit.doubles.log import MemoryLeases
+from kit.keeping import Notes, keeper_of
 from kit.nats import commit
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
@@ -14,13 +14,11 @@ from muster.bus.errors import NoRoomError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
-from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits
 from muster.runtime.clock import SystemClock
 from muster.runtime.logkeeping.archive import read_manifest
 from muster.runtime.logkeeping.pruning import sealed
 from muster.runtime.logkeeping.rolling import roll
-from muster.runtime.runners.hooks import NoHooks
 from muster.runtime.runners.keeping import LogKeeper
 
 LOG = Limits(max_bytes=64 << 20)
@@ -77,28 +75,8 @@ async def test_founding_a_log_says_that_its_next_generation_has_no_room(
     assert (await js.info("MUSTER_NEXT_main")) is not None
 
 
-class Notes(NoHooks):
-    def __init__(self) -> None:
-        self.noted: list[str] = []
-
-    def note(self, level: str, event: str, **values: object) -> None:
-        self.noted.append(event)
-
-
 async def keeper(js: JetStream, folder: Path, notes: Notes, percent: int) -> LogKeeper:
-    log = await open_log(js, "main")
-    return LogKeeper(
-        js,
-        JetStreamGenerations(js, "main"),
-        log.identity.log_id,
-        lease=MemoryLeases().lease("keeper", "0", "k"),
-        snapshots=JetStreamSnapshots(js, log.identity, warn=lambda _: None),
-        clock=SystemClock(),
-        hooks=notes,
-        percent=percent,
-        folder=folder,
-        keep=1,
-    )
+    return keeper_of(js, await open_log(js, "main"), hooks=notes, percent=percent, folder=folder, keep=1)
 
 
 async def test_the_keeper_archives_and_deletes_so_that_twelve_generations_fit_in_four(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kit.doubles.log import MemoryLeases
+from kit.keeping import Notes, keeper_of
 from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
 from kit.waiting import until
@@ -16,7 +17,6 @@ from muster.bus.connection import no_responders
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
 from muster.events.base import Cause
@@ -29,8 +29,6 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
 from muster.runtime.logkeeping.rolling import roll
-from muster.runtime.runners.hooks import NoHooks
-from muster.runtime.runners.keeping import LogKeeper
 from muster.runtime.runners.leader import AnyLeader, Leader
 
 ADMITTED = GangAdmitted(cause=Cause(1, 0), ref=Ref("RayJob", "ns", "n", "u"), attempt=1, queue="q")
@@ -38,19 +36,6 @@ ADMITTED = GangAdmitted(cause=Cause(1, 0), ref=Ref("RayJob", "ns", "n", "u"), at
 
 def _silent(_event: str, _fields: object) -> None:
     pass
-
-
-class Notes(NoHooks):
-    """What a keeper tells."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, dict[str, object]]] = []
-
-    def note(self, level: str, event: str, **values: object) -> None:
-        self.told.append((event, values))
-
-    def of(self, event: str) -> list[dict[str, object]]:
-        return [values for name, values in self.told if name == event]
 
 
 @asynccontextmanager
@@ -154,17 +139,7 @@ async def test_a_flood_from_one_key_is_rolled_over_and_the_others_go_on(server: 
         assert usage.bytes > usage.max_bytes * 0.99
         with pytest.raises(LogFullError, match="make room"):
             await log.append(commit(2, stage="gang_admitter"), expected=seq)
-        keeper = LogKeeper(
-            own,
-            JetStreamGenerations(own, "main"),
-            log.identity.log_id,
-            lease=MemoryLeases().lease("keeper", "0", "k"),
-            snapshots=JetStreamSnapshots(own, log.identity, warn=lambda _: None),
-            clock=SystemClock(),
-            hooks=NoHooks(),
-            percent=80,
-        )
-        await keeper._look()
+        await keeper_of(own, log)._look()
         after = await open_log(js, "main")
         assert after.identity.generation == 2
         assert await after.append(commit(2, stage="gang_admitter"), expected=0) == after.identity.first + 1
@@ -181,7 +156,7 @@ async def test_a_stage_beyond_its_part_is_closed_while_the_others_append(
     ):
         log = await open_log(js, "main")
         notes = Notes()
-        first = kept(own, log, notes)
+        first = keeper_of(own, log, hooks=notes, stage_percent=20)
         await first._look()
         seq = await log.append(commit(1, stage="gang_admitter"), expected=0)
         while (await log.usage()).bytes < SMALL.max_bytes // 4:
@@ -200,7 +175,7 @@ async def test_a_stage_beyond_its_part_is_closed_while_the_others_append(
         assert (await open_log(js, "main")).identity == log.identity, "a service starts meanwhile"
 
         monkeypatch.setattr("muster.runtime.logkeeping.budget.WINDOW_S", 0.0)
-        second = kept(own, log, notes)
+        second = keeper_of(own, log, hooks=notes, stage_percent=20)
         waiting = asyncio.create_task(
             (await open_log(bridge, "main")).append(
                 commit(1, stage="autoscaler_bridge"), expected=await log.last("autoscaler_bridge", "0")
@@ -210,20 +185,6 @@ async def test_a_stage_beyond_its_part_is_closed_while_the_others_append(
         assert [each["stage"] for each in notes.of("log_stage_opened")] == ["autoscaler_bridge"]
         assert await waiting == await log.end()
         assert await log.append(commit(4, stage="gang_admitter"), expected=seq) == await log.end()
-
-
-def kept(js: JetStream, log: JetStreamLog, notes: Notes) -> LogKeeper:
-    return LogKeeper(
-        js,
-        JetStreamGenerations(js, "main"),
-        log.identity.log_id,
-        lease=MemoryLeases().lease("keeper", "0", "k"),
-        snapshots=JetStreamSnapshots(js, log.identity, warn=lambda _: None),
-        clock=SystemClock(),
-        hooks=notes,
-        percent=80,
-        stage_percent=20,
-    )
 
 
 async def test_a_time_far_ahead_moves_no_clock(server: ProductionNats) -> None:
