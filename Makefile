@@ -12,6 +12,9 @@ REAL := tests/contract tests/integration tests/e2e
 ROUNDS ?= 10
 BASE ?= python:3.13-slim
 IMAGE ?= muster:local
+NATS_IMAGE ?= nats:2.15.1-alpine
+HELM := 3.22.0
+PINNED ?= dist
 # Real parts have time limits, and the tests of a whole run share a machine: those that failed have one more try, alone.
 INSIDE := PYTHONPATH=tests $(BIN)/python -m kit.realray inside
 AGAIN := --last-failed --last-failed-no-failures none
@@ -108,7 +111,7 @@ schemas: $(READY) picture  ## write what is made from the code: public contract,
 	$(BIN)/python -m muster.runtime.natsaccounts
 	$(BIN)/python -m muster_tools.pages
 	$(BIN)/python -m muster_tools.monitoring
-	$(BIN)/python -m muster_tools.installing
+	$(BIN)/python -m muster_tools.shipping
 
 attack: controlplane  ## a tenant made from the OpenAPI of every kind tries every edit, alone and in pairs, for an hour
 	MUSTER_ATTACK_S=$${MUSTER_ATTACK_S:-1800} $(PYTEST) tests/e2e/test_generated_tenant.py tests/e2e/test_tenant_at_work.py
@@ -120,6 +123,16 @@ image:  ## build the image of the services (docker) on a base that is named by i
 	base=$(BASE) digest=$$(docker buildx imagetools inspect $(BASE) --format '{{.Manifest.Digest}}') \
 	    && case "$$digest" in sha256:*) ;; *) echo "no digest of $(BASE): is the registry reached?" >&2; exit 1;; esac \
 	    && docker build -f deploy/Dockerfile --build-arg BASE=$${base%:*}@$$digest -t $(IMAGE) .
+
+pinned: $(READY)  ## write the install files and the chart below dist/, with IMAGE (pushed) and NATS_IMAGE by digest (docker)
+	set -e; own=$$(docker buildx imagetools inspect $(IMAGE) --format '{{.Manifest.Digest}}'); \
+	    nats=$$(docker buildx imagetools inspect $(NATS_IMAGE) --format '{{.Manifest.Digest}}'); \
+	    $(BIN)/python -m muster_tools.shipping --to $(PINNED) image=$(IMAGE)@$$own natsImage=$(NATS_IMAGE)@$$nats
+
+helm: $(READY)  ## render the chart with the real helm (from PATH, or built once with Go, two minutes), and compare with the install files
+	@set -e; tool=$$(command -v helm || true); cache=$$HOME/.cache/muster/helm-$(HELM); \
+	if [ -z "$$tool" ]; then tool=$$cache/helm; [ -x $$tool ] || GOBIN=$$cache CGO_ENABLED=0 go install helm.sh/helm/v3/cmd/helm@v$(HELM); fi; \
+	$$tool lint --strict deploy/chart; PYTHONPATH=tests $(BIN)/python -m kit.chart $$tool
 
 sbom: $(READY)  ## write sbom.json (CycloneDX): what the image holds, from the lock file
 	$(BIN)/python -m pip install --quiet cyclonedx-bom
@@ -133,4 +146,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake chaos controlplane ray chromium promtool rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake chaos controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom

@@ -3,7 +3,7 @@
 There are two sorts of places, in ``deploy/policies`` and ``deploy/rbac``. Rules are between the lines ``# From here
 made by `make schemas`: VERBS on SELECTION`` and ``# To here.``; verbs in capitals are operations that a policy is asked
 about, others are verbs of a role. Lists inside an expression are found by the text beside them.
-``muster_tools.installing`` writes the files; a test keeps them equal to this source.
+``muster_tools.shipping`` writes the files; a test keeps them equal to this source.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from muster_tools.installing import (
     TLS,
     Object,
     objects,
-    written,
 )
+from muster_tools.shipping import CHART, written
 
 forms = pytest.mark.parametrize("small", [False, True], ids=["production", "small"])
 
@@ -40,7 +40,8 @@ def test_the_files_are_what_the_code_says() -> None:
     made = written()
     for file, text in made.items():
         assert (REPOSITORY / file).read_text() == text, f"{file}: run `make schemas`"
-    there = {str(path.relative_to(REPOSITORY)) for base in BASES.values() for path in (REPOSITORY / base).iterdir()}
+    made_alone = (REPOSITORY / folder for folder in (*BASES.values(), CHART))
+    there = {str(path.relative_to(REPOSITORY)) for folder in made_alone for path in folder.rglob("*") if path.is_file()}
     assert there <= made.keys()
 
 
