@@ -12,7 +12,8 @@ READING: tuple[Page, ...] = (
         summary="Show why a job waits, and its history.",
         details="First the state of the job with numbers, then its history from the log, also for jobs that no longer "
         "exist. With --at it shows the state at that sequence or time. JOB is NAMESPACE/NAME, or NAME where that is "
-        "unique; or the name of a gang of pods, or of one of its pods.",
+        "unique; or the name of a gang of pods, or of a pod. Of a Ray cluster that scales itself it shows all that "
+        "waits in it, and what each worker group says to that.",
         examples="""
 muster why video/rayjob-video-h4x2q
 muster why rayjob-video-h4x2q --all           with every small step

@@ -109,6 +109,20 @@ class RayScene:
         return self.settle()
 
 
+def with_groups(*groups: tuple[str, int, Obj], cores: int) -> RayScene:
+    """A cluster with such worker groups, by name and cores, whose queue has so many cores for workers and one for the
+    head. ``devices``: what each worker of a group has besides.
+    """
+    made = []
+    for name, cpu, more in groups:
+        sizes = {"cpu": str(cpu), **more.get("devices", {})}
+        template = {"spec": {"containers": [{"name": "ray", "resources": {"limits": sizes, "requests": sizes}}]}}
+        rest = {key: each for key, each in more.items() if key != "devices"}
+        counts = {"replicas": 0, "minReplicas": 0, "maxReplicas": 9}
+        made.append({"groupName": name, **counts, "template": template, **rest})
+    return RayScene(cores=cores + 1, groups=made)
+
+
 def denied(reason: str) -> tuple[RayScene, str]:
     """A cluster that wants more than there is now, or than there can ever be."""
     scene = RayScene()

@@ -7,7 +7,9 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from muster.core.readmodel.state import ReadState
 from muster.core.views.gangstory import gang_tale, gangs_named
+from muster.core.views.podsnamed import PodNamed, pods_named
 from muster.core.views.queueshare import queue_share, queues_named
 from muster.core.views.story import Story
 from muster.core.workloads.registry import KINDS
@@ -25,7 +27,8 @@ MAX_WIDTH = 120
 
 async def why(
     job: Annotated[
-        str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be; or a queue.")
+        str,
+        Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be; or a pod or queue."),
     ],
     /,
     *,
@@ -34,7 +37,7 @@ async def why(
     output: Document = "text",
     source: Source | None = None,
 ) -> None:
-    """Tell why a job waits, or what became of it; of a queue, why its share is what it is."""
+    """Tell why a job waits, or what became of it; why a pod does not run; why the share of a queue is what it is."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
     found_at = await read_at(source, out, at)
@@ -48,7 +51,9 @@ async def why(
         else:
             out.data(tale_record(tale), output)
         return
-    queues = [] if kind or story.matches().keys else queues_named(state, wanted)
+    others = not kind and not story.matches().keys
+    pod = pod_of(state, wanted, max(state.now, found_at.present)) if others else None
+    queues = queues_named(state, wanted) if others and pod is None else []
     if queues:
         share = queue_share(state, one_of(queues, wanted))
         if output == "text":
@@ -56,15 +61,24 @@ async def why(
         else:
             out.data(msgspec.to_builtins(share), output)
         return
+    if pod is not None:
+        story = Story(pod.job.key, pod.job.kind, state)
     found = story.of(chosen(story, wanted), acting=found_at.acting, present=found_at.present)
     tales = [gang_tale(state, name) for name in names if name == found.ref.key]
     if output == "text":
-        out.lines(story_lines(found, every=every, width=width))
+        out.lines(story_lines(found, pod.text if pod is not None else "", every=every, width=width))
         for tale in tales:
             out.lines(tale_lines(tale, every=every, width=width))
     else:
         gang = {"gang": tale_record(tales[0])} if tales else {}
-        out.data({**record(found), **gang}, output)
+        of_pod = {"pod": {"name": pod.key, "text": pod.text}} if pod is not None else {}
+        out.data({**record(found), **gang, **of_pod}, output)
+
+
+def pod_of(state: ReadState, wanted: str, now: int) -> PodNamed | None:
+    """The pod of a job that a name means. Raises CliError when there are more."""
+    pods = pods_named(state, wanted, now)
+    return pods[one_of([*pods], wanted)] if pods else None
 
 
 def named(text: str) -> tuple[str, str]:

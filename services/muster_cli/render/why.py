@@ -17,14 +17,16 @@ from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, styled
 WORD_WIDTH = 12
 
 
-def story_lines(story: JobStory, *, every: bool = False, width: int = 100) -> list[Text]:
-    """The story for people. ``every``: with the small steps."""
+def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: int = 100) -> list[Text]:
+    """The story for people. ``pod``: of the pod by which it was asked for; ``every``: with the small steps."""
     standing = story.standing
     tone = TONES[CODES[standing.code].tone]
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, tone))]
     lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(standing.text), max(width - 2, 40))]
+    lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(pod) if pod else "", max(width - 2, 40))]
     for pause in story.pauses:
         lines += [styled((f"  {line}", WARN)) for line in textwrap.wrap(_sentence(pause), max(width - 2, 40))]
+    lines += _waits(story, max(width, 60))
     lines += _holders(standing)
     lines.append(Text())
     shown = [each for each in story.happenings if every or each.entry.weight != "detail"]
@@ -39,6 +41,22 @@ def story_lines(story: JobStory, *, every: bool = False, width: int = 100) -> li
 
 def _sentence(text: str) -> str:
     return text if text.endswith((".", "…")) else text + "."
+
+
+def _waits(story: JobStory, width: int) -> list[Text]:
+    lines: list[Text] = []
+    for cluster in story.waits:
+        lines.append(styled((f"  {cluster.text}:", DIM)))
+        for piece, fates in cluster.pieces:
+            lines += _indented(piece, 4, width)
+            lines += [line for fate in fates for line in _indented(fate, 6, width)]
+    return lines
+
+
+def _indented(text: str, by: int, width: int) -> list[Text]:
+    return [
+        Text(line) for line in textwrap.wrap(text, width, initial_indent=" " * by, subsequent_indent=" " * (by + 2))
+    ]
 
 
 def _holders(standing: Standing) -> list[Text]:
@@ -117,5 +135,12 @@ def record(story: JobStory) -> dict[str, Any]:
         "earlier": story.earlier,
         "standing": standing,
         "pauses": story.pauses,
+        "waits": [
+            {
+                "text": each.text,
+                "pieces": [{"text": piece, "groups": groups} for piece, groups in each.pieces],
+            }
+            for each in story.waits
+        ],
         "events": happenings,
     }

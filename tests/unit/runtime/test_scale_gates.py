@@ -274,7 +274,7 @@ def test_a_cluster_is_read_whatever_stands_there(gates: Any) -> None:
     play = Signals()
     play.scene.group["scaleStrategy"] = {"scaleGate": gates}
     play.scene.seen()
-    assert play.state.scaled["one-uid"].signalled == ()
+    assert play.state.scaled["one-uid"].elastic.signalled == ()
 
 
 def test_the_owner_of_a_cluster_is_looked_at_when_something_else_stands_on_it() -> None:

@@ -47,6 +47,8 @@ class TroubledPod(Struct, frozen=True):
     since: int
     """Log time (ms) from which on it has had this code."""
     over: bool = False
+    group: str = ""
+    """The worker group of a Ray cluster that it is of."""
 
 
 class HeldUp(Struct, frozen=True):

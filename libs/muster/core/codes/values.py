@@ -99,6 +99,8 @@ class Scaling(Struct, frozen=True):
     """What refuses that."""
     alarm: AlarmRaised | None = None
     """What is wrong with it."""
+    promised: int = 0
+    """Log time (ms) by which what is refused is granted, if declared run times are true; 0: not promised."""
 
 
 class InLine(Struct, frozen=True):

@@ -35,7 +35,7 @@ def entries_due(state: ReadState, owner: str) -> list[tuple[Ref, tuple[str, ...]
     uids = dict.fromkeys((owner, *state.presence.children.get(owner, ())))
     known = [cluster for uid in uids if (cluster := state.scaled.get(uid)) is not None and cluster.owner == owner]
     pairs = [(cluster, _wanted(state, cluster)) for cluster in known]
-    return [(cluster.ref, wanted) for cluster, wanted in pairs if wanted != cluster.signalled]
+    return [(cluster.ref, wanted) for cluster, wanted in pairs if wanted != cluster.elastic.signalled]
 
 
 def _wanted(state: ReadState, cluster: Scaled) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def _wanted(state: ReadState, cluster: Scaled) -> tuple[str, ...]:
     record = state.records.get(cluster.owner)
     if record is None or record.growth.denied is None or record.growth.denied.cluster.uid != cluster.ref.uid:
         return ()
-    return tuple(name for name in cluster.full if record.growth.asked.get(name))
+    return tuple(name for name in cluster.elastic.full if record.growth.asked.get(name))
 
 
 def patch(ref: Ref, wanted: Sequence[str], body: bytes) -> bytes | None:

@@ -7,7 +7,7 @@ from muster.core.readmodel import gangs
 from muster.core.readmodel.ganghistory import forget_gang, meet_gang
 from muster.core.readmodel.historian import Historian
 from muster.core.readmodel.history import happened
-from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
+from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen, head_heard
 from muster.core.readmodel.state import GangRecord, ReadState, Shown
 from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
@@ -19,6 +19,7 @@ from muster.events.decisions import (
     QuotaTreeRemoved,
 )
 from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.events.raydemand import RayDemandObserved
 from muster.events.system import PlacementChosen
 from muster.model.api import POD_GROUPS
 from muster.model.keys import Position
@@ -52,6 +53,7 @@ class ObjectFolds:
             GangHeldBack: self._held_back,
             facts.ChildObserved: self._child_observed,
             facts.ChildGone: self._child_gone,
+            RayDemandObserved: head_heard,
             facts.NodeObserved: self._node_observed,
             facts.NodeGone: self._settled,
             facts.NodePoolsObserved: self._node_pools,

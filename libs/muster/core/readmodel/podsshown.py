@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.codes.pods import POD_CODES, RANK, HeldUp, TroubledPod
+from muster.core.objects.labels import RAY_GROUP
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
 from muster.core.readmodel.records import Record
@@ -32,7 +33,7 @@ class PodsShown(Struct):
         place = (pod.owner_uid, pod.trouble.code)
         same = self.home.get(uid) == place
         since = self.live[place[0]][place[1]][uid].since if same else now
-        new = TroubledPod(pod.ref.name, pod.trouble, since, pod.over)
+        new = TroubledPod(pod.ref.name, pod.trouble, since, pod.over, pod.labels.get(RAY_GROUP, ""))
         if not same or pod.over:
             self._drop(uid)
         if pod.over:

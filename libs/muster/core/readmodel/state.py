@@ -22,7 +22,9 @@ from muster.core.readmodel.podsshown import PodsShown
 from muster.core.readmodel.records import Record
 from muster.core.stage import StageState
 from muster.core.workloads.registry import KINDS
+from muster.events.raydemand import RayDemandObserved
 from muster.events.refusals import Refusal, RefusalReason
+from muster.model.elastic import Elastic
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.places import Shortage
@@ -40,15 +42,18 @@ class Shown(Struct, frozen=True):
 
 
 class Scaled(Struct, frozen=True):
-    """A Ray cluster that scales itself, as it was observed last: by worker group what tells its autoscaler to wait."""
+    """A Ray cluster that scales itself, as it was observed last, and what its head said last."""
 
     ref: Ref
     owner: str
     """uid of the charged object."""
-    full: tuple[str, ...]
-    """Its autoscaler has asked for all that ``maxReplicas`` allows."""
-    signalled: tuple[str, ...]
-    """Its scaleGate has our entry."""
+    elastic: Elastic
+    heard: RayDemandObserved | None = None
+
+    @property
+    def told(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What tells its autoscaler to wait: worker groups whose limit is reached, and those with our scaleGate."""
+        return self.elastic.full, self.elastic.signalled
 
 
 TroubleCode = Literal[RefusalReason, "tree_rejected", "pools_refused"]

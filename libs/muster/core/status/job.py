@@ -80,7 +80,9 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
         scaling = None
         if record is not None and (record.growth.granted or record.growth.alarm is not None):
             growth = record.growth
-            scaling = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied, growth.alarm)
+            claim = state.queues.ledger.claims.by_uid.get(uid)
+            promised = claim.promised_now(state.now) if claim is not None and growth.denied is not None else 0
+            scaling = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied, growth.alarm, promised)
         found |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
     if CODES[code].started:
         found["pods"] = state.pods.of(uid, state.presence)
@@ -302,12 +304,18 @@ _SITUATIONS: tuple[Callable[[ReadState, str, bool], JobStatus | None], ...] = (
 
 
 def wanting(state: ReadState, status: JobStatus) -> Wanting | None:
-    """What a refused job waits for and the charges it waits for, the largest first. O(charges)."""
+    """What a refused job, or refused growth, waits for and the charges it waits for, the largest first. O(charges)."""
     row, short = CODES[status.code], status.short
-    if short is None or row.holders == "none":
+    denied = status.charge.scaling.denied if status.charge is not None and status.charge.scaling is not None else None
+    if denied is not None:
+        charge = state.queues.ledger.charges[denied.ref.uid]
+        refusal = state.queues.ledger.short_now(denied.short, charge.queue, charge.demand, state.now)
+        firm = refusal.of_min
+    elif short is None or row.holders == "none":
         return None
-    refusal = short.refusal
-    found = _holders(state, refusal.path, refusal.resource, firm=row.holders == "firm")
+    else:
+        refusal, firm = short.refusal, row.holders == "firm"
+    found = _holders(state, refusal.path, refusal.resource, firm=firm)
     holders = sorted(found, key=lambda each: (-each.amount, each.job))
     return Wanting(refusal, tuple(holders[:HOLDERS_SHOWN]), len(holders))
 

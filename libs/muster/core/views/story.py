@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from muster.core.codes.codes import CODES
 from muster.core.codes.happenings import Happening
+from muster.core.codes.raywaits import RayWaits
 from muster.core.presentation.desired import pauses_over
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.readmodel.history import where
@@ -20,9 +21,11 @@ from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
+from muster.core.status.raywaits import ray_waits
 from muster.core.views import takers
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.views.standing import Standing, standing_of
+from muster.core.wording import raywaits
 from muster.core.wording.events import leaving_for_it, line
 from muster.core.wording.explain import room_made
 from muster.events.decisions import PreemptionProposed
@@ -40,6 +43,13 @@ class StoryEntry(Struct, frozen=True):
     last_at: int = 0
 
 
+class Waits(Struct, frozen=True):
+    """What waits in a Ray cluster: ``pieces``, and below each of them what becomes of it in each worker group."""
+
+    text: str
+    pieces: list[tuple[str, list[str]]]
+
+
 class JobStory(Struct, frozen=True):
     """A job's story. ``log_id``, ``generation`` and ``seq`` say how far of which log it goes."""
 
@@ -54,6 +64,8 @@ class JobStory(Struct, frozen=True):
     """How many jobs of the same name there were before this one."""
     pauses: list[str] = field(default_factory=list)
     """What is paused where it belongs."""
+    waits: list[Waits] = field(default_factory=list)
+    """What waits in its Ray clusters."""
 
 
 class Matches(Struct, frozen=True):
@@ -113,7 +125,13 @@ class Story:
             now=now,
             earlier=len(records) - 1,
             pauses=pauses_over(state, _queue(state, uid)),
+            waits=[_waits(each) for each in ray_waits(state, uid) if each.pieces],
         )
+
+
+def _waits(found: RayWaits) -> Waits:
+    pieces = [(raywaits.piece(each), [raywaits.fate(fate) for fate in each.fates]) for each in found.pieces]
+    return Waits(raywaits.heading(found), pieces)
 
 
 def _shown(ref: Ref, each: Happening) -> StoryEntry:

@@ -96,6 +96,7 @@ def scaling(found: Scaling, tried: str = "") -> str:
     said = f"Granted: {counts(found.granted)}{most}"
     if found.asked:
         why = f"; {denied(found.denied)}{tried}" if found.denied is not None else ""
+        why += f". They are promised by {rfc3339(found.promised)}" if found.promised else ""
         said = f"{said}; it asks for {counts(found.asked)} more{why}"
     return f"{said}. {alarm_reason(found.alarm).text}" if found.alarm is not None else said
 
@@ -174,7 +175,7 @@ def shapes(found: Iterable[RayShape]) -> str:
 
 def _shape(shape: RayShape) -> str:
     """``CPU 1 where market is spot, else where zone is a or b and market is not spot``."""
-    asked = " + ".join(f"{name} {_amount(amount)}" for name, amount in sorted(shape.resources.items())) or "nothing"
+    asked = " + ".join(f"{name} {amount(size)}" for name, size in sorted(shape.resources.items())) or "nothing"
     chosen = [" and ".join(_constraint(each) for each in selector) for selector in shape.selectors]
     return asked + (f" where {', else where '.join(chosen)}" if chosen else "")
 
@@ -183,6 +184,7 @@ def _constraint(found: RayConstraint) -> str:
     return f"{found.key} is {'not ' if found.excluded else ''}{' or '.join(found.values) or 'of no known kind'}"
 
 
-def _amount(amount: int) -> str:
-    whole, part = divmod(amount, RAY_UNIT)
+def amount(found: int) -> str:
+    """``0.5``, of ten-thousandths."""
+    whole, part = divmod(found, RAY_UNIT)
     return f"{whole}.{part:04}".rstrip("0") if part else str(whole)
