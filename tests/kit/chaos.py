@@ -17,7 +17,6 @@ from kit.bench import Bench
 from muster.core.audit.auditor import audit
 from muster.core.observed.seen import TOMBSTONE_MS
 from muster.events.base import Cause, Event
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import TreeNodeSpec
@@ -184,7 +183,7 @@ class Chaos:
             if isinstance(event, GangAdmitted):
                 self.outstanding[event.ref.uid, event.attempt, "resume"] = (Cause(seq, item), event.ref)
                 self.admitted[event.ref.uid, event.attempt] = event.basis
-            elif isinstance(event, EvictionOrdered | ClearingOrdered):
+            elif isinstance(event, EvictionOrdered):
                 for victim in event.victims:
                     self.outstanding[victim.ref.uid, victim.attempt, "suspend"] = (Cause(seq, item), victim.ref)
 

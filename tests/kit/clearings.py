@@ -12,8 +12,7 @@ from kit.bench import Bench
 from kit.kai import queue, work
 from muster.core.views.story import Story
 from muster.events.base import Cause
-from muster.events.clearing import ClearingOrdered
-from muster.events.decisions import GangAdmitted
+from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied
 from muster.events.facts import PodGone, PodObserved, WorkloadGone
 from muster.events.system import PlacementChosen
@@ -88,11 +87,19 @@ class Play:
 
     def ordered(self) -> list[str]:
         """Who was ordered to leave so far."""
-        return [victim.ref.name for order in self.bench.happened(ClearingOrdered) for victim in order.victims]
+        return [victim.ref.name for order in self.orders() for victim in order.victims]
+
+    def orders(self) -> list[EvictionOrdered]:
+        """The orders that make room on nodes, and hold no quota."""
+        return [each for each in self.bench.happened(EvictionOrdered) if not each.claims]
+
+    def claims(self) -> list[EvictionOrdered]:
+        """The others."""
+        return [each for each in self.bench.happened(EvictionOrdered) if each.claims]
 
     def suspended(self, name: str) -> None:
         """The order to suspend it is carried out; its pods are still there."""
-        orders = self.bench.happened(ClearingOrdered)
+        orders = self.orders()
         order = next(each for each in reversed(orders) if name in [victim.ref.name for victim in each.victims])
         seq = next(each.seq for each in self.bench.log if order in each.commit.events)
         attempt = next(each.attempt for each in order.victims if each.ref.name == name)

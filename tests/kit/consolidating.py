@@ -21,7 +21,7 @@ from kit.story import rayjob
 from muster.core.objects.gpus import RESERVATIONS
 from muster.core.objects.meta import HOLD
 from muster.events.base import Event
-from muster.events.clearing import ClearingOrdered, ClearingTried
+from muster.events.claims import PlanTried
 from muster.events.decisions import EvictionOrdered
 from muster.events.system import PlacementChosen
 from muster.fakecluster.apiserver.store import StoredChange
@@ -146,11 +146,11 @@ class Consolidating:
     @staticmethod
     def orders() -> tuple[type[Event], ...]:
         """Decisions by which others leave for a job."""
-        return (ClearingOrdered, EvictionOrdered)
+        return (EvictionOrdered,)
 
     def moved(self) -> list[tuple[str, str]]:
         """(job, for whom), in order."""
-        orders = [each for each in self.told(ClearingOrdered) if each.kind == "move"]
+        orders = [each for each in self.told(EvictionOrdered) if each.kind == "move"]
         return [(victim.ref.name, each.ref.name) for each in orders for victim in each.victims]
 
     # --- what people do -----------------------------------------------------------------------------------------
@@ -320,9 +320,9 @@ class Consolidating:
         """Nothing is kept for a move any more, and each job runs as a whole or waits with a reason."""
         admitter, accountant = self.cell.seats["gang_admitter"].state, self.cell.seats["quota_accountant"].state
         now = self.cluster.clock.now()
-        assert not [uid for uid, each in admitter.cleared.items() if each.until > now]
+        assert not [uid for uid, each in admitter.orders.items() if each.until > now]
         assert not accountant.ledger.claims.moving, accountant.ledger.claims.moving
-        assert not accountant.ledger.claims.cleared
+        assert not accountant.ledger.claims.leaving
         for name in self.live():
             job = self.jobs()[name]
             known = admitter.ledger.owned.get(job["metadata"]["uid"], {})
@@ -336,7 +336,7 @@ class Consolidating:
 
     def tries(self) -> Counter[str]:
         found: Counter[str] = Counter()
-        for each in self.told(ClearingOrdered):
+        for each in self.told(EvictionOrdered):
             found[each.kind] += 1
-        found["tried in vain"] = sum(not each.victims for each in self.told(ClearingTried))
+        found["tried in vain"] = sum(not each.fits for each in self.told(PlanTried))
         return found

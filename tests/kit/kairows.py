@@ -80,7 +80,7 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
     "inverse reclaim impossible": (
         "tests/properties/test_kai_reclaim_props.py::test_what_is_taken_is_needed_legal_and_never_taken_back",
         "tests/properties/test_kai_reclaim_props.py::test_what_leaves_for_room_on_nodes_takes_nothing_back",
-        "tests/unit/core/gang/test_clearing.py::test_who_gave_its_place_takes_nothing_back",
+        "tests/unit/core/gang/test_room_made.py::test_who_gave_its_place_takes_nothing_back",
     ),
     "replay identical": (
         "tests/properties/test_kai_histories_props.py::test_whatever_people_do_with_queues_the_ledger_is_right_and_replays",

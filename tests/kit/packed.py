@@ -21,7 +21,6 @@ from kit.bench import Bench
 from kit.kai import queue, work
 from muster.core.views.story import Story
 from muster.events.base import Cause
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied
 from muster.events.facts import PodGone, PodObserved, TreeNodeSpec, WorkloadGone, WorkloadObserved
@@ -132,7 +131,7 @@ class Packed:
             for event in stored.commit.events:
                 if isinstance(event, GangAdmitted):
                     self._runs(event, stored.seq)
-                elif isinstance(event, EvictionOrdered | ClearingOrdered):
+                elif isinstance(event, EvictionOrdered):
                     for victim in event.victims:
                         self._stops(victim.ref.name, victim.attempt, stored.seq)
             self.bench.settle()
@@ -218,7 +217,7 @@ class Packed:
 
     def ordered(self, claimant: str) -> list[str]:
         """Who was ordered to leave for a job."""
-        orders: list[Any] = [*self.bench.happened(EvictionOrdered, ClearingOrdered)]
+        orders: list[Any] = [*self.bench.happened(EvictionOrdered)]
         return [victim.ref.name for order in orders if order.ref.name == claimant for victim in order.victims]
 
 

@@ -187,7 +187,9 @@ def kept(reason: str) -> tuple[RayScene, str]:
     left = {"small": 1 if reason == "at_minimum" else 0}
     part = PartialVictim(ref, attempt, "root/a", {"cpu": 1000}, {"small": 1}, left, 1)
     owed = Ref("RayJob", "b", "owed", "owed-uid")
-    order = EvictionOrdered(cause=Cause(1, 0), ref=owed, attempt=1, queue="root/b", request={}, partial=(part,))
+    order = EvictionOrdered(
+        cause=Cause(1, 0), ref=owed, attempt=1, queue="root/b", request={}, path="root/b", partial=(part,)
+    )
     scene.bench.append("quota_accountant", "decision", [order])
     if reason == "no_cluster":
         scene.cluster["spec"]["enableInTreeAutoscaling"] = False

@@ -28,7 +28,6 @@ from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim.profiles import owed
 from muster.events.base import Event
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodeGone, ObjectUnreadable, QueueGone, QueueObserved, TreeNodeSpec
@@ -323,7 +322,7 @@ class Turmoil(Chaos):
             while self.outstanding:
                 self.actuate()
             orders = [e for seq in new for e in self.bench.log[seq - 1].commit.events]
-            evicted = any(isinstance(e, EvictionOrdered | ClearingOrdered) for e in orders)
+            evicted = any(isinstance(e, EvictionOrdered) for e in orders)
             quiet = 0 if evicted or self.pending or (new and not self.placed) else quiet + 1
             if quiet >= 6:
                 return

@@ -64,5 +64,5 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
         apply(ledger, number, step)
         assert ledger.waiting == recount.waiting(ledger)
         assert ledger.leaving == recount.leaving(ledger)
-        assert ledger.claims.leavers.keys() == set(ledger.claims.victims())
+        assert ledger.claims.leaving.keys() == set(ledger.claims.victims())
         assert ledger.used == ledger.recount()

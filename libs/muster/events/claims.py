@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.events.base import Decision
-from muster.events.decisions import ClaimKind
 from muster.events.demands import DemandDecision
+from muster.events.reasons import ClaimKind
 from muster.model.keys import Ref
-from muster.model.places import Placement, Shortage
+from muster.model.places import Move, Placement, Shortage
 
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired"]
 """Why a claim ends without an admission."""
@@ -87,9 +87,11 @@ class PlanTried(Decision, frozen=True, kw_only=True):
     attempt: int
     fits: bool
     shortage: Shortage | None = None
-    """What it lacks now."""
+    """What it lacks even then."""
     places: tuple[Placement, ...] = ()
     """The places that are kept for it when they have been ordered to leave."""
+    moves: tuple[Move, ...] = ()
+    """Where the victims go, where they are to be moved: in the order of the proposal."""
 
 
 class ClaimEnded(Decision, frozen=True, kw_only=True):

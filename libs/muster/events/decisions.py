@@ -14,10 +14,12 @@ from muster.events.demands import ClaimantDecision, DemandDecision
 from muster.events.elastic import GrowthOption
 from muster.events.reasons import (
     AdoptionReason,
+    ClaimKind,
     DeferralReason,
     DenialReason,
     DequeueReason,
     GiveBackReason,
+    OrderKind,
     ReleaseReason,
     Withheld,
 )
@@ -25,7 +27,7 @@ from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
-from muster.model.places import Placement, Shortage
+from muster.model.places import Move, Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
 from muster.model.quota import QuotaTree
@@ -219,30 +221,27 @@ class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its own, where it leaves for a higher one of its queue."""
 
 
-ClaimKind = Literal["guarantee", "priority", "service", "age"]
-"""What a claim rests on: a guarantee that is not met, priority in its own queue, less service than others have had, or
-how long it has waited.
-"""
-
-
 class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
     """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
 
     ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
     of its own leaf and have lower priority, where the tree asks for that. ``service``: victims keep checkpoints and
-    have had more service, where the tree asks for that. ``age``: it has waited longer than the age limit, no job leaves
-    for it, and the quota that others release should be held for it up to ``path``.
+    have had more service, where the tree asks for that. ``move``: victims start again on other nodes, with their quota.
+    ``age``: it has waited longer than the age limit, no job leaves for it, and the quota that others release should be
+    held for it up to ``path``.
     """
 
     kind: ClaimKind = "guarantee"
     victims: tuple[Victim, ...] = ()
     partial: tuple[PartialVictim, ...] = ()
-    short: Shortfall
-    """What refuses it now."""
+    short: Shortfall | None
+    """The limit that refuses it now; None: its quota has room, and the nodes have none."""
     withheld: Literal["", Withheld] = ""
     """Told, not done: why nothing follows from it."""
     supply: int = 0
     """How often what could be taken back had changed when this was decided."""
+    nodes: int = -1
+    """The same of the nodes, where its victims are to make room there."""
     priority: int | None = None
     """Its priority, where jobs of its own queue are proposed to be suspended for that; else None."""
     placement: str = ""
@@ -270,14 +269,22 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
 class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     """The victims are suspended for ``ref``; their quota is held until it is admitted or its claim ends."""
 
-    kind: Literal["guarantee", "priority", "service"] = "guarantee"
+    kind: OrderKind = "guarantee"
     victims: tuple[Victim, ...] = ()
     partial: tuple[PartialVictim, ...] = ()
     """Ray clusters that release workers; the autoscaler bridge chooses which."""
     path: str = ""
+    """The limit that refuses it; empty: its quota has room, and none is held for it: they make room on the nodes."""
     resource: str = ""
     priority: int | None = None
     """Its priority, where jobs of its own queue are suspended for that; else None."""
+    moves: tuple[Move, ...] = ()
+    """Of kind ``move``: where each of the victims starts again, with the quota it has."""
+
+    @property
+    def claims(self) -> bool:
+        """Whether quota is held for it."""
+        return bool(self.path)
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):

@@ -63,3 +63,10 @@ is a pod of no job that fits, and is placed next.
 
 GiveBackReason = Literal["not_taken", "node_gone"]
 """Why held places were released: no pod came for them in time, or their node no longer exists."""
+
+OrderKind = Literal["guarantee", "priority", "service", "move"]
+"""By which rule others leave: a guarantee that is not met, priority in its own queue, less service than they have had,
+or places that they have elsewhere.
+"""
+ClaimKind = Literal["guarantee", "priority", "service", "move", "age"]
+"""What a proposal or a claim rests on: one of these rules, or how long it has waited."""

@@ -10,7 +10,6 @@ from muster.events.alarms import AlarmDecision
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimDecision
-from muster.events.clearing import ClearingDecision
 from muster.events.decisions import AnyDecision
 from muster.events.effects import Effect
 from muster.events.elastic import ElasticDecision
@@ -28,7 +27,6 @@ AnyEvent = (
     | ChargeChanged
     | SharesChanged
     | ClaimDecision
-    | ClearingDecision
     | PodDecision
     | GrowthDecision
     | ElasticDecision

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.events import alarms, charges, claims, clearing, decisions, elastic, gangs, growing, shares, system
+from muster.events import alarms, charges, claims, decisions, elastic, gangs, growing, shares, system
 from muster.events.base import Event
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.raydemand import RayDemandObserved
@@ -36,7 +36,6 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         claims.PlanStale,
         claims.ClaimEnded,
         claims.VictimStays,
-        clearing.ClearingOrdered,
         elastic.GrowthGranted,
         elastic.GrowthDenied,
         elastic.GrowthWithdrawn,
@@ -57,7 +56,6 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         decisions.PlacesFound,
         decisions.PlacesReleased,
         claims.PlanTried,
-        clearing.ClearingTried,
         gangs.GpuReservationEnded,
         gangs.PodsProposed,
         gangs.PodsPlaced,
@@ -66,7 +64,7 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         gangs.NodesClaimed,
         gangs.NodesClaimEnded,
     ),
-    "preemptor": (decisions.PreemptionProposed, decisions.ReclaimDeferred, clearing.ClearingProposed),
+    "preemptor": (decisions.PreemptionProposed, decisions.ReclaimDeferred),
     "autoscaler_bridge": (
         RayDemandObserved,
         growing.NodesRequested,

@@ -63,3 +63,18 @@ class Shortage(Struct, frozen=True, gc=False, omit_defaults=True):
     """The demand of the pods that cannot be judged, where that is the obstacle."""
     kept_for: str = ""
     """The gang, namespace/name, that has claimed nodes; without that there would be a place."""
+
+
+class Move(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A job that runs and has a place elsewhere."""
+
+    uid: str
+    before: tuple[str, ...]
+    """Names of the nodes that its pods are on, each once, sorted."""
+    places: tuple[Placement, ...]
+    """Where it starts again: a place for each pod it has now."""
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """Names of the nodes it goes to, each once, sorted."""
+        return tuple(sorted({each.node for each in self.places}))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
-from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.events.decisions import CandidatesProposed, EvictionOrdered
 from muster.events.facts import ObjectGone, WorkloadGone, WorkloadObserved
 from muster.model.keys import Ref
@@ -52,7 +51,7 @@ def workloads_of(event: Event) -> Iterator[Ref]:
             yield event.workload.ref
         case CandidatesProposed():
             yield from (each.ref for each in event.candidates)
-        case EvictionOrdered() | ClearingOrdered() | ClearingProposed():
+        case EvictionOrdered():
             yield event.ref
             yield from (each.ref for each in event.victims)
         case ObjectGone() if not isinstance(event, WorkloadGone):

@@ -214,6 +214,7 @@ class Engine(VirtualTime):
             queue=claimant.queue,
             request=claimant.request,
             victims=(victim,),
+            path=claimant.queue,
         )
 
     def _wait_again(self, task: Task) -> None:

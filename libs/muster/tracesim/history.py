@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.events.base import Event
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -111,7 +110,6 @@ class History:
             QuotaDenied: self._denied,
             QuotaReleased: self._released,
             EvictionOrdered: self._evicted,
-            ClearingOrdered: self._evicted,
             GangAdmitted: self._admitted,
             WorkloadStarted: self._started,
             WorkloadFinished: self._finished,
@@ -197,7 +195,7 @@ class History:
         if run is not None and run.start < 0:
             run.end, run.outcome = now, "gone"
 
-    def _evicted(self, now: int, event: EvictionOrdered | ClearingOrdered) -> None:
+    def _evicted(self, now: int, event: EvictionOrdered) -> None:
         for victim in event.victims:
             job = self.jobs.get(victim.ref.uid)
             if job is not None:

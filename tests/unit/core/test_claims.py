@@ -105,11 +105,11 @@ def test_who_leaves_for_a_claim_that_took_the_room_of_another_leaves_for_that_on
         asked = Demand({"cpu": 1}) if name == "odd" else asks
         claims.open(Claim(Ref("RayJob", "a", name, name), 1, "root/a", asked, "guarantee", opened=1))
     claims.by_uid["newer"].victims["victim"] = 4
-    claims.leavers["victim"] = 1
+    claims.leaving["victim"] = 4
     claims.pass_on(claims.by_uid["newer"])
     claims.end("newer")
     assert claims.by_uid["older"].victims == {"victim": 4}
-    assert claims.leavers == {"victim": 1}
+    assert claims.leaving == {"victim": 4}
     assert not claims.by_uid["odd"].victims
 
 

@@ -373,7 +373,7 @@ def test_a_victim_that_has_left_does_not_count_as_leaving_when_it_runs_again() -
     scene.lines("gang a/wide head=8 workers=0x0")
     scene.suspended("b/x0")
     [order] = scene.bench.states["gang_admitter"].orders.values()
-    assert order.victims == (scene.jobs["b/x1"].ref.uid,)
+    assert [*order.going] == [scene.jobs["b/x1"].ref.uid]
     scene.bench.sound()
 
 

@@ -21,7 +21,6 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.observed.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -179,7 +178,6 @@ class Actuator:
             GangAdmitted: self._admitted,
             QuotaReleased: self._released,
             EvictionOrdered: self._evicted,
-            ClearingOrdered: self._evicted,
             SuspensionOrdered: self._suspended,
             EffectApplied: self._done,
             EffectFailed: self._done,
@@ -233,7 +231,7 @@ class Actuator:
             pod_group=pod_group_name(event.ref) if event.queue.startswith(f"{KAI_ROOT}/") else "",
         )
 
-    def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered | ClearingOrdered) -> None:
+    def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered) -> None:
         for victim in event.victims:
             self._suspend(state, at, victim.ref, victim.attempt, evicts=True)
 

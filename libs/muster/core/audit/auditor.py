@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.audit.claims import ClaimAudit
-from muster.core.audit.evictions import clearing_findings, findings
+from muster.core.audit.evictions import findings
 from muster.core.audit.facts import FactAudit
 from muster.core.audit.gangs import GangAudit
 from muster.core.audit.growth import GrowthAudit
@@ -28,7 +28,6 @@ from muster.core.docket import Docket, Judge
 from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
@@ -137,8 +136,6 @@ class Auditor:
                     self._check(*overused(event, self._charges.get(event.ref.uid), self._nodes, self._used))
                 case EvictionOrdered():
                     self._evicts(event)
-                case ClearingOrdered():
-                    self._clears(event)
                 case EffectApplied():
                     self._effect(event)
                 case QuotaReleased():
@@ -325,12 +322,6 @@ class Auditor:
     def _by_shares(self, queue: str) -> bool:
         tree = self._trees.get(root_of(queue))
         return tree is not None and tree.by_shares
-
-    def _clears(self, event: ClearingOrdered) -> None:
-        """I19: a job that leaves for room on nodes may be evicted."""
-        priority = self._priorities.get(event.ref.uid)
-        for invariant, holds, detail in clearing_findings(event, self._nodes, self._held(), self._orders, priority):
-            self._check(invariant, holds, detail)
 
     def _evicts(self, event: EvictionOrdered) -> None:
         """I8, I19: what is taken back is owed, may be taken, and is needed."""

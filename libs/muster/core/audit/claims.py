@@ -136,6 +136,8 @@ class ClaimAudit:
     def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
         seq = stored.seq
         match event:
+            case EvictionOrdered(path=""):
+                pass
             case EvictionOrdered() | ClaimOpened():
                 yield from self._opened(event, stored)
             case ClaimEnded():

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from muster.core.audit.orders import AuditedCharge, Found, Orders, add_amounts, amounts_of, chain, counted
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     PartialVictim,
@@ -23,9 +22,6 @@ from muster.model.resources import Vector
 
 MOST_SERVED = 8
 """How often a job leaves for one that has had less service."""
-
-
-Order = EvictionOrdered | ClearingOrdered
 
 
 class Accounts(Struct):
@@ -79,22 +75,16 @@ def findings(
     each victim. ``by_shares``: its tree is applied by fair shares.
     """
     before = orders or Orders()
+    if not event.claims:
+        yield from _makes_room(event, nodes, held, before, priority)
+        return
     books = Accounts(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
     gone = before.leaving()
     books.leave([charge for uid, charge in held.items() if uid not in gone], 1)
     shrinking = before.shrinking()
     books.leave([_part(each) for uid, each in shrinking.items() if uid in held and uid not in gone])
     for each in event.partial:
-        yield "I19", each.ref.uid not in gone | shrinking.keys(), f"{each.ref} is to give workers, and leaves already"
-        charge = held.get(each.ref.uid)
-        legal = charge is not None and charge.preemptible and charge.attempt == each.attempt
-        yield "I19", legal, f"{each.ref} is to give workers, and is not charged under attempt {each.attempt}"
-        less = charge is not None and _above(charge.amounts, _part(each).amounts)
-        yield "I19", less, f"{each.ref} is to give {each.request}, and that is all it has"
-        own = event.kind == "priority" and each.queue == event.queue
-        (books.own if own else books.others).append(_part(each))
-        if own and charge is not None:
-            yield _outranked(event, each, charge, priority)
+        yield from _may_give(books, each, gone | shrinking.keys(), priority)
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
         yield from _may_leave(event.ref, victim, charge, gone)
@@ -121,20 +111,35 @@ def findings(
         yield from _needed(books, places=before.places)
 
 
+def _may_give(books: Accounts, part: PartialVictim, gone: set[str], priority: int | None) -> Iterator[Found]:
+    event, charge = books.event, books.held.get(part.ref.uid)
+    yield "I19", part.ref.uid not in gone, f"{part.ref} is to give workers, and leaves already"
+    legal = charge is not None and charge.preemptible and charge.attempt == part.attempt
+    yield "I19", legal, f"{part.ref} is to give workers, and is not charged under attempt {part.attempt}"
+    less = charge is not None and _above(charge.amounts, _part(part).amounts)
+    yield "I19", less, f"{part.ref} is to give {part.request}, and that is all it has"
+    own = event.kind == "priority" and part.queue == event.queue
+    (books.own if own else books.others).append(_part(part))
+    if own and charge is not None:
+        yield _outranked(event, part, charge, priority)
+
+
 def _may_leave(claimant: Ref, victim: Victim, charge: AuditedCharge | None, gone: set[str]) -> Iterator[Found]:
     yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {claimant}, and does already"
     legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
     yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
 
 
-def clearing_findings(
-    event: ClearingOrdered,
+def _makes_room(
+    event: EvictionOrdered,
     nodes: Mapping[str, QuotaNode],
     held: Mapping[str, AuditedCharge],
     orders: Orders,
     priority: int | None,
 ) -> Iterator[Found]:
-    """Everything there is to say of one order to clear nodes, but which nodes: the arguments as of ``findings``."""
+    """Everything there is to say of one order that makes room on nodes, but which nodes: the arguments as of
+    ``findings``.
+    """
     gone, inside = orders.leaving(), event.kind == "priority"
     yield "I19", bool(event.victims), f"nodes are cleared for {event.ref} without a victim"
     for victim in event.victims:
@@ -185,7 +190,7 @@ def _needed(books: Accounts, *, places: bool) -> Iterator[Found]:
 
 
 def _outranked(
-    event: Order,
+    event: EvictionOrdered,
     victim: Victim | PartialVictim,
     charge: AuditedCharge,
     priority: int | None,
@@ -196,7 +201,7 @@ def _outranked(
     return "I19", holds, f"{victim.ref} of priority {lower} is evicted in its own queue for priority {priority}"
 
 
-def _firm(event: Order, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:
+def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:
     """A claimant that is not preemptible stays within the min at every level, whichever jobs leave."""
     firm: dict[str, Vector] = {}
     for each in held.values():

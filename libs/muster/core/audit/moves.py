@@ -11,8 +11,14 @@ from msgspec import Struct
 
 from muster.events.base import Event
 from muster.events.claims import VictimStays
-from muster.events.clearing import ClearingOrdered
-from muster.events.decisions import GangAdmitted, GangDeferred, QuotaReleased, QuotaReserved, WorkloadDequeued
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangDeferred,
+    QuotaReleased,
+    QuotaReserved,
+    WorkloadDequeued,
+)
 from muster.events.effects import EffectFailed
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import NodeGone, NodeObserved, PodObserved, WorkloadGone, WorkloadObserved
@@ -64,7 +70,7 @@ class MoveAudit:
             if isinstance(event, QuotaReleased):
                 self._left(event.ref.uid, commit.at)
             match event:
-                case ClearingOrdered(kind="move"):
+                case EvictionOrdered(kind="move"):
                     yield from self._ordered(event, commit)
                 case QuotaReleased() if event.reason == "moved":
                     yield self._handed_on(event, commit.events[item + 1] if item + 1 < len(commit.events) else None)
@@ -111,7 +117,7 @@ class MoveAudit:
                 each.going.discard(uid)
                 each.left = at
 
-    def _ordered(self, event: ClearingOrdered, commit: Commit) -> Iterator[Finding]:
+    def _ordered(self, event: EvictionOrdered, commit: Commit) -> Iterator[Finding]:
         said, victims = f"{event.ref}", [victim.ref.uid for victim in event.victims]
         whole = [move.uid for move in event.moves] == victims and all(move.places for move in event.moves)
         yield "I28", whole, f"{said}: {len(victims)} are to leave for it, and {len(event.moves)} have places"

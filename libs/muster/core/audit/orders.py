@@ -10,7 +10,6 @@ from muster.core.audit.replicas import less
 from muster.core.audit.seen import ChargeSeen
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     PartialVictim,
@@ -125,12 +124,12 @@ class Orders(Struct):
     def note(self, event: Event) -> None:
         """What an event changes."""
         match event:
+            case EvictionOrdered(path=""):
+                self.cleared |= {victim.ref.uid: victim.attempt for victim in event.victims}
             case EvictionOrdered() | ClaimOpened():
                 self._opened(event)
             case PlacementChosen():
                 self.places = event.strategy is not None
-            case ClearingOrdered():
-                self.cleared |= {victim.ref.uid: victim.attempt for victim in event.victims}
             case ClaimEnded():
                 self.by_uid.pop(event.ref.uid, None)
             case QuotaReserved() | WorkloadAdopted():

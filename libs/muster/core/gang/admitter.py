@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.gang import binding, claims, clearing, folds, gpugroups, planned, podquota, unplaced, waiting
+from muster.core.gang import binding, claims, folds, gpugroups, orders, podquota, unplaced, waiting
 from muster.core.gang import state as g
 from muster.core.gang.asks import asks_of
 from muster.core.gang.gpugroups import groups_of
@@ -65,28 +65,27 @@ class GangAdmitter:
             acted = True
             yield each
         if not acted:  # What is placed in this commit is on no node yet: plans are tried on what it leaves.
-            yield from planned.trials_due(state, clearing.supposed)
-            yield from clearing.trials_due(state)
+            yield from orders.trials_due(state)
             yield from unplaced.retries_due(state, view, placer.growing)
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
         hopeless: dict[str, Shortage] = {}
         """Asks that found no place -> why: no job with the same request is tried again in this commit."""
         yield from claims.over(state)
-        mine = {claim.key for claim in claims.standing(state)}
+        mine, kept = {claim.key for claim in claims.standing(state)}, dict.fromkeys(orders.kept(state))
         if state.placement.strategy is not None:
             placed: set[str] = set()
             for uid, reservation in state.reservations.items():
-                first = bool(reservation.room_until) or uid in state.cleared
-                if first and (uid not in mine or uid in state.cleared) and not clearing.awaits(state, uid):
+                first = bool(reservation.room_until) or uid in kept
+                if first and (uid not in mine or uid in kept) and not orders.awaits(state, uid):
                     mark = view.mark()
                     yield from _tried(state, view, reservation, hopeless, placer, placed)
                     if view.mark() != mark:
                         placed.add(uid)
-            for uid in state.cleared:
-                if uid in state.unplaced and not clearing.awaits(state, uid):
+            for uid in kept:
+                if uid in state.unplaced and not orders.awaits(state, uid):
                     yield from unplaced.claimed(state, view, uid)
-            clearing.keep(state, view, placed)
+            orders.keep(state, view, placed)
         yield from self._claimants(state, view, placer)
         if state.placement.strategy is None:
             native = state.placement.mode == "native"
@@ -98,7 +97,7 @@ class GangAdmitter:
                     )
         else:
             for uid, reservation in state.reservations.items():
-                if uid not in mine and not reservation.room_until and uid not in state.cleared:
+                if uid not in mine and not reservation.room_until and uid not in kept:
                     yield from _tried(state, view, reservation, hopeless, placer)
         yield from placer.decisions_due()
 
@@ -120,9 +119,9 @@ class GangAdmitter:
             mark = view.mark()
             if claim.ref is None:
                 yield from placer.claimant(claim)
-            elif claim.key in state.cleared:
+            elif claim.key in state.orders and state.orders[claim.key].places:
                 pass  # It has been tried before the others.
-            elif claim.key in state.reservations and not clearing.awaits(state, claim.key):
+            elif claim.key in state.reservations and not orders.awaits(state, claim.key):
                 yield from _tried(state, view, state.reservations[claim.key], {}, placer)
             elif claim.key in state.unplaced:
                 yield from unplaced.claimed(state, view, claim.key)
@@ -137,7 +136,7 @@ class GangAdmitter:
             ends += [each.until for each in waiting_for if each.until and not each.deferred]
             ends += [each.room_until for each in waiting_for if not each.deferred and _devices_go(state, each)]
             ends += unplaced.deadlines(state)
-        ends += [each.until for each in state.cleared.values() if each.until > state.now]
+        ends += [each.until for each in state.orders.values() if each.places and each.until > state.now]
         ends += binding.deadlines(state)
         return min(ends, default=None)
 
@@ -177,7 +176,7 @@ def _tried(
     asks, mode = asks_of(state, gang), state.placement.strategy
     assert mode is not None
     key, mark = repr(asks), view.mark()
-    as_planned = clearing.take(state, view, reservation.ref.uid, asks, placed)
+    as_planned = orders.take(state, view, reservation.ref.uid, asks, placed)
     short = None if as_planned else hopeless.get(key)
     if short is None and not as_planned:
         short = place(view, asks, mode)

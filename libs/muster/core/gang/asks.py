@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from muster.core.gang.state import AdmitterState, Gang
 from muster.core.placement.gpus import shares_gpu
 from muster.core.placement.view import Ask
-from muster.events.clearing import ClearingProposed
 from muster.events.decisions import PreemptionProposed, QuotaReserved
 from muster.events.elastic import GrowthOption
 from muster.model.placing import GPU, PodRules
@@ -19,7 +18,7 @@ from muster.model.strategies import Resource, Strategy, strategies
 from muster.model.workload import PodSet
 
 
-def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed | ClearingProposed) -> None:
+def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed) -> None:
     """Its queue says from here on how its pods are laid out."""
     gang = state.gangs.get(event.ref.uid)
     if gang is not None:
@@ -29,6 +28,14 @@ def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed | C
 def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:
     """What a whole gang asks for: every member it needs to start, and its auxiliary pods."""
     return [_ask(state, pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
+
+
+def asks_of_claimant(state: AdmitterState, uid: str, growth: GrowthOption | None, pods: int) -> list[Ask]:
+    """The request of a claimant: of the whole gang, or of ``pods`` new workers of a cluster that grows."""
+    gang = state.gangs.get(uid)
+    if gang is None:
+        return []
+    return asks_of(state, gang) if growth is None else asks_of_growth(state, gang, growth, pods)
 
 
 def asks_of_growth(state: AdmitterState, gang: Gang, growth: GrowthOption, pods: int) -> list[Ask]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.gang import binding, claims, clearing, gpugroups, planned, pods, unplaced, waiting
+from muster.core.gang import binding, claims, gpugroups, orders, pods, unplaced, waiting, workers
 from muster.core.gang import state as g
 from muster.core.gang.asks import laid_out
 from muster.core.gang.state import AdmitterState, Reservation
 from muster.core.stage import Arm, in_turn
 from muster.events.base import Cause, Event
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
-from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -64,8 +63,8 @@ DEVICES_GO_MS = 5 * 60_000
 def arms() -> Mapping[type[Event], Arm]:
     return {
         PlacementChosen: placement_chosen,
-        WorkloadObserved: in_turn(workload_observed, clearing.observed),
-        WorkloadGone: in_turn(workload_gone, clearing.gone),
+        WorkloadObserved: in_turn(workload_observed, orders.observed),
+        WorkloadGone: in_turn(workload_gone, orders.ended),
         ChildObserved: child_observed,
         ChildGone: child_gone,
         NodeObserved: node_observed,
@@ -73,24 +72,21 @@ def arms() -> Mapping[type[Event], Arm]:
         PodObserved: pod_observed,
         PodGone: pod_gone,
         WorkloadQueued: unplaced.queued,
-        WorkloadDequeued: in_turn(claims.left, clearing.over),
-        QuotaReserved: in_turn(in_turn(planned.handed_on, reserved), planned.over),
+        WorkloadDequeued: in_turn(claims.left, orders.over),
+        QuotaReserved: in_turn(reserved, orders.charged),
         QuotaDenied: unplaced.denied,
-        WorkloadAdopted: in_turn(adopted, planned.over),
-        ClaimEnded: planned.over,
-        GrowthGranted: planned.grown,
-        PreemptionProposed: planned.proposed,
-        ClaimOpened: planned.opened,
-        EvictionOrdered: in_turn(planned.ordered, clearing.answered),
-        PlanStale: in_turn(planned.answered, clearing.answered),
-        ClearingProposed: clearing.proposed,
-        ClearingTried: clearing.tried,
-        ClearingOrdered: clearing.ordered,
-        PlanTried: planned.tried,
-        QuotaReleased: in_turn(in_turn(released, planned.stays), clearing.released),
-        GangAdmitted: in_turn(admitted, clearing.over),
-        GangAwaitingNodes: in_turn(awaiting, clearing.over),
-        GangDeferred: in_turn(deferred, clearing.over),
+        WorkloadAdopted: in_turn(adopted, orders.charged),
+        GrowthGranted: workers.grown,
+        PreemptionProposed: orders.proposed,
+        PlanTried: orders.tried,
+        PlanStale: orders.answered,
+        ClaimOpened: orders.opened,
+        EvictionOrdered: orders.ordered,
+        ClaimEnded: orders.ended,
+        QuotaReleased: in_turn(released, orders.released),
+        GangAdmitted: in_turn(admitted, orders.over),
+        GangAwaitingNodes: in_turn(awaiting, orders.over),
+        GangDeferred: in_turn(deferred, orders.over),
         PlacesFound: unplaced.found,
         PlacesReleased: given_back,
         PodGroupObserved: pod_group_observed,
@@ -106,8 +102,8 @@ def arms() -> Mapping[type[Event], Arm]:
         NodesRequestWithdrawn: waiting.withdrawn,
         Synced: waiting.synced,
         EffectApplied: binding.applied,
-        EffectFailed: in_turn(in_turn(binding.failed, planned.stays), clearing.stays),
-        VictimStays: in_turn(planned.stays, clearing.stays),
+        EffectFailed: in_turn(binding.failed, orders.stays),
+        VictimStays: orders.stays,
     }
 
 
@@ -141,8 +137,6 @@ def workload_gone(state: AdmitterState, at: Position, event: WorkloadGone) -> No
         state.found.pop(event.ref.uid, None)
         state.gangs.pop(event.ref.uid, None)
         state.waits.pop(event.ref.uid, None)
-        state.plans.pop(event.ref.uid, None)
-        state.orders.pop(event.ref.uid, None)
 
 
 def child_observed(state: AdmitterState, _at: Position, event: ChildObserved) -> None:
@@ -189,7 +183,8 @@ def pod_group_gone(state: AdmitterState, at: Position, event: PodGroupGone) -> N
 
 def reserved(state: AdmitterState, at: Position, event: QuotaReserved) -> None:
     laid_out(state, event)
-    room_until = at.at + DEVICES_GO_MS if event.ref.uid in state.orders else 0
+    order = state.orders.get(event.ref.uid)
+    room_until = at.at + DEVICES_GO_MS if order is not None and order.claims else 0
     unplaced.drop(state, event.ref.uid)
     state.found.pop(event.ref.uid, None)
     state.reservations[event.ref.uid] = Reservation(

@@ -1,21 +1,39 @@
-"""Where jobs start again that are moved so that another finds its places: each of them has places of its own beside it.
+"""What jobs have on the nodes: supposed gone, and where those start again that are moved for another.
 
 The search for victims (``core/reclaim``) finds the jobs to move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from muster.core.gang import planned
 from muster.core.gang.asks import asks_of
 from muster.core.gang.state import AdmitterState
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
-from muster.events.clearing import Move
+from muster.model.places import Move, Placement
 from muster.model.placing import GPU
 from muster.model.resources import Vector, add_into
 from muster.model.strategies import Strategy
+
+
+def occupants_of(state: AdmitterState, uid: str) -> list[str]:
+    """Keys of the occupants of a workload: its pods, and the places held for it."""
+    held = state.holds[uid].places if uid in state.holds else {}
+    keys = dict.fromkeys((*held, uid, *state.ledger.owned.get(uid, ())))
+    return [key for key in keys if key in state.ledger.occupants]
+
+
+def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
+    """Suppose that nothing of these workloads were on the nodes: no pod, and no place held for one."""
+    for uid in uids:
+        for key in occupants_of(state, uid):
+            view.give(state.ledger.occupants[key])
+
+
+def placements(view: View, mark: tuple[int, int]) -> tuple[Placement, ...]:
+    """The places that were taken since a mark."""
+    return tuple(Placement(each.ask.name, each.node, each.count, each.devices) for each in view.taken[mark[1] :])
 
 
 def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strategy) -> tuple[Move, ...] | None:
@@ -25,19 +43,19 @@ def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strat
         here = view.mark()
         if place(view, asks_of(state, state.gangs[uid]), mode) is not None:
             return None
-        keys = planned.occupants_of(state, uid)
+        keys = occupants_of(state, uid)
         before = tuple(sorted({state.ledger.occupants[key].node for key in keys}))
-        moves[uid] = Move(uid, before, planned.placements(view, here))
+        moves[uid] = Move(uid, before, placements(view, here))
     return tuple(moves[uid] for uid in uids)
 
 
 def may_move(state: AdmitterState, uid: str) -> bool:
     """Whether it has as many pods on nodes as it is placed with again, no more and no less."""
     gang = state.gangs.get(uid)
-    if gang is None or gang.waits or gang.held or uid in state.cleared:
+    if gang is None or gang.waits or gang.held or uid in state.orders:
         return False
     occupants = state.ledger.occupants
-    pods = sum(occupants[key].count for key in planned.occupants_of(state, uid))
+    pods = sum(occupants[key].count for key in occupants_of(state, uid))
     return pods > 0 and pods == sum(ask.count for ask in asks_of(state, gang))
 
 

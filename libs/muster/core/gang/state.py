@@ -15,7 +15,8 @@ from muster.core.observed.seen import Seen
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted, PlacesReleased
+from muster.events.claims import PlanTried
+from muster.events.decisions import GangAdmitted, PlacesReleased, PreemptionProposed
 from muster.events.elastic import GrowthOption
 from muster.events.facts import PodObserved
 from muster.events.system import PlacementChosen
@@ -136,56 +137,35 @@ class Keeper(Struct):
     """It is being deleted."""
 
 
-class Planned(Struct):
-    """The victims that should leave for a claimant, or were ordered to."""
+class PlanToTry(Struct):
+    """The proposed victims of a claimant; not ordered yet."""
 
-    ref: Ref
-    attempt: int
-    victims: tuple[str, ...]
+    proposed: PreemptionProposed
     cause: Cause
-    queue: str = ""
-    tried: bool = False
-    places: tuple[Placement, ...] = ()
-    """What it would have with them gone, as it was found when that was tried."""
-    growth: GrowthOption | None = None
-    """The replicas that it is about, where the claimant is a Ray cluster that runs."""
-    pods: int = 0
-    """How many pods those are."""
+    tried: PlanTried | None = None
 
 
-class ClearingAsked(Struct):
-    """The candidates that may be suspended so that a job finds its places."""
+class NodesOrder(Struct):
+    """The victims of a job, and the places that are kept for it."""
 
-    ref: Ref
-    attempt: int
-    victims: tuple[str, ...]
-    """uids, the first to go first"""
-    cause: Cause
-    moves: bool = False
-    """They are to be moved: none goes that has no place elsewhere."""
-    answered: bool = False
-    places: tuple[Placement, ...] = ()
-    """Its places with the necessary victims gone."""
-    elsewhere: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
-    """uid of one of those -> where it would be then"""
-
-
-class Cleared(Struct):
-    """The victims ordered to leave so that a job finds its places, and the room kept for it."""
-
+    places: tuple[Placement, ...]
+    """Empty where they are not known: nodes may be added for it, or a victim stays."""
+    until: int
+    """Log time (ms) until which they are kept, once no victim leaves any more."""
     leaving: dict[str, list[str]]
     """uid of a victim that has not been admitted again -> keys of its occupants on the nodes"""
-    places: tuple[Placement, ...]
-    until: int
-    """Log time (ms) until which it is kept, once no victim leaves any more."""
-    going: dict[str, None] = field(default_factory=dict)
+    going: dict[str, None]
     """uids of victims that are still charged"""
+    claims: str = ""
+    """The queue of which quota is held for it: the order is kept until that claim ends, with places or without."""
     of_move: bool = False
     """Others are moved for it: they have their places kept, too, and each takes its own."""
     moved: str = ""
     """Of one of those, which runs, or is on its way: what it asked of the nodes when that was ordered."""
-    grows: Planned | None = None
-    """The order, where the claimant is a Ray cluster that runs: the places are those of its new workers."""
+    growth: GrowthOption | None = None
+    """The replicas that it is about, where the claimant is a Ray cluster that runs: the places are theirs."""
+    pods: int = 0
+    """How many pods those are."""
 
 
 class AdmitterState(StageState):
@@ -215,14 +195,10 @@ class AdmitterState(StageState):
     """request -> the jobs of it, in order"""
     found: dict[str, int] = field(default_factory=dict)
     """uid of a job that is tried again and has no answer yet -> log time (ms) until which the room is left to it"""
-    clearings: dict[str, ClearingAsked] = field(default_factory=dict)
-    """Claimant uid -> the candidates to suspend for its places, until that is answered."""
-    cleared: dict[str, Cleared] = field(default_factory=dict)
-    """uid of a job -> what nodes are cleared for it."""
-    plans: dict[str, Planned] = field(default_factory=dict)
-    """claimant uid -> a proposal to suspend others for it that has not been tried on the nodes"""
-    orders: dict[str, Planned] = field(default_factory=dict)
-    """claimant uid -> the jobs that were ordered to leave for it, until it is admitted"""
+    plans: dict[str, PlanToTry] = field(default_factory=dict)
+    """claimant uid -> a proposal to suspend jobs for it that has no answer yet"""
+    orders: dict[str, NodesOrder] = field(default_factory=dict)
+    """uid of a job -> its victims, and the places that are kept for it until it is admitted"""
     pods: PodGangs = field(default_factory=PodGangs)
     """Pods that we bind ourselves, and their gangs"""
     quotas: dict[str, None] = field(default_factory=dict)

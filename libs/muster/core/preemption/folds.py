@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 from msgspec.structs import replace
 
-from muster.core.preemption import growing
+from muster.core.preemption import growing, unplaced
 from muster.core.preemption.clusters import scales_itself
 from muster.core.preemption.enlisting import enlist
 from muster.core.preemption.state import (
-    HOUR_MS,
     MAX_REMEMBERED,
     MIN_PAUSE_MS,
     NEVER,
@@ -23,7 +20,6 @@ from muster.core.quota.claims import is_down
 from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
-from muster.events.clearing import ClearingKind, ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
@@ -54,9 +50,6 @@ KEPT_MS = 600_000
 
 NO_NODES_MS = 60_000
 """A job that would find no place on the nodes is looked at again after this, if the candidates have changed."""
-
-CLEARED_MS = 600_000
-"""How long no other victim leaves for a job that nodes were cleared for, since the last of them has left."""
 
 OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
 """Why no work of lower priority is evicted: in a busy queue the running work changes often, so the claimant rests."""
@@ -154,21 +147,14 @@ def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> Non
     """Others may be suspended in its place; one that still leaves is not asked for again."""
     state.queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
     state.supply += 1
-    _awaited_in_vain(state, event.ref.uid)
+    unplaced.awaited_in_vain(state, event.ref.uid)
     if event.reason == "runs_again":
         _runs_on(state, event.ref.uid, at)
 
 
-def _awaited_in_vain(state: PreemptorState, uid: str) -> None:
-    """Others may go at once for a job that it was to leave for."""
-    for unplaced in state.unplaced.values():
-        if uid in unplaced.awaits:
-            unplaced.awaits, unplaced.tried = (), {}
-
-
 def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
     """It could not be suspended: it is left alone for a while, and others may go in its place."""
-    _awaited_in_vain(state, uid)
+    unplaced.awaited_in_vain(state, uid)
     times = 1
     if uid in state.leaving:  # What fails late, or once more, was counted when it failed.
         del state.leaving[uid]
@@ -191,10 +177,7 @@ def charge_changed(
 
 
 def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
-    for unplaced in state.unplaced.values():
-        if event.ref.uid in unplaced.awaits:
-            unplaced.awaits = tuple(uid for uid in unplaced.awaits if uid != event.ref.uid)
-            unplaced.gate = state.shut(at.at + CLEARED_MS)
+    unplaced.left(state, event.ref.uid, at.at)
     state.charged.pop(event.ref.uid, None)
     state.leaving.pop(event.ref.uid, None)
     started = state.started.get(event.ref.uid)
@@ -265,7 +248,8 @@ def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
 def proposed(state: PreemptorState, _at: Position, event: PreemptionProposed) -> None:
     bar(state, event.ref.uid, RetryGate(event.supply))
     if not event.withheld:
-        state.open[event.ref.uid] = None
+        unplaced.proposed(state, event)
+        state.open[event.ref.uid] = RetryGate(event.supply, nodes=event.nodes)
 
 
 def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> None:
@@ -281,25 +265,25 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
     rest = at.at + (NO_NODES_MS if event.nodes >= 0 else MIN_PAUSE_MS if event.reason in OF_LOWER else 0)
     gate = RetryGate(event.supply, event.until, event.nodes, min(rest, event.until or rest))
     if event.reason == "nodes_stay":
-        unplaced = state.unplaced.get(event.ref.uid)
-        if unplaced is not None:
-            unplaced.tried, unplaced.gate = dict.fromkeys(get_args(ClearingKind)), gate
+        unplaced.searched(state, event.ref.uid, gate)
         return
     bar(state, event.ref.uid, gate)
 
 
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
-    state.open.pop(event.ref.uid, None)
-    unplaced = state.unplaced.get(event.ref.uid)
-    if unplaced is not None and unplaced.asked:
-        unplaced.asked, unplaced.gate = False, state.shut(at.at + NO_NODES_MS)
-    elif event.reason == "no_nodes":
-        bar(state, event.ref.uid, state.shut(at.at + NO_NODES_MS))
+    """It is looked at again if anything has changed since it was proposed: the nodes that it was tried on may be others
+    by the time that this is heard.
+    """
+    proposed = state.open.pop(event.ref.uid, state.shut(0))
+    gate = replace(proposed, rest=at.at + NO_NODES_MS)
+    unplaced.stale(state, event.ref.uid, gate)
+    if event.reason == "no_nodes":
+        bar(state, event.ref.uid, gate)
 
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.open.pop(event.ref.uid, None)
-    state.unplaced.pop(event.ref.uid, None)
+    unplaced.ordered(state, at, event)
     if isinstance(event, ClaimOpened):
         state.gates.pop(event.ref.uid, None)  # What it is owed is another question, and has not been asked.
         if event.kind == "age":
@@ -322,25 +306,6 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
         else:
             state.queues.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
     state.age_claims.looked(state.queues.ledger, state.now)
-
-
-def cleared(state: PreemptorState, at: Position, event: ClearingOrdered) -> None:
-    """Work leaves so that a job has room on the nodes."""
-    state.open.pop(event.ref.uid, None)
-    unplaced = state.unplaced.get(event.ref.uid)
-    if unplaced is not None:
-        unplaced.asked, unplaced.gate = False, state.shut(at.at + CLEARED_MS)
-        unplaced.ordered = True
-        unplaced.tried = dict.fromkeys(get_args(ClearingKind))
-        charges = state.queues.ledger.charges
-        unplaced.awaits = tuple(victim.ref.uid for victim in event.victims if victim.ref.uid in charges)
-    if event.kind == "move":
-        state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
-        state.moved |= dict.fromkeys((event.ref.uid, *(victim.ref.uid for victim in event.victims)), at.at)
-    for victim in event.victims:
-        if victim.ref.uid in state.queues.ledger.charges:
-            state.leaving[victim.ref.uid] = None
-            changed(state, victim.ref.uid)
 
 
 def placement_chosen(state: PreemptorState, _at: Position, event: PlacementChosen) -> None:

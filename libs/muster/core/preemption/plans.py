@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal
 
 from muster.core.preemption.owed import nodes_for, outranked, owed
-from muster.core.preemption.state import PreemptorState
+from muster.core.preemption.state import PreemptorState, UnplacedClaimant
 from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import laid_out
@@ -14,8 +14,13 @@ from muster.core.quota.partial import as_victims
 from muster.core.quota.reclaim import Basis, basis
 from muster.core.reclaim.profiles import workers
 from muster.events.base import Cause, Decision
-from muster.events.decisions import ClaimKind, PartialVictim, PreemptionProposed, ReclaimDeferred, Victim
-from muster.events.reasons import DeferralReason
+from muster.events.decisions import (
+    PartialVictim,
+    PreemptionProposed,
+    ReclaimDeferred,
+    Victim,
+)
+from muster.events.reasons import ClaimKind, DeferralReason, OrderKind
 from muster.model.demand import Shortfall
 
 
@@ -87,6 +92,17 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         reason = "search_ended" if plan.gave_up else "no_place"
     until = state.evictable_from(job.queue, own=True) if young else 0
     return _deferral(state, job, cause, short, reason, until)
+
+
+def clear(
+    state: PreemptorState, found: UnplacedClaimant, job: Job, kind: OrderKind, uids: list[str]
+) -> PreemptionProposed:
+    """These jobs are evicted or moved for one that has found no place; its quota may be short as well."""
+    inside = job if kind == "priority" else None
+    chosen = tuple(_victim(state, uid, inside) for uid in uids)
+    short = basis(state.queues.ledger, job.ref.uid).refusal(job.queue, job.demand)
+    priority = job.priority if inside else None
+    return _proposal(state, job, found.cause, short, kind=kind, victims=chosen, priority=priority)
 
 
 def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Decision:
@@ -161,7 +177,7 @@ def _proposal(
     state: PreemptorState,
     job: Job,
     cause: Cause,
-    short: Shortfall,
+    short: Shortfall | None,
     *,
     kind: ClaimKind,
     victims: tuple[Victim, ...] = (),
@@ -184,6 +200,7 @@ def _proposal(
         short=short,
         withheld=withheld,
         supply=state.supply,
+        nodes=state.places.ledger.changes if victims and state.places.placement.strategy is not None else -1,
         priority=priority,
         placement=laid_out(state.queues.ledger.nodes, job.queue) if victims else "",
         growth=job.growth,

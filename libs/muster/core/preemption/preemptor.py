@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from muster.core.gang import folds as places
-from muster.core.preemption import claimants, clearing, clusters, folds, growing, plans
+from muster.core.preemption import claimants, clusters, folds, growing, plans, unplaced
 from muster.core.preemption.growing import Claimant
 from muster.core.preemption.state import PreemptorState
 from muster.core.preemption.underserved import underserved
@@ -23,7 +23,6 @@ from muster.core.stage import Arm, Violation, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
-from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -73,7 +72,7 @@ class Preemptor:
         arms = queue_folds.arms()
         own: dict[type[Event], Arm] = {
             WorkloadObserved: folds.workload_observed,
-            WorkloadGone: in_turn(folds.workload_gone, clearing.over),
+            WorkloadGone: in_turn(folds.workload_gone, unplaced.over),
             ChildObserved: clusters.child_observed,
             ChildGone: clusters.child_gone,
             RayDemandObserved: clusters.head_heard,
@@ -100,11 +99,9 @@ class Preemptor:
             ReclaimDeferred: folds.deferred,
             PlanStale: folds.plan_stale,
             EvictionOrdered: folds.ordered,
-            ClearingProposed: clearing.proposed,
-            ClearingOrdered: folds.cleared,
-            GangDeferred: clearing.deferred,
-            GangAdmitted: clearing.over,
-            WorkloadDequeued: clearing.over,
+            GangDeferred: unplaced.deferred,
+            GangAdmitted: unplaced.over,
+            WorkloadDequeued: unplaced.over,
             ClaimOpened: folds.ordered,
             SuspensionOrdered: folds.suspension_ordered,
             ClaimEnded: folds.claim_ended,
@@ -130,7 +127,7 @@ class Preemptor:
         less = underserved(state)
         if less is not None:
             return [plans.serve(state, *less)]
-        room = clearing.proposal_due(state)
+        room = unplaced.proposal_due(state)
         if room is not None:
             return [room]
         aged = claimants.aged(state)
@@ -140,7 +137,7 @@ class Preemptor:
         times = [gate.until for uid, gate in state.gates.items() if gate.until > state.now and uid in state.queues.jobs]
         times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and state.has_changed(gate)]
         times += claimants.next_claims(state)
-        times += clearing.deadlines(state)
+        times += unplaced.deadlines(state)
         aged = claimants.next_aged_at(state)
         return min([*times, aged] if aged is not None else times, default=None)
 

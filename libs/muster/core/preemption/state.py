@@ -141,7 +141,7 @@ class PreemptorState(StageState):
     supply: int = 0
     """How often what could be taken back, what is used, or what is held for others has changed."""
     gates: dict[str, RetryGate] = field(default_factory=dict)
-    open: dict[str, None] = field(default_factory=dict)
+    open: dict[str, RetryGate] = field(default_factory=dict)
     """uids of claimants whose proposal has not been answered"""
     sighted: bool = False
     """Everything that is required has been listed once: work found running after that started without an admission."""

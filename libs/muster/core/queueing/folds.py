@@ -18,12 +18,12 @@ from muster.core.stage import Arm
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
-from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
     GangAdmitted,
     PlacesFound,
+    PreemptionProposed,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -209,7 +209,7 @@ def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[
     return (event.ref.uid,)
 
 
-def clearing_proposed(queues: Queues, _at: Position, event: ClearingProposed) -> Iterable[str]:
+def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed) -> Iterable[str]:
     """Others may leave for a job that waits for nodes. Where quota is short too it is queued again, in its old place:
     quota is held only for a job in a queue.
     """
@@ -245,17 +245,13 @@ def charge_changed(
     return ()
 
 
-def claim_opened(queues: Queues, at: Position, event: EvictionOrdered | ClaimOpened) -> Iterable[str]:
+def claim_opened(queues: Queues, at: Position, event: ClaimOpened) -> Iterable[str]:
     queues.ledger.open_claim(claim_of(event, at.at))
     return ()
 
 
-def cleared(queues: Queues, _at: Position, event: ClearingOrdered) -> Iterable[str]:
-    ledger = queues.ledger
-    out = ledger.claims.set_out if event.kind == "move" else ledger.clear
-    for victim in event.victims:
-        if victim.ref.uid in ledger.charges:
-            out(victim.ref.uid, victim.attempt)
+def eviction_ordered(queues: Queues, at: Position, event: EvictionOrdered) -> Iterable[str]:
+    queues.ledger.ordered(event, at.at)
     return ()
 
 
@@ -351,10 +347,9 @@ FOLDS: Mapping[type[Event], Fold] = {
     QueueGone: objects.queue_gone,
     QueueUnitObserved: objects.unit_observed,
     QueueUnitGone: objects.unit_gone,
-    EvictionOrdered: claim_opened,
+    EvictionOrdered: eviction_ordered,
     ClaimOpened: claim_opened,
-    ClearingProposed: clearing_proposed,
-    ClearingOrdered: cleared,
+    PreemptionProposed: preemption_proposed,
     ClaimEnded: claim_ended,
     WorkersKept: workers_kept,
     WorkloadQueued: queued,

@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota import backfill, claimfolds, claiming, clearing, moving
+from muster.core.quota import backfill, claimfolds, claiming, moving
 from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of, laid_out
@@ -31,7 +31,6 @@ from muster.core.stage import Arm, Violation, first, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
-from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
@@ -125,9 +124,6 @@ class QuotaAccountant:
             ClaimOpened: claimfolds.claim_opened,
             PlanStale: claimfolds.plan_stale,
             PlanTried: claimfolds.plan_tried,
-            ClearingProposed: clearing.proposed,
-            ClearingTried: clearing.tried,
-            ClearingOrdered: clearing.ordered,
             VictimStays: claimfolds.victim_stays,
             PlacementChosen: claimfolds.placement_chosen,
             ClaimEnded: claimfolds.claim_ended,
@@ -171,7 +167,6 @@ class QuotaAccountant:
             yield from plans
             if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
                 return  # the others are answered once it is in force: none of them takes what it is about to hold
-            yield from clearing.answers(state)
         yield from self._adoptions(state, scratch)
         if over:
             return  # what they held is free, and their claimants have no claim, once they are over

@@ -26,16 +26,20 @@ def placement_chosen(state: AccountantState, _at: Position, event: PlacementChos
 def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
     plan = state.plans.get(event.ref.uid)
     if plan is not None and plan.proposed.attempt == event.attempt:
-        plan.fits = event.fits
+        plan.tried = event
 
 
 def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
-    claim_opened(state, at, event)
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.ordered(event, at.at)
+    if event.claims:
+        _claimed(state, at, event.ref.uid)
     for victim in event.victims:
         entry = entry_of(state, victim.ref.uid, victim.attempt)
         if entry is not None:
             preempts = victim.priority is not None or event.kind == "service"
-            entry.leaving, entry.suspended_rv = "preempted" if preempts else "evicted", 0
+            entry.leaving = "moved" if event.kind == "move" else "preempted" if preempts else "evicted"
+            entry.suspended_rv = 0
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)
             recheck(state, victim.ref.uid)
@@ -44,17 +48,19 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
     growth.parts_ordered(state, at, event)
 
 
-def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+def claim_opened(state: AccountantState, at: Position, event: ClaimOpened) -> None:
     state.plans.pop(event.ref.uid, None)
-    state.clearings.pop(event.ref.uid, None)
     state.ledger.open_claim(claim_of(event, at.at))
-    state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
-    recheck(state, event.ref.uid)
+    _claimed(state, at, event.ref.uid)
+
+
+def _claimed(state: AccountantState, at: Position, uid: str) -> None:
+    state.claim_causes[uid] = Cause(at.seq, at.item)
+    recheck(state, uid)
 
 
 def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
     state.plans.pop(event.ref.uid, None)
-    state.clearings.pop(event.ref.uid, None)
 
 
 def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:

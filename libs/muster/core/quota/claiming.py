@@ -13,26 +13,28 @@ from typing import Any
 
 from msgspec import structs
 
-from muster.core.quota import growing
+from muster.core.quota import growing, moving
 from muster.core.quota import partial as parts
 from muster.core.quota.backfill import promised_at
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.giving import OfService, giving_objection, rules
 from muster.core.quota.ledger.charging import claim_of
+from muster.core.quota.ledger.kaishares import shares_with
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.minrun import protected_ms
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import Objection, basis, search
-from muster.core.quota.state import AccountantState, Entry, evictable, kept_ms
+from muster.core.quota.state import AccountantState, Entry, Plan, evictable, kept_ms
 from muster.core.stage import Violation
 from muster.events.base import Decision
-from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, StayReason, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
     Victim,
 )
+from muster.model.demand import Shortfall
 from muster.model.workload import Workload
 
 
@@ -91,14 +93,13 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
     """Victims that no claim should wait for any more."""
     if not state.due_stay and not any(at <= state.now for at in state.overdue.values()):
         return
-    for uid, attempt, waiting in _victims(state):
+    for uid, attempt in state.ledger.claims.going().items():
         entry = state.entries.get(uid)
         overdue = (at := overdue_at(entry)) is not None and state.now >= at
         if entry is not None and (overdue or not entry.leaving):
-            cause = state.causes.get(uid, state.claim_causes[waiting] if waiting else entry.cause)
-            yield VictimStays(
-                cause=cause, ref=entry.ref, attempt=attempt, reason="overdue" if overdue else "runs_again"
-            )
+            cause = state.causes.get(uid, entry.cause)
+            reason: StayReason = "overdue" if overdue else "runs_again"
+            yield VictimStays(cause=cause, ref=entry.ref, attempt=attempt, reason=reason)
 
 
 def forgotten(state: AccountantState) -> Iterator[Violation]:
@@ -106,28 +107,13 @@ def forgotten(state: AccountantState) -> Iterator[Violation]:
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
-    claims = state.ledger.claims
-    going = (*claims.leavers, *claims.cleared, *claims.moving)
-    entries = {uid: state.entries[uid] for uid in going if uid in state.entries}
+    entries = {uid: state.entries[uid] for uid in state.ledger.claims.going() if uid in state.entries}
     runs = {uid for uid, entry in entries.items() if not entry.leaving}
     late = {uid: at for uid, entry in entries.items() if (at := overdue_at(entry)) is not None}
     if runs != state.due_stay.keys():
         yield Violation("I5", f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}")
     if late != state.overdue:
         yield Violation("I5", f"victims are overdue: {late}, and marked so: {state.overdue}")
-
-
-def _victims(state: AccountantState) -> Iterator[tuple[str, int, str]]:
-    """(uid, attempt, the claimant of a claim that waits for it, empty where only nodes are cleared), each once."""
-    seen: set[tuple[str, int]] = set()
-    for claim in state.ledger.claims.by_uid.values():
-        for uid, attempt in claim.victims.items():
-            if (uid, attempt) not in seen:
-                seen.add((uid, attempt))
-                yield uid, attempt, claim.uid
-    for uid, attempt in (*state.ledger.claims.cleared.items(), *state.ledger.claims.moving.items()):
-        if (uid, attempt) not in seen:
-            yield uid, attempt, ""
 
 
 def overdue_at(entry: Entry | None) -> int | None:
@@ -140,13 +126,11 @@ def answers(state: AccountantState) -> Iterator[Decision]:
     """Answers to proposed preemptions, up to the first that becomes a claim: the others are judged beside that."""
     for plan in state.plans.values():
         proposed = plan.proposed
-        reason, holder = _objection(state, proposed)
-        if not reason and state.places and proposed.victims and plan.fits is False:
-            reason = "no_nodes"
+        reason, holder = _objection(state, plan)
         if reason:
             yield PlanStale(cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=reason, holder=holder)
             continue
-        if state.places and proposed.victims and plan.fits is None:
+        if state.places and proposed.victims and plan.tried is None:
             continue
         common: dict[str, Any] = {
             "cause": plan.cause,
@@ -158,8 +142,10 @@ def answers(state: AccountantState) -> Iterator[Decision]:
             "preemptible": proposed.preemptible,
             "run_ms": proposed.run_ms,
         }
+        short = proposed.short or _refusal(state, proposed)
+        path, resource = (short.path, short.resource) if short is not None else ("", "")
         if proposed.kind == "age":
-            opened = ClaimOpened(**common, top=proposed.short.path)
+            opened = ClaimOpened(**common, top=path)
             promised = promised_at(state, claim_of(opened, state.now))
             yield structs.replace(opened, promised=promised) if promised else opened
         elif not (proposed.victims or proposed.partial):
@@ -170,20 +156,27 @@ def answers(state: AccountantState) -> Iterator[Decision]:
                 kind=proposed.kind,
                 victims=proposed.victims,
                 partial=proposed.partial,
-                path=proposed.short.path,
-                resource=proposed.short.resource,
+                path=path,
+                resource=resource,
                 priority=proposed.priority,
+                moves=plan.tried.moves if plan.tried is not None else (),
                 growth=proposed.growth,
             )
         return
 
 
-def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Objection, str]:
+def _refusal(state: AccountantState, proposed: PreemptionProposed) -> Shortfall | None:
+    """What refuses a claimant now, with all claims served."""
+    return basis(state.ledger, proposed.ref.uid).refusal(proposed.queue, proposed.demand)
+
+
+def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
     """Why a proposed preemption no longer holds, empty when it does; and the job that holds what it would take."""
-    uid, demand, claims = proposed.ref.uid, proposed.demand, state.ledger.claims
+    proposed = plan.proposed
+    demand, claims = proposed.demand, state.ledger.claims
     if not (growing.is_asked(state, proposed) if proposed.growth is not None else _waits_so(state, proposed)):
         return "not_waiting", ""
-    if proposed.kind == "age":
+    if proposed.kind == "age" and proposed.short is not None:
         if state.ledger.shortfall(proposed.queue, demand, now=state.now) is None:
             return "fits", ""
         mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.short.path))
@@ -191,17 +184,32 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         return ("held_for_age", other.ref.key) if other is not None else ("", "")
     if proposed.partial:
         return _partial_objection(state, proposed), ""
+    return _of_victims(state, plan), ""
+
+
+def _of_victims(state: AccountantState, plan: Plan) -> Objection:
+    """Why its victims are not suspended; where jobs are placed the gang admitter has the last word."""
+    proposed, tried = plan.proposed, plan.tried
+    uid, queue, demand, for_nodes = proposed.ref.uid, proposed.queue, proposed.demand, proposed.short is None
+    if for_nodes and not state.places:
+        return "no_nodes"
+    if for_nodes and uid not in state.ledger.asks and _refusal(state, proposed) is not None:
+        return "not_waiting"  # A claim is for a job in a queue.
     if not proposed.victims:
-        return _alone(state, proposed), ""
-    if not all(may_leave(state, victim, proposed.queue) for victim in proposed.victims):
-        return "victim_protected", ""
+        return _alone(state, proposed)
+    if not all(may_leave(state, victim, queue) for victim in proposed.victims):
+        return "victim_protected"
+    refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
+    if proposed.kind == "move":
+        return moving.moving_objection(state, proposed) or refused
     chosen = {victim.ref.uid: victim for victim in proposed.victims}
-    own = any(state.entries[each].queue == proposed.queue for each in chosen)
+    own = any(state.entries[each].queue == queue for each in chosen)
     given, service = basis(state.ledger, uid), proposed.kind == "service"
-    judge = OfService(proposed.queue) if service else rules(given, proposed.queue, demand, inside=own)
+    shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None
+    judge = OfService(queue) if service else rules(given, queue, demand, inside=own, shares=shares)
     may = partial(_served_more if service else _lower, state, proposed, chosen)
-    found = search(given, proposed.queue, demand)
-    return giving_objection(judge, found, chosen, may, places=state.places), ""
+    found = search(given, queue, demand, places=for_nodes)
+    return giving_objection(judge, found, chosen, may, places=state.places) or refused
 
 
 def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:

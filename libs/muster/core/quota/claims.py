@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Charge, Scratch, chain_of, counted
-from muster.events.decisions import ClaimKind
 from muster.events.elastic import GrowthOption
+from muster.events.reasons import ClaimKind
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
@@ -141,26 +141,16 @@ class Claims(Struct):
     """The quota that claims hold against every other job."""
     total: Scratch = field(default_factory=Scratch)
     """What all claims hold."""
-    leavers: dict[str, int] = field(default_factory=dict)
-    """uid of a victim that has not left yet -> for how many claims"""
+    leaving: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt of victims that leave as a whole, for a claim or for room on nodes, and have not left yet"""
     cuts: dict[str, Part] = field(default_factory=dict)
     """uid -> the part it releases for a claim, and goes on"""
-    cleared: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of a victim that leaves so that a job has room on the nodes, for no claim"""
     moving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of a job that is suspended for that and starts again elsewhere: its charge is not released"""
+    """uid -> attempt of a job that is suspended and starts again elsewhere: its charge is not released"""
 
-    def leaves(self, uid: str) -> bool:
-        """Whether it was ordered to leave as a whole, and has not left."""
-        return uid in self.leavers or uid in self.cleared
-
-    def goes(self, uid: str) -> bool:
-        """Whether it was ordered to be suspended for a claimant, and has not left; it may come back elsewhere."""
-        return self.leaves(uid) or uid in self.moving
-
-    def set_out(self, uid: str, attempt: int) -> None:
-        """A charged workload is suspended to start again elsewhere: it releases nothing of its charge."""
-        self.moving[uid] = attempt
+    def going(self) -> dict[str, int]:
+        """All jobs that were ordered to be suspended for another and have not left: {uid: attempt}."""
+        return self.leaving | self.moving
 
     def open(self, claim: Claim) -> None:
         """From here on it is held; what the same claimant had before is replaced, and its victims stay its own."""
@@ -170,8 +160,7 @@ class Claims(Struct):
             claim.partial = before.partial | claim.partial
         self.by_uid[claim.uid] = claim
         self._hold(claim, 1)
-        for uid in claim.victims:
-            self.leavers[uid] = self.leavers.get(uid, 0) + 1
+        self.leaving |= claim.victims
         self.cuts |= claim.partial
 
     def end(self, uid: str) -> Claim | None:
@@ -193,26 +182,27 @@ class Claims(Struct):
             gave = claim.partial.pop(uid, None) is not None or gave
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
-        self.leavers.pop(uid, None)
-        self.cleared.pop(uid, None)
+        self.leaving.pop(uid, None)
         self.moving.pop(uid, None)
         self.cuts.pop(uid, None)
 
     def stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim waits for it any more."""
-        for each in (self.cleared, self.moving):
-            if each.get(uid) == attempt:
-                del each[uid]
+        if self.moving.get(uid) == attempt:
+            del self.moving[uid]
+        stays = self.leaving.get(uid) == attempt
         for claim in self.by_uid.values():
             part = claim.partial.get(uid)
             if claim.victims.get(uid) == attempt:
                 del claim.victims[uid]
-                self._stays(uid)
+                stays = True
                 claim.progress = max(claim.progress, at)
             elif part is not None and part.attempt == attempt:
                 del claim.partial[uid]
                 self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
+        if stays:
+            self._stays(uid)
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> None:
         """A Ray cluster is granted so many replicas from here on: a claim that waited for that waits no longer."""
@@ -340,10 +330,9 @@ class Claims(Struct):
         return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
 
     def _stays(self, uid: str) -> None:
-        """It leaves for one claim less."""
-        left = self.leavers.pop(uid) - 1
-        if left:
-            self.leavers[uid] = left
+        """No claim waits for it, unless another one does."""
+        if not any(uid in claim.victims for claim in self.by_uid.values()):
+            self.leaving.pop(uid, None)
 
     def _hold(self, claim: Claim, times: int) -> None:
         _spread(self.total, claim, times)

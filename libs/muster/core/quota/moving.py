@@ -8,27 +8,22 @@ deleted), its charge ends as after any other suspension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from muster.core.objects.labels import quota_name
 from muster.core.quota.demand import Scratch, demand_of, laid_out
-from muster.core.quota.reclaim import Objection
-from muster.core.quota.state import AccountantState, Entry, OpenClearing, comes_back
-from muster.events.decisions import QuotaReleased, QuotaReserved, Victim
-from muster.model.demand import Shortfall
+from muster.core.quota.reclaim import Objection, basis
+from muster.core.quota.state import AccountantState, Entry, comes_back
+from muster.events.decisions import PreemptionProposed, QuotaReleased, QuotaReserved
 
 
-def moving_objection(
-    state: AccountantState, clearing: OpenClearing, victims: Sequence[Victim], short: Shortfall | None
-) -> Objection:
-    """Why these are not moved for a claimant; else empty. ``short``: the limit that refuses the claimant now."""
-    if short is not None:
+def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
+    """Why its victims are not moved for a claimant; empty when they are."""
+    if basis(state.ledger, proposed.ref.uid).refusal(proposed.queue, proposed.demand) is not None:
         return "not_enough"
-    if [each.uid for each in clearing.moves] != [each.ref.uid for each in victims]:
-        return "no_nodes"
-    for victim in victims:
+    for victim in proposed.victims:
         entry = state.entries[victim.ref.uid]
         if not state.ledger.by_shares(entry.queue) or entry.short_since:
             return "victim_protected"

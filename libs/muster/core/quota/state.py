@@ -24,7 +24,7 @@ from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.rules import union
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.clearing import ClearingProposed, Move
+from muster.events.claims import PlanTried
 from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
@@ -124,19 +124,8 @@ class Plan(Struct):
 
     proposed: PreemptionProposed
     cause: Cause
-    fits: bool | None = None
-    """Whether it was found to fit on the nodes; None while that is not known."""
-
-
-class OpenClearing(Struct):
-    """An unanswered proposal to suspend others for room on nodes."""
-
-    proposed: ClearingProposed
-    cause: Cause
-    chosen: tuple[str, ...] | None = None
-    """uids of those that are needed for it, none where all of them would not do; None while that is not known."""
-    moves: tuple[Move, ...] = ()
-    """Where they go, if they are to be moved."""
+    tried: PlanTried | None = None
+    """Whether it was found to fit on the nodes, if that is known."""
 
 
 class OpenGrowth(Struct):
@@ -213,8 +202,6 @@ class AccountantState(StageState):
     """namespace/name of a PodGroup that was made for a job -> what kube-scheduler said of it last"""
     plans: dict[str, Plan] = field(default_factory=dict)
     """claimant uid -> what is proposed for it"""
-    clearings: dict[str, OpenClearing] = field(default_factory=dict)
-    """claimant uid -> the victims proposed to leave so that it has room on nodes"""
     claim_causes: dict[str, Cause] = field(default_factory=dict)
     """claimant uid -> what opened its claim"""
     paused: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)

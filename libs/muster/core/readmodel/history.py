@@ -22,7 +22,6 @@ from muster.events import alarms, claims, effects, elastic, facts, gangs, growin
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
-from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.model.keys import Position, path_chain
 from muster.model.resources import Vector
 from muster.model.workload import Workload
@@ -215,7 +214,7 @@ def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator
     )
 
 
-def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered | ClearingOrdered) -> Iterator[Said]:
+def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterator[Said]:
     kept = event
     if len(event.victims) > VICTIMS:
         kept = structs.replace(event, victims=event.victims[:VICTIMS])
@@ -290,13 +289,11 @@ HISTORY: Mapping[type[Event], History] = {
     d.QuotaReleased: _released,
     d.GangAdmitted: _admitted,
     d.EvictionOrdered: _evicted,
-    ClearingOrdered: _evicted,
     d.SuspensionRecorded: _itself("turn"),
     claims.ClaimOpened: _itself("turn"),
     claims.ClaimEnded: _itself("turn"),
     d.SuspensionOrdered: _itself("turn"),
     d.PreemptionProposed: _itself("step"),
-    ClearingProposed: _itself("step"),
     d.ReclaimDeferred: _itself("step"),
     claims.PlanStale: _itself("step"),
     claims.VictimStays: _itself("turn"),

@@ -21,7 +21,6 @@ from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
-from muster.events.clearing import ClearingOrdered
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
@@ -75,7 +74,6 @@ class JobFolds:
             NodesClaimEnded: self._nodes_claim_ended,
             d.GangAdmitted: self._placed,
             d.EvictionOrdered: self._evicted,
-            ClearingOrdered: self._cleared,
             ClaimOpened: self._claim_changed,
             ClaimEnded: self._claim_changed,
             d.SuspensionOrdered: self._timed_out,
@@ -243,10 +241,6 @@ class JobFolds:
         for victim in event.victims:
             self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
         self._claim_changed(state, at, event)
-
-    def _cleared(self, state: ReadState, at: Position, event: ClearingOrdered) -> None:
-        for victim in event.victims:
-            self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
 
     def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)

@@ -26,7 +26,6 @@ from muster.core.stage import Arm, Violation, in_turn
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Decision, Event
-from muster.events.clearing import ClearingOrdered
 from muster.events.effects import EffectApplied
 from muster.model.keys import Position
 
@@ -88,7 +87,7 @@ def _of_workload(state: ReadState, _at: Position, event: facts.WorkloadObserved)
     advance(state, event.workload.ref.uid)
 
 
-def _of_victims(state: ReadState, _at: Position, event: d.EvictionOrdered | ClearingOrdered) -> None:
+def _of_victims(state: ReadState, _at: Position, event: d.EvictionOrdered) -> None:
     for victim in event.victims:
         advance(state, victim.ref.uid)
 
@@ -96,7 +95,6 @@ def _of_victims(state: ReadState, _at: Position, event: d.EvictionOrdered | Clea
 _PHASES: Mapping[type[Event], Arm] = {
     facts.WorkloadObserved: _of_workload,
     d.EvictionOrdered: _of_victims,
-    ClearingOrdered: _of_victims,
     **dict.fromkeys(
         (
             facts.WorkloadGone,

@@ -9,7 +9,6 @@ from muster.core.codes.pods import TroubledPod
 from muster.core.codes.values import EndedAs, Leaving, Phase
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, Victim
 from muster.events.elastic import GrowthDenied, GrowthUnit
 from muster.events.reasons import AdoptionReason
@@ -99,11 +98,10 @@ def fade(records: dict[str, Record], over: dict[str, None]) -> None:
             records[oldest].happenings = []
 
 
-def leaving_for(event: EvictionOrdered | ClearingOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
+def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
     """Why a victim of an order is suspended: for a guarantee, a higher priority in its own queue, or less service."""
-    served, of_nodes = event.kind == "service", isinstance(event, ClearingOrdered)
-    moves = event.moves if isinstance(event, ClearingOrdered) else ()
-    move = next((each for each in moves if each.uid == victim.ref.uid), None)
+    served = event.kind == "service"
+    move = next((each for each in event.moves if each.uid == victim.ref.uid), None)
     preempted = served or move is not None or (victim.priority is not None and event.priority is not None)
     return Leaving(
         "Preempted" if preempted else "Reclaimed",
@@ -111,12 +109,12 @@ def leaving_for(event: EvictionOrdered | ClearingOrdered, victim: Victim, genera
         cause,
         claimant=event.ref.key,
         queue=event.queue,
-        path="" if isinstance(event, ClearingOrdered) else event.path,
-        resource="" if isinstance(event, ClearingOrdered) else event.resource,
+        path=event.path,
+        resource=event.resource,
         priority=victim.priority or 0,
         claimant_priority=event.priority or 0,
         served=served,
-        of_nodes=of_nodes,
+        of_nodes=not event.claims,
         before=move.before if move is not None else (),
         after=move.after if move is not None else (),
     )

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from muster.core.gang import clearing, moving, planned
+from muster.core.gang import moving, orders
 from muster.core.gang.asks import asks_of, asks_of_growth
 from muster.core.gang.state import AdmitterState
 from muster.core.placement.choices import pinned_to_nodes, refused, suits
@@ -35,7 +35,7 @@ class Site:
 
     @cached_property
     def view(self) -> View:
-        return clearing.supposed(self._places, self._uid)
+        return orders.supposed(self._places, self._uid)
 
     def fits(self, gone: Iterable[str]) -> bool:
         """Whether the gang finds its places with these gone, and each of them others where jobs are moved."""
@@ -64,7 +64,7 @@ class Site:
 
     def leave(self, uid: str) -> None:
         """Suppose that nothing of a job were on the nodes."""
-        planned.leave(self._places, self.view, (uid,))
+        moving.leave(self._places, self.view, (uid,))
 
     @cached_property
     def pods(self) -> list[Ask]:
@@ -106,7 +106,7 @@ class Site:
     def nodes_of(self, uid: str) -> list[str]:
         """The nodes on which a job has something."""
         occupants = self._places.ledger.occupants
-        return list(dict.fromkeys(occupants[key].node for key in planned.occupants_of(self._places, uid)))
+        return list(dict.fromkeys(occupants[key].node for key in moving.occupants_of(self._places, uid)))
 
     def room(self, ask: Ask, node: str) -> bool:
         """Whether a node has room for a pod by its free resources."""
@@ -141,7 +141,7 @@ class Site:
     def freed(self, uid: str, node: str) -> Mapping[str, int]:
         """What a job has on a node, apart from shared devices."""
         found: Vector = {}
-        for key in planned.occupants_of(self._places, uid):
+        for key in moving.occupants_of(self._places, uid):
             occupant = self._places.ledger.occupants[key]
             if occupant.node == node:
                 add_into(found, occupant.request, occupant.count)
@@ -150,7 +150,7 @@ class Site:
     def shares(self, uid: str) -> bool:
         """Whether a job has shared devices."""
         occupants = self._places.ledger.occupants
-        return any(occupants[key].share for key in planned.occupants_of(self._places, uid))
+        return any(occupants[key].share for key in moving.occupants_of(self._places, uid))
 
     def put(self, ask: Ask, node: str) -> None:
         """Suppose that a pod were on a node; it must fit."""

@@ -145,6 +145,8 @@ def _about_workload(  # noqa: C901 - a table of events
             )
         case effects.EffectFailed(action="suspend"):
             return None
+        case decisions.EvictionOrdered(path=""):
+            return None  # It makes room on nodes, and takes back no quota.
         case decisions.EvictionOrdered():
             leaving: list[decisions.Victim | decisions.PartialVictim] = [*event.victims, *event.partial]
             victims = [

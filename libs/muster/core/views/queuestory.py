@@ -20,7 +20,6 @@ from muster.core.wording import jobs
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Event
-from muster.events.clearing import ClearingOrdered
 from muster.events.envelope import Stored
 from muster.model.keys import path_chain
 from muster.model.quota import COUNTED
@@ -158,7 +157,7 @@ class QueueStory:
 
     def _count(self, event: Event) -> None:
         ref = getattr(event, "ref", None)
-        if isinstance(event, d.EvictionOrdered | ClearingOrdered):
+        if isinstance(event, d.EvictionOrdered):
             self._tally.evicted += sum(self._within(each.queue) for each in event.victims)
         if ref is None or not self._within(self._queue_of.get(ref.uid, "")):
             return

@@ -27,7 +27,7 @@ from muster.core.wording.explain_shares import told_shares
 from muster.core.wording.pods import matter
 from muster.core.wording.terms import terms
 from muster.core.workloads.registry import suspend_field
-from muster.events import alarms, claims, clearing, effects, elastic, facts, gangs, growing, system
+from muster.events import alarms, claims, effects, elastic, facts, gangs, growing, system
 from muster.events import decisions as d
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
@@ -215,6 +215,8 @@ def _victims(victims: tuple[d.Victim, ...], more: int = 0) -> str:
 
 
 def _preemption(event: d.PreemptionProposed) -> str:
+    if event.short is None:
+        return events_nodes.room_proposed(event)
     if not event.victims and not event.partial:
         return f"{_request(event.queue, event.request)} is proposed to be held for it: it has waited too long"
     proposed = f"proposed {leaving_for_it(event)}"
@@ -246,6 +248,8 @@ def _by_what_right(event: d.EvictionOrdered) -> str:
 
 
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
+    if not event.claims:
+        return events_nodes.room_made(event, around)
     whole = f"{_victims(event.victims, around.more)} suspended" if event.victims else ""
     parts = f"{events_ray.parts(event.partial)} released" if event.partial else ""
     return f"{' and '.join(each for each in (whole, parts) if each)} so that it {_for_what(event)}"
@@ -333,17 +337,11 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.PreemptionProposed: ("preemption", _alone(_preemption)),
     d.ReclaimDeferred: ("deferred", lambda e, _: reasons.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),
     d.EvictionOrdered: ("reclaims", _ordered),
-    clearing.ClearingProposed: ("clearing", _alone(events_nodes.clearing_proposed)),
-    clearing.ClearingTried: ("tried", _alone(events_nodes.clearing_tried)),
-    clearing.ClearingOrdered: ("clears", events_nodes.clearing_ordered),
     claims.ClaimOpened: (
         "claims",
         lambda e, _: f"{_request(e.queue, e.request)} is held for it: {explain_claims.opened(e)}",
     ),
-    claims.PlanTried: (
-        "tried",
-        lambda e, _: "it fits on the nodes once its victims are evicted" if e.fits else events_nodes.NO_PLACES_FREED,
-    ),
+    claims.PlanTried: ("tried", _alone(events_nodes.plan_tried)),
     claims.PlanStale: ("stale", lambda e, _: f"no job is suspended for it: {reasons.STALE[e.reason].format(e.holder)}"),
     claims.ClaimEnded: ("claim ends", lambda e, _: reasons.CLAIM_ENDED[e.outcome]),
     claims.VictimStays: ("stays", lambda e, _: reasons.STAYS[e.reason]),

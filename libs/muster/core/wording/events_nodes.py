@@ -13,7 +13,7 @@ from muster.core.wording import explain, explain_nodes, problems, reasons
 from muster.core.wording.terms import terms
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
-from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
+from muster.events.claims import PlanTried
 from muster.model.problem import problem
 from muster.model.resources import format_vector
 from muster.model.text import counted
@@ -76,7 +76,7 @@ def awaits_nodes(event: d.GangAwaitingNodes, _around: Happening) -> str:
     return f"its quota is reserved, and it waits for nodes: {lacks_nodes(event)}"
 
 
-def clearing_proposed(event: ClearingProposed) -> str:
+def room_proposed(event: d.PreemptionProposed) -> str:
     """Which jobs are proposed as victims for a job without places on the nodes."""
     count = len(event.victims)
     jobs = "1 job is" if count == 1 else f"up to {count} jobs are"
@@ -84,18 +84,20 @@ def clearing_proposed(event: ClearingProposed) -> str:
     return f"its quota has room, and the nodes have none: {jobs} proposed {how}"
 
 
-def clearing_tried(event: ClearingTried) -> str:
-    """Whether it fits once the victims are gone, and how many those are."""
-    if not event.victims:
+def plan_tried(event: PlanTried) -> str:
+    """Whether it fits once the victims are gone, and where."""
+    if not event.fits:
         return NO_PLACES_FREED
+    if event.shortage is not None:
+        return "it fits once its victims are evicted and nodes are added"
     where = _where((each.node, each.count) for each in event.places)
-    if event.moves:
-        moved = counted(len(event.victims), "job")
-        return f"with {moved} moved to other nodes, it fits on {where}"
-    return f"with {counted(len(event.victims), 'job')} evicted, it fits on {where}"
+    moved = (
+        f"with {counted(len(event.moves), 'job')} moved to other nodes" if event.moves else "with its victims evicted"
+    )
+    return f"{moved}, it fits on {where}"
 
 
-def clearing_ordered(event: ClearingOrdered, around: Happening) -> str:
+def room_made(event: d.EvictionOrdered, around: Happening) -> str:
     """Which jobs leave so that it has room on the nodes."""
     shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in event.victims[:5])
     hidden = max(0, len(event.victims) - 5) + around.more

@@ -16,7 +16,6 @@ from muster.core.views.standing import standing_of
 from muster.core.views.story import more_of
 from muster.core.wording import problems
 from muster.events.base import Event
-from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
@@ -104,11 +103,11 @@ class _Run:
                 self._admitted[event.ref.uid] = event
             elif isinstance(event, QuotaTreeAccepted):
                 self._warnings = [problems.line(each) for each in event.warnings]
-            elif isinstance(event, EvictionOrdered | ClearingOrdered):
+            elif isinstance(event, EvictionOrdered):
                 self._ordered(event)
 
-    def _ordered(self, event: EvictionOrdered | ClearingOrdered) -> None:
-        moves = {each.uid: each for each in event.moves} if isinstance(event, ClearingOrdered) else {}
+    def _ordered(self, event: EvictionOrdered) -> None:
+        moves = {each.uid: each for each in event.moves}
         for victim in event.victims:
             live, move = self._live[victim.ref.uid], moves.get(victim.ref.uid)
             if move is not None:
@@ -122,8 +121,8 @@ class _Run:
                     claimant=self._live[event.ref.uid].job.name,
                     rule="preempt" if victim.priority is not None else "reclaim",
                     queue=live.job.queue,
-                    quota=event.path if isinstance(event, EvictionOrdered) else event.queue,
-                    resource=event.resource if isinstance(event, EvictionOrdered) else "nodes",
+                    quota=event.path or event.queue,
+                    resource=event.resource or "nodes",
                 )
             )
 

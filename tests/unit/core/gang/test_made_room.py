@@ -53,7 +53,7 @@ def test_who_was_made_room_for_comes_before_a_gang_that_claims_nodes() -> None:
     assert admitted(bench.reserved(victim)) == [victim]
     common = {"cause": Cause(1, 0), "attempt": 1, "queue": "root/video", "request": FOUR}
     leaves = Victim(victim, 1, "root/video", FOUR, 1, None)
-    bench.said(EvictionOrdered(ref=claimant, victims=(leaves,), kind="guarantee", **common))  # type: ignore[arg-type]
+    bench.said(EvictionOrdered(ref=claimant, victims=(leaves,), path="root/video", **common))  # type: ignore[arg-type]
     assert not admitted(bench.reserved(big))
     bench.said(QuotaReleased(ref=big, reason="no_nodes", **common))  # type: ignore[arg-type]
     bench.now += CLAIM_MS

@@ -8,8 +8,8 @@ from kit import facts
 from kit.clearings import Play, halves
 from muster.core.actuation.answers import said as answered
 from muster.events.base import Cause, Event
-from muster.events.clearing import ClearingOrdered, ClearingTried
-from muster.events.decisions import EvictionOrdered, QuotaReleased
+from muster.events.claims import PlanTried
+from muster.events.decisions import QuotaReleased
 from muster.events.effects import EffectFailed
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
@@ -20,7 +20,7 @@ def test_a_job_is_moved_and_both_run() -> None:
     play = halves(moves=16)
     x, y = play.runs()["x"], play.runs()["y"]
     play.job("big", "a", 2)
-    [order] = play.bench.happened(ClearingOrdered)
+    [order] = play.orders()
     assert order.kind == "move"
     assert [each.ref.name for each in order.victims] == ["y"]
     assert [(each.before, each.after) for each in order.moves] == [(tuple(y), tuple(x))]
@@ -28,7 +28,7 @@ def test_a_job_is_moved_and_both_run() -> None:
     assert "big" not in play.runs()
     play.left("y")
     assert play.runs() == {"x": x, "y": x, "big": y}
-    assert not play.bench.happened(EvictionOrdered)
+    assert not play.claims()
     released = [each for each in play.bench.happened(QuotaReleased) if each.ref.name == "y"]
     assert [each.reason for each in released] == ["moved"]
     play.bench.sound()
@@ -50,7 +50,7 @@ def test_nobody_takes_the_place_or_the_quota_of_what_moves() -> None:
 
 def failed(play: Play, name: str) -> None:
     """The order to suspend it is refused: by a budget, or by the API server."""
-    [order] = play.bench.happened(ClearingOrdered)
+    [order] = play.orders()
     seq = next(each.seq for each in play.bench.log if order in each.commit.events)
     victim = next(each for each in order.victims if each.ref.name == name)
     refused = EffectFailed(
@@ -69,7 +69,7 @@ def test_the_one_that_moves_may_stay() -> None:
     play = halves(moves=16)
     play.job("big", "a", 2)
     failed(play, "y")
-    assert not play.bench.states["gang_admitter"].cleared
+    assert not play.bench.states["gang_admitter"].orders
     assert not play.bench.states["quota_accountant"].ledger.claims.moving
     play.bench.pass_time(3_500_000)
     play.settle()
@@ -115,7 +115,7 @@ def test_a_gang_is_moved_for_and_all_run() -> None:
     for name in moving:
         play.left(name)
     assert sorted(play.runs()) == ["big", "s", "u", "v", "w"]
-    [order] = play.bench.happened(ClearingOrdered)
+    [order] = play.orders()
     for victim, move in zip(order.victims, order.moves, strict=True):
         assert play.runs()[victim.ref.name] == list(move.after)
     play.bench.sound()
@@ -156,7 +156,7 @@ def test_what_is_changed_on_its_way_keeps_nothing(change: str) -> None:
         play.left("y", labels={"kai.scheduler/queue": "nowhere"})
     assert "big" in play.runs()
     admitter, accountant = play.bench.states["gang_admitter"], play.bench.states["quota_accountant"]
-    assert not admitter.cleared
+    assert not admitter.orders
     assert not accountant.ledger.claims.moving
     assert play.jobs["y"].ref.uid not in accountant.ledger.charges
     play.bench.pass_time(3_600_000)
@@ -219,7 +219,7 @@ def test_nobody_gets_a_place_of_a_plan_that_is_found_and_not_ordered_yet() -> No
     bench = play.bench
     play.arrives("big", "a", 2)
     found = list[Event]()
-    while not any(isinstance(each, ClearingTried) for each in found):
+    while not any(isinstance(each, PlanTried) for each in found):
         if found:
             bench.append("gang_admitter", "decision", found)
         others_decide(play, "gang_admitter")

@@ -8,8 +8,7 @@ import pytest
 
 from kit.packed import nodes_stay
 from kit.scenes import Scene
-from muster.events.clearing import ClearingOrdered
-from muster.events.decisions import ReclaimDeferred
+from muster.events.decisions import EvictionOrdered, ReclaimDeferred
 
 
 def searches(scene: Scene) -> int:
@@ -18,7 +17,7 @@ def searches(scene: Scene) -> int:
 
 
 def left(scene: Scene) -> list[str]:
-    return [victim.ref.name for order in scene.bench.happened(ClearingOrdered) for victim in order.victims]
+    return [victim.ref.name for order in scene.bench.happened(EvictionOrdered) for victim in order.victims]
 
 
 def test_nothing_is_searched_while_nothing_changes_that_matters() -> None:

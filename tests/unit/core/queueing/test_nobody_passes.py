@@ -180,11 +180,11 @@ def test_nobody_is_evicted_for_one_that_may_not_pass() -> None:
     scene.bench.sound()
 
 
-@pytest.mark.parametrize("kind", ["move", "reclaim", "priority"])
+@pytest.mark.parametrize("kind", ["move", "guarantee", "priority"])
 @pytest.mark.parametrize("lacks", ["a place", "quota"])
 def test_no_node_is_cleared_for_one_that_may_not_pass(kind: str, lacks: str) -> None:
     """By whatever rule of KAI queues: while it waits to take from others, somebody comes to stand before it."""
-    of, quota = ("b", {"a": 0, "b": 4}) if kind == "reclaim" else ("a", {"a": 4})
+    of, quota = ("b", {"a": 0, "b": 4}) if kind == "guarantee" else ("a", {"a": 4})
     play = halves(moves=16 * (kind == "move"), **quota)
     ref = Ref("Queue", "kube-queue", of, f"queue-{of}")
     play.bench.facts(

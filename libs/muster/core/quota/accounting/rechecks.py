@@ -53,7 +53,8 @@ def recheck(state: AccountantState, uid: str) -> None:
     _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
     if entry is None:
         state.overuse.pop(uid, None)
-    claim, leaves = state.ledger.claims.by_uid.get(uid), entry is not None and state.ledger.claims.goes(uid)
+    claims = state.ledger.claims
+    claim, leaves = claims.by_uid.get(uid), entry is not None and (uid in claims.leaving or uid in claims.moving)
     _set(state.due_end, uid, claim is not None and why_over(state, claim) is not None)
     _set(state.due_stay, uid, leaves and entry is not None and not entry.leaving)
     overdue = overdue_at(entry) if leaves else None

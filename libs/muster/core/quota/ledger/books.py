@@ -12,8 +12,10 @@ from msgspec import Struct, field, structs
 from muster.core.objects.labels import queue_and_quota
 from muster.core.quota.claims import Claim, Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
+from muster.core.quota.ledger.charging import claim_of
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import ROOT, leaves
+from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import root_of
@@ -247,11 +249,18 @@ class Books(Struct):
             self._settle(victim)
         return ended
 
-    def clear(self, uid: str, attempt: int) -> None:
-        """A charged workload leaves so that another has room on the nodes; no quota is held for that."""
-        if uid in self.charges:
-            self.claims.cleared[uid] = attempt
-            self._settle(uid)
+    def ordered(self, event: EvictionOrdered, at: int) -> None:
+        """Its victims leave: for a claim, or for room on the nodes, for which no quota is held. A job that is moved
+        comes back, and releases nothing of its charge. ``at``: log time (ms).
+        """
+        if event.claims:
+            self.open_claim(claim_of(event, at))
+            return
+        leave = self.claims.moving if event.kind == "move" else self.claims.leaving
+        for victim in event.victims:
+            if victim.ref.uid in self.charges:
+                leave[victim.ref.uid] = victim.attempt
+                self._settle(victim.ref.uid)
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim waits for it any more. ``at``: log time (ms)."""
@@ -266,7 +275,7 @@ class Books(Struct):
     def _settle(self, uid: str) -> None:
         """Bring the amounts that a workload releases in line with its charge and the claims it leaves for."""
         charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
-        if charge is not None and self.claims.leaves(uid):
+        if charge is not None and uid in self.claims.leaving:
             gives = charge.queue, charge.demand
         elif charge is not None and part is not None:
             gives = charge.queue, part.demand

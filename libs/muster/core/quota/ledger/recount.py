@@ -10,11 +10,11 @@ from muster.model.resources import Vector, add_into
 def leaving(ledger: Ledger) -> Scratch:
     """The amounts released by the workloads that leave for a claim or for room on the nodes."""
     gone = Scratch()
-    for uid in dict.fromkeys((*ledger.claims.victims(), *ledger.claims.cleared)):
+    for uid in ledger.claims.leaving:
         if uid in ledger.charges:
             gone.add(ledger.charges[uid].queue, ledger.charges[uid].demand, -1)
     for uid, part in ledger.claims.cuts.items():
-        if uid in ledger.charges and not ledger.claims.leaves(uid):
+        if uid in ledger.charges and uid not in ledger.claims.leaving:
             gone.add(ledger.charges[uid].queue, part.demand, -1)
     return gone
 

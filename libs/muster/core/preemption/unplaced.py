@@ -1,4 +1,4 @@
-"""Jobs with room in their quota that find no place on the nodes: nodes are cleared for them.
+"""Jobs with room in their quota that find no place on the nodes: other jobs are moved or evicted for them.
 
 Searched once for each time that one has found no place: first for moves, then between queues, then in its own. The
 victims that were found are proposed; the gang admitter confirms the places. Where quota has become short since it found
@@ -13,20 +13,31 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import structs
 
 from muster.core.gang import moving
+from muster.core.preemption import plans
 from muster.core.preemption.owed import outranked, owed, site_now
-from muster.core.preemption.state import HOUR_MS, PreemptorState, UnplacedClaimant
+from muster.core.preemption.state import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job
-from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
 from muster.core.reclaim.search import Found
 from muster.events.base import Cause
-from muster.events.clearing import ClearingKind, ClearingProposed
-from muster.events.decisions import GangAdmitted, GangDeferred, ReclaimDeferred, Victim, WorkloadDequeued
+from muster.events.claims import ClaimOpened
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangDeferred,
+    PreemptionProposed,
+    ReclaimDeferred,
+    WorkloadDequeued,
+)
 from muster.events.facts import WorkloadGone
+from muster.events.reasons import OrderKind
 from muster.model.keys import Position
+
+ROOM_MS = 600_000
+"""How long no further job is suspended for a job, since the last of its victims has left."""
 
 
 def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
@@ -51,12 +62,55 @@ def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDeq
     state.unplaced.pop(event.ref.uid, None)
 
 
-def proposed(state: PreemptorState, _at: Position, event: ClearingProposed) -> None:
-    state.open[event.ref.uid] = None
+def proposed(state: PreemptorState, event: PreemptionProposed) -> None:
     found = state.unplaced.get(event.ref.uid)
-    if found is not None:
+    if found is not None and event.kind in _KINDS:
         found.tried = {**_tried(state, found), event.kind: None}
         found.asked = True
+
+
+def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
+    """No rule has victims for it; they are asked again when this gate opens."""
+    found = state.unplaced.get(uid)
+    if found is not None:
+        found.tried, found.gate = dict.fromkeys(_KINDS), gate
+
+
+def stale(state: PreemptorState, uid: str, gate: RetryGate) -> None:
+    """No job is suspended for it as was proposed."""
+    found = state.unplaced.get(uid)
+    if found is not None and found.asked:
+        found.asked, found.gate = False, gate
+
+
+def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+    """Jobs are suspended for it; if quota is held for it as well it waits for that, in its queue."""
+    if isinstance(event, ClaimOpened) or event.claims:
+        state.unplaced.pop(event.ref.uid, None)
+        return
+    found, victims = state.unplaced.get(event.ref.uid), [victim.ref.uid for victim in event.victims]
+    if found is not None:
+        found.asked, found.ordered = False, True
+        found.awaits = tuple(uid for uid in victims if uid in state.queues.ledger.charges)
+        searched(state, event.ref.uid, state.shut(at.at + ROOM_MS))
+    if event.kind == "move":
+        state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
+        state.moved |= dict.fromkeys((event.ref.uid, *victims), at.at)
+
+
+def left(state: PreemptorState, uid: str, at: int) -> None:
+    """A victim has left; ``at``: log time (ms)."""
+    for found in state.unplaced.values():
+        if uid in found.awaits:
+            found.awaits = tuple(each for each in found.awaits if each != uid)
+            found.gate = state.shut(at + ROOM_MS)
+
+
+def awaited_in_vain(state: PreemptorState, uid: str) -> None:
+    """A victim stays: another may be suspended at once for the same job."""
+    for found in state.unplaced.values():
+        if uid in found.awaits:
+            found.awaits, found.tried = (), {}
 
 
 def _tried(state: PreemptorState, found: UnplacedClaimant) -> dict[str, None]:
@@ -64,7 +118,7 @@ def _tried(state: PreemptorState, found: UnplacedClaimant) -> dict[str, None]:
     return {} if state.opens(found.gate) else found.tried
 
 
-def proposal_due(state: PreemptorState) -> ClearingProposed | ReclaimDeferred | None:
+def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred | None:
     """The victims for the first job that has some, after the jobs that were found to have none."""
     if not state.unplaced:
         return None
@@ -137,28 +191,14 @@ def _protects(state: PreemptorState) -> bool:
     return any(node.preempt_min_run_ms or node.reclaim_min_run_ms for tree in trees for node in tree.nodes)
 
 
-def _proposal(state: PreemptorState, found: UnplacedClaimant) -> ClearingProposed | ReclaimDeferred | None:
+def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionProposed | ReclaimDeferred | None:
     job, tried = state.queues.jobs.get(found.job.ref.uid, found.job), _tried(state, found)
     looked = False
     for kind in _KINDS:
         plan = _KINDS[kind](state, job) if kind not in tried else profiles.NO_VICTIMS
         looked = looked or plan.looked
         if plan.uids:
-            inside = kind == "priority"
-            return ClearingProposed(
-                cause=found.cause,
-                ref=job.ref,
-                attempt=job.attempt,
-                queue=job.queue,
-                request=job.demand.request,
-                pods=job.demand.pods,
-                preemptible=job.demand.preemptible,
-                run_ms=job.demand.run_ms,
-                kind=kind,
-                victims=tuple(_victim(state, uid, inside=inside) for uid in plan.uids),
-                priority=job.priority if inside else None,
-                placement=laid_out(state.queues.ledger.nodes, job.queue),
-            )
+            return plans.clear(state, found, job, kind, plan.uids)
     if not looked:
         return None
     return ReclaimDeferred(
@@ -214,14 +254,8 @@ def _lower(state: PreemptorState, job: Job) -> Found:
     return outranked(state, job, site_now(state, job), others=False)
 
 
-_KINDS: Mapping[ClearingKind, Callable[[PreemptorState, Job], Found]] = {
+_KINDS: Mapping[OrderKind, Callable[[PreemptorState, Job], Found]] = {
     "move": _elsewhere,
-    "reclaim": _above_share,
+    "guarantee": _above_share,
     "priority": _lower,
 }
-
-
-def _victim(state: PreemptorState, uid: str, *, inside: bool) -> Victim:
-    charge, priority = state.queues.ledger.charges[uid], state.started[uid].run.priority if inside else None
-    ref = state.queues.workloads[uid].ref
-    return Victim(ref, state.charged[uid], charge.queue, charge.request, charge.pods, priority)

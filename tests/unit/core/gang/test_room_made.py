@@ -1,4 +1,4 @@
-"""Nodes that are cleared for a job whose quota has room: what the victims leave is kept for it until it starts."""
+"""Others leave for a job whose quota has room and that has no place: what they leave is kept for it until it starts."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from kit import facts
 from kit.clearings import Play, halves
 from muster.core.actuation.answers import said as answered
 from muster.core.audit.auditor import audit
-from muster.core.gang import clearing
-from muster.core.gang.clearing import KEPT_MS
+from muster.core.gang import orders
+from muster.core.gang.state import KEPT_MS
 from muster.core.quota.claims import LEAVES_WITHIN_MS
 from muster.events.base import Cause
-from muster.events.claims import PlanStale
-from muster.events.clearing import ClearingKind, ClearingOrdered, ClearingProposed, ClearingTried
-from muster.events.decisions import EvictionOrdered, QuotaReleased, Victim
+from muster.events.claims import PlanStale, PlanTried
+from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, Victim
 from muster.events.effects import EffectFailed
 from muster.events.envelope import Stored
 from muster.events.facts import QueueObserved, WorkloadGone
+from muster.events.reasons import OrderKind
 from muster.model.keys import Ref
 
 
-def answer(play: Play, claimant: str, kind: ClearingKind, *named: str, attempt: int = 1) -> str:
+def answer(play: Play, claimant: str, kind: OrderKind, *named: str, attempt: int = 1) -> str:
     """What the accountant says of a proposal that the rules do not make; empty for an order."""
     job, said = play.jobs[claimant], {"cause": Cause(1, 0), "ref": play.jobs[claimant].ref, "attempt": attempt}
     charges = play.bench.states["quota_accountant"].ledger.charges
@@ -34,15 +34,15 @@ def answer(play: Play, claimant: str, kind: ClearingKind, *named: str, attempt: 
     )
     queue_of = play.bench.states["preemptor"].unplaced[job.ref.uid].job.queue
     pods = play.bench.states["preemptor"].unplaced[job.ref.uid].job.demand.pods
-    asked = ClearingProposed(
-        **said, queue=queue_of, request=job.need["full"], pods=pods, kind=kind, victims=victims, priority=50
+    asked = PreemptionProposed(
+        **said, queue=queue_of, request=job.need["full"], pods=pods, kind=kind, victims=victims, short=None, priority=50
     )
     play.bench.append("preemptor", "decision", [asked])
-    found = ClearingTried(**said, victims=tuple(each.ref.uid for each in victims))
+    found = PlanTried(**said, fits=True)
     play.bench.append("gang_admitter", "decision", [found])
-    stale, orders = len(play.bench.happened(PlanStale)), len(play.bench.happened(ClearingOrdered))
+    stale, before = len(play.bench.happened(PlanStale)), len(play.orders())
     play.bench.step("quota_accountant")
-    if len(play.bench.happened(ClearingOrdered)) > orders:
+    if len(play.orders()) > before:
         return ""
     return play.bench.happened(PlanStale)[stale].reason
 
@@ -51,7 +51,7 @@ def test_the_room_is_kept_while_the_victim_is_leaving_and_the_job_starts_there()
     play = halves()
     play.job("big", "a", 2, "build")
     assert play.ordered() == ["y"], "one is enough, and the younger goes"
-    assert not play.bench.happened(EvictionOrdered), "no quota is held for it"
+    assert not play.claims(), "no quota is held for it"
     play.suspended("y")
     play.job("thief", "a", 1, "inference")
     assert play.runs()["thief"] == play.runs()["x"], "beside x there is room; what is cleared is kept"
@@ -66,7 +66,7 @@ def test_the_room_is_kept_while_the_victim_is_leaving_and_the_job_starts_there()
 def test_a_victim_that_cannot_be_suspended_is_not_waited_for() -> None:
     play = halves()
     play.job("big", "a", 2, "build")
-    [order] = play.bench.happened(ClearingOrdered)
+    [order] = play.orders()
     seq = next(each.seq for each in play.bench.log if order in each.commit.events)
     [victim] = order.victims
     failed = EffectFailed(
@@ -85,10 +85,10 @@ def test_a_victim_that_cannot_be_suspended_is_not_waited_for() -> None:
     play.bench.sound()
 
 
-@pytest.mark.parametrize("kind", ["move", "reclaim", "priority"])
+@pytest.mark.parametrize("kind", ["move", "guarantee", "priority"])
 def test_room_is_kept_for_ten_minutes_from_when_the_last_victim_has_left(kind: str) -> None:
     """However long that takes: one that is slow to stop is not suspended over and over for a job that never starts."""
-    of, quota = ("b", {"a": 0, "b": 4}) if kind == "reclaim" else ("a", {"a": 4})
+    of, quota = ("b", {"a": 0, "b": 4}) if kind == "guarantee" else ("a", {"a": 4})
     play = halves(moves=16 * (kind == "move"), **quota)
     play.job("big", of, 2, "build-preemptible" if kind == "priority" else "train")
     play.bench.pass_time(KEPT_MS + 1_000)
@@ -116,9 +116,9 @@ def test_after_ten_minutes_nothing_is_kept() -> None:
     play.left("y")
     assert "big" not in play.runs()
     play.bench.pass_time(KEPT_MS - 1_000)
-    assert [*clearing.in_force(play.bench.states["gang_admitter"])]
+    assert [*orders.in_force(play.bench.states["gang_admitter"])]
     play.bench.pass_time(2_000)
-    assert not [*clearing.in_force(play.bench.states["gang_admitter"])]
+    assert not [*orders.in_force(play.bench.states["gang_admitter"])]
     play.bench.sound()
 
 
@@ -138,7 +138,7 @@ def test_a_job_that_is_gone_or_held_meanwhile_keeps_nothing() -> None:
     play.suspended("y")
     play.bench.facts(WorkloadGone(ref=play.jobs["big"].ref, rv=facts.next_rv()))
     play.settle()
-    assert not play.bench.states["gang_admitter"].cleared
+    assert not play.bench.states["gang_admitter"].orders
     play.left("y")
     assert "y" in play.runs()
     play.bench.sound()
@@ -147,7 +147,7 @@ def test_a_job_that_is_gone_or_held_meanwhile_keeps_nothing() -> None:
 def test_nobody_is_named_where_nobody_may_go_and_the_stages_fall_quiet() -> None:
     play = halves()
     play.job("big", "a", 2)
-    assert not play.bench.happened(ClearingProposed)
+    assert not play.bench.happened(PreemptionProposed)
     before = len(play.bench.log)
     play.bench.pass_time(3_600_000)
     assert len(play.bench.log) - before < 5
@@ -158,9 +158,9 @@ def test_what_would_not_do_is_tried_again_only_when_what_runs_has_changed() -> N
     play = halves()
     play.job("big", "a", 2, "build", count=3)
     assert not play.ordered()
-    tries = len(play.bench.happened(ClearingTried))
+    tries = len(play.bench.happened(PlanTried))
     play.bench.pass_time(3_600_000)
-    assert len(play.bench.happened(ClearingTried)) == tries
+    assert len(play.bench.happened(PlanTried)) == tries
     assert all(each.reason in ("no_nodes", "not_enough") for each in play.bench.happened(PlanStale))
     play.bench.sound()
 
@@ -178,9 +178,9 @@ def test_victims_give_their_quota_back_and_wait_in_their_old_place() -> None:
 def test_the_accountant_judges_what_is_proposed_and_chosen_once_more() -> None:
     within = halves(a=2, b=2)
     within.job("big", "b", 2)
-    assert not within.bench.happened(ClearingProposed), "a is within its quota"
-    assert answer(within, "big", "reclaim", "y") == "gives_too_much"
-    assert answer(within, "big", "priority", "y") == "not_lower", "it is of another queue"
+    assert not within.bench.happened(PreemptionProposed), "a is within its quota"
+    assert answer(within, "big", "guarantee", "y") == "gives_too_much"
+    assert answer(within, "big", "priority", "y") == "gives_too_much", "it is of another queue"
     own = halves()
     own.job("big", "a", 2)
     assert answer(own, "big", "priority", "y") == "not_lower", "of equal priority"
@@ -199,7 +199,7 @@ def test_who_gave_its_place_takes_nothing_back() -> None:
     play.job("more", "a", 2)
     play.bench.pass_time(3_600_000)
     assert play.ordered() == ["y"]
-    assert not play.bench.happened(EvictionOrdered)
+    assert not play.claims()
     play.bench.sound()
 
 
@@ -208,7 +208,7 @@ def told(log: list[Stored], **said: Any) -> list[str]:
     found = []
     for stored in log:
         events = tuple(
-            replace(each, **said) if isinstance(each, ClearingOrdered) else each for each in stored.commit.events
+            replace(each, **said) if isinstance(each, EvictionOrdered) else each for each in stored.commit.events
         )
         found.append(replace(stored, commit=replace(stored.commit, events=events)))
     return [each.detail for each in audit(found).violations if each.invariant == "I19"]
@@ -218,10 +218,10 @@ def test_an_order_by_priority_takes_what_is_lower_in_its_own_queue() -> None:
     play = halves()
     play.job("big", "a", 2, "build")
     assert play.ordered() == ["y"]
-    log, [order] = play.bench.log, play.bench.happened(ClearingOrdered)
+    log, [order] = play.bench.log, play.orders()
     assert told(log) == []
     [victim] = order.victims
-    assert "is evicted for kai/a by reclaim" in told(log, kind="reclaim")[0]
+    assert "is evicted for kai/a by guarantee" in told(log, kind="guarantee")[0]
     assert "is evicted for kai/b by priority" in told(log, queue="kai/b")[0]
     assert "without a victim" in told(log, victims=())[0]
     assert "is not charged under attempt 7" in told(log, victims=(replace(victim, attempt=7),))[0]
@@ -233,7 +233,7 @@ def test_an_order_by_priority_takes_what_is_lower_in_its_own_queue() -> None:
 def test_who_leaves_already_is_not_ordered_to_leave_again() -> None:
     play = halves()
     play.job("big", "a", 2, "build")
-    [order] = play.bench.happened(ClearingOrdered)
+    [order] = play.orders()
     at = next(each for each in play.bench.log if order in each.commit.events)
     twice = replace(at, commit=replace(at.commit, events=(*at.commit.events, order)))
     log = [twice if each is at else each for each in play.bench.log]

@@ -1,0 +1,288 @@
+"""Victims and nodes: a plan is tried before a victim is suspended, and the places that are found for its claimant are
+kept once it is ordered.
+
+It is tried on the nodes as they will be when all earlier orders are carried out: their victims are gone and their
+claimants have their places. Where node pools are declared, nodes may still be added for a job that lacks quota, so
+missing nodes are no objection. What the victims release is kept for the job until it is placed, or until ten minutes
+after the last of them has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from muster.core.gang import unplaced
+from muster.core.gang.asks import asks_of, asks_of_claimant, laid_out
+from muster.core.gang.moving import elsewhere, leave, occupants_of, placements
+from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry
+from muster.core.placement.place import place
+from muster.core.placement.view import Ask, View, need_of
+from muster.events.base import Cause
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    PreemptionProposed,
+    QuotaReleased,
+    QuotaReserved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+)
+from muster.events.effects import EffectFailed
+from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.model.keys import Position
+from muster.model.places import Placement
+
+
+def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> None:
+    if event.victims and not event.withheld:
+        laid_out(state, event)
+        state.plans[event.ref.uid] = PlanToTry(event, Cause(at.seq, at.item))
+
+
+def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None:
+        plan.tried = event
+
+
+def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def opened(state: AdmitterState, _at: Position, event: ClaimOpened) -> None:
+    """What is owed and awaits the victims of others has its places beside theirs."""
+    if event.kind != "age" and event.ref.uid not in state.orders:
+        state.orders[event.ref.uid] = NodesOrder((), 0, {}, {}, claims=event.queue)
+
+
+def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
+    """The places that were found for it are kept from here on, as are those of the jobs that are moved for it."""
+    plan, before = state.plans.pop(event.ref.uid, None), state.orders.get(event.ref.uid)
+    places = plan.tried.places if plan is not None and plan.tried is not None else ()
+    state.orders = {uid: each for uid, each in state.orders.items() if each.claims or _stands(state, each)}
+    leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
+    order = NodesOrder(places, at.at + KEPT_MS, {**leaving}, dict.fromkeys(leaving), of_move=bool(event.moves))
+    order.growth, order.pods = event.growth, event.pods
+    if event.claims:
+        order.claims = event.queue
+    if before is not None:
+        order.leaving, order.going = before.leaving | order.leaving, before.going | order.going
+        order.places, order.claims = order.places or before.places, order.claims or before.claims
+    state.orders[event.ref.uid] = order
+    for move in event.moves:
+        asks = repr(asks_of(state, state.gangs[move.uid])) if move.uid in state.gangs else ""
+        mine = NodesOrder(move.places, order.until, {**leaving}, dict.fromkeys(leaving), of_move=True, moved=asks)
+        state.orders[move.uid] = mine
+
+
+def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
+    """A victim does not leave, or not soon: the room that the plan counts on does not come."""
+    if isinstance(event, EffectFailed) and event.action != "suspend":
+        return
+    for uid in [uid for uid, each in state.orders.items() if event.ref.uid in each.leaving]:
+        del state.orders[uid].leaving[event.ref.uid]
+        state.orders[uid].going.pop(event.ref.uid, None)
+        _without_places(state, uid)
+
+
+def over(
+    state: AdmitterState, _at: Position, event: GangAdmitted | GangDeferred | GangAwaitingNodes | WorkloadDequeued
+) -> None:
+    """It has its places, or has been tried with all victims gone, or wants none any more."""
+    _without_places(state, event.ref.uid)
+    for order in state.orders.values() if isinstance(event, GangAdmitted) else ():
+        order.leaving.pop(event.ref.uid, None)  # It has left, and runs elsewhere.
+
+
+def charged(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
+    """No quota is held for it any more; its places are until it is admitted.
+
+    Quota that was claimed for one may go to another that asks alike: it has the places, too.
+    """
+    uid, gang = event.ref.uid, state.gangs.get(event.ref.uid)
+    own = state.orders.get(uid)
+    if own is not None:
+        own.claims = ""
+        if not own.places:
+            del state.orders[uid]
+    elif gang is not None and isinstance(event, QuotaReserved):
+        for other, order in state.orders.items():
+            alike = order.places and order.claims == event.queue and order.growth is None and other in state.gangs
+            if alike and asks_of(state, state.gangs[other]) == asks_of(state, gang):
+                leaving, going = {**order.leaving}, {**order.going}
+                state.orders[uid] = replace(order, leaving=leaving, going=going, claims="")
+                order.places = ()
+                return
+
+
+def ended(state: AdmitterState, _at: Position, event: ClaimEnded | WorkloadGone) -> None:
+    state.orders.pop(event.ref.uid, None)
+    if isinstance(event, WorkloadGone):
+        state.plans.pop(event.ref.uid, None)
+
+
+def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
+    """A victim has left. What was to be moved and does not come back at once has no place kept."""
+    for order in state.orders.values():
+        if event.ref.uid in order.going:
+            del order.going[event.ref.uid]
+            order.until = at.at + KEPT_MS
+    found = state.orders.get(event.ref.uid)
+    if found is not None and found.moved and event.reason != "moved":
+        del state.orders[event.ref.uid]
+
+
+def observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
+    """What asks for something else by now than when it was to be moved has no place kept."""
+    uid = event.workload.ref.uid
+    found = state.orders.get(uid)
+    if found is not None and found.moved and found.moved != repr(asks_of(state, state.gangs[uid])):
+        del state.orders[uid]
+
+
+def _without_places(state: AdmitterState, uid: str) -> None:
+    """No places are kept for it any more; a claim on quota still waits for the victims."""
+    order = state.orders.get(uid)
+    if order is not None:
+        order.places = ()
+        if not order.claims:
+            del state.orders[uid]
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def kept(state: AdmitterState) -> Iterator[str]:
+    """Uids of jobs that places are kept for, in the order in which that was ordered."""
+    return (uid for uid, order in state.orders.items() if order.places)
+
+
+def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:
+    """(uid of a job, its victims and places), in the order in which they were ordered."""
+    return ((uid, order) for uid, order in state.orders.items() if order.places and _stands(state, order))
+
+
+def _stands(state: AdmitterState, order: NodesOrder) -> bool:
+    return bool(order.going) or order.until > state.now
+
+
+def awaits(state: AdmitterState, uid: str) -> bool:
+    """Whether a victim is still on the nodes, or a device is still kept for one that was."""
+    order, ledger = state.orders.get(uid), state.ledger
+    if order is None or not order.places or not _stands(state, order):
+        return False
+    if any(key in ledger.occupants for keys in order.leaving.values() for key in keys):
+        return True
+    reservation = state.reservations.get(uid)
+    if reservation is not None and 0 < reservation.room_until <= state.now:
+        return False
+    return any(ledger.nodes[each.node].idle for each in order.places if each.node in ledger.nodes)
+
+
+def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
+    """Keep what is free of these nodes for the jobs of the orders, less those just placed."""
+    for uid, asked, places in _kept(state):
+        asks = {ask.name: ask for ask in asked}
+        for each in places if uid not in placed else ():
+            if each.pod_set in asks:
+                view.keep(asks[each.pod_set], each.node, each.count)
+
+
+def _kept(state: AdmitterState) -> Iterator[tuple[str, Sequence[Ask], Sequence[Placement]]]:
+    """(uid of a job, its request, its places): as ordered, and as they would be until a plan is ordered or stale."""
+    for uid, order in in_force(state):
+        if uid in state.gangs and (state.gangs[uid].waits or order.moved or order.growth is not None):
+            yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places
+    for uid, plan in state.plans.items():
+        if plan.tried is not None and plan.tried.fits:
+            said = plan.proposed
+            yield uid, asks_of_claimant(state, uid, said.growth, said.pods), plan.tried.places
+            for move in plan.tried.moves:
+                yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places
+
+
+def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed: Container[str]) -> bool:
+    """Take the places that were planned for one of a move, beside what is kept for the others; False where they do no
+    longer.
+    """
+    order, mode = state.orders.get(uid), state.placement.strategy
+    if order is None or not order.places or not _stands(state, order) or not order.of_move or mode is None:
+        return False
+    planned_nodes = {each.node for each in order.places}
+    beside = view.onto(state.ledger)
+    keep(state, beside, {uid, *(each for each in kept(state) if each in placed)})
+    for name in [name for name in state.ledger.nodes if name not in planned_nodes]:
+        beside.close(name)
+    before = len(beside.taken)
+    if place(beside, asks, mode) is not None:
+        return False
+    for taken in beside.taken[before:]:
+        slot = view.slot(taken.node)
+        need = need_of(taken.ask, state.ledger.classes[slot.group])[0] if slot is not None else None
+        assert need is not None, f"{taken.node} has had room just now"
+        view.take(taken.ask, need, taken.node, taken.count)
+    return True
+
+
+def supposed(state: AdmitterState, but: str = "") -> View:
+    """The nodes as they will be when all orders for other jobs, and all plans that are to be tried next, are carried
+    out.
+    """
+    view, mode, gone = View(state.ledger), state.placement.strategy, set[str]()
+
+    def give(keys: Iterable[str]) -> None:
+        for key in keys:
+            if key in state.ledger.occupants and key not in gone:
+                view.give(state.ledger.occupants[key])
+                gone.add(key)
+
+    for uid, order in state.orders.items() if mode is not None else ():
+        if not order.places and uid != but:  # Its places are not known: any that would do.
+            give(key for victim in order.going for key in occupants_of(state, victim))
+            if mode is not None:
+                place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
+    for _, order in in_force(state):
+        give(key for keys in order.leaving.values() for key in keys)
+    keep(state, view, (but,))
+    unplaced.suppose(state, view)
+    return view
+
+
+def settled(state: AdmitterState, but: str = "") -> View:
+    """As :func:`supposed`, less what only the end of another job makes free: a job that moves has its place whatever
+    becomes of the victims of other orders.
+    """
+    view = View(state.ledger)
+    keep(state, view, (but,))
+    unplaced.suppose(state, view)
+    return view
+
+
+# --- what is tried ------------------------------------------------------------------------------------------------
+
+
+def trials_due(state: AdmitterState) -> Iterator[PlanTried]:
+    """Whether a plan has its places, one plan at a time; none is tried where placement is off."""
+    mode, plan = state.placement.strategy, next((each for each in state.plans.values() if each.tried is None), None)
+    if mode is None or plan is None:
+        return
+    said, moves = plan.proposed, plan.proposed.kind == "move"
+    victims = [victim.ref.uid for victim in said.victims]
+    tried = PlanTried(cause=plan.cause, ref=said.ref, attempt=said.attempt, fits=False)
+    going = {uid for order in state.orders.values() for uid in order.going}
+    if said.ref.uid in state.gangs and going.isdisjoint(victims):
+        view = settled(state, said.ref.uid) if moves else supposed(state, said.ref.uid)
+        leave(state, view, victims)
+        here = view.mark()
+        short = place(view, asks_of_claimant(state, said.ref.uid, said.growth, said.pods), mode)
+        grows = said.short is not None and bool(state.pools)
+        tried = replace(tried, fits=short is None or grows, shortage=short, places=placements(view, here))
+        if moves and tried.fits:
+            found = elsewhere(state, view, victims, mode)
+            tried = replace(tried, fits=found is not None, moves=found or ())
+    yield tried
