@@ -39,7 +39,7 @@ KUSTOMIZATION, WITHOUT_RIGHTS = "kustomization.yaml", "others.yaml"
 """Its list of files, and its file of the accounts that have none."""
 COMMANDS: dict[str, list[str]] = {
     **{name: ["python", "-m", f"muster_{name}"] for name in ("watcher", *DECIDERS, "actuator", "publisher", "gateway")},
-    "keeper": ["muster", "log", "keep"],
+    "keeper": ["muster", "run", "keeper"],
 }
 """{service, as the user of NATS is called: what its container runs}"""
 SPEAKS_TO_KUBERNETES = ("watcher", "actuator", "gateway")

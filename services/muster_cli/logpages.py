@@ -42,17 +42,6 @@ muster log roll --complete --url nats://nats.muster:4222
 """,
     ),
     Page(
-        name="log keep",
-        function="log_keep",
-        order=27,
-        summary="Run the keeper of a log: it rolls the log over before it is full, and keeps its archive.",
-        details="A service like the others, configured by MUSTER_ variables; it runs until it is stopped. "
-        "MUSTER_LOG_ROLL_PERCENT is the limit, MUSTER_LOG_ARCHIVE the archive. `muster up` includes a keeper.",
-        examples="""
-muster log keep
-""",
-    ),
-    Page(
         name="log delete",
         function="log_delete",
         order=32,

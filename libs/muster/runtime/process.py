@@ -77,8 +77,10 @@ class Process(Struct, dict=True):
     connection: Connection
     js: JetStream
     log: SharedLog
-    service: str = ""
-    """Name of the service that it is."""
+    services: tuple[str, ...] = ()
+    """The services that it is."""
+    transport: ApiTransport | None = None
+    """The connection to the API server, which its services share."""
     runners: list[AnyFollower] = field(default_factory=list)
     publishers: list[Publisher] = field(default_factory=list)
     keepers: list[LogKeeper] = field(default_factory=list)
@@ -94,7 +96,9 @@ class Process(Struct, dict=True):
         self.metrics.read_from(Measuring(self))
 
     async def api_server(self) -> ApiTransport:
-        """A connection to the API server the configuration names. Raises KubeConfigError."""
+        """The connection to the API server the configuration names. Raises KubeConfigError."""
+        if self.transport is not None:
+            return self.transport
         source: Source = default_source()
         if self.config.kubeconfig or self.config.kube_context:
             source = FromKubeconfig(path=self.config.kubeconfig, context=self.config.kube_context)
@@ -105,6 +109,7 @@ class Process(Struct, dict=True):
 
         transport = await connect_kube(source, check=True, on_request=measure, clock=self.clock)
         self.stack.push_async_callback(transport.close)
+        self.transport = transport
         return transport
 
     def telemetry(self, stage: str, shard: str = "0") -> StageTelemetry:
@@ -328,9 +333,10 @@ class Process(Struct, dict=True):
         state = max((each.state for each in self.runners), key=lambda each: each.seq, default=None)
         if state is None or state.seq <= before or not state.docket.last:
             return before
-        mark = Mark(self.service, self.log.identity.log_id, state.seq, state.docket.last.hex())
+        marks, log_id, digest = JetStreamMarks(self.js, self.config.cell), self.log.identity.log_id, state.docket.last.hex()
         try:
-            await JetStreamMarks(self.js, self.config.cell).put(mark)
+            for service in self.services:
+                await marks.put(Mark(service, log_id, state.seq, digest))
         except (BusError, UnansweredError) as err:
             self.logger.warning("mark_not_kept", seq=state.seq, why=str(err))
         return int(state.seq)

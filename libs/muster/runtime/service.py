@@ -36,6 +36,7 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
+from muster.runtime.layouts import members
 from muster.runtime.logkeeping.rolling import RollError, roll
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import ClockSkewError
@@ -100,7 +101,7 @@ async def open_process(
     log = await _proven(js, config, log, service, clock, logger, keeping=keeping, own_time=own_time)
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
-    return Process(config, name, clock, logger, Metrics(), connection, js, shared, mark_of(service), stack=stack)
+    return Process(config, name, clock, logger, Metrics(), connection, js, shared, members(service), stack=stack)
 
 
 async def _proven(
@@ -114,15 +115,18 @@ async def _proven(
     keeping: bool,
     own_time: bool,
 ) -> JetStreamLog:
-    """The log, once it holds what this service has read of it before: its successor where it does not.
+    """The log, once it holds what the services of this process have read of it before: its successor where it does not.
 
     That is waited for; with ``keeping`` it is founded where the services agree.
     """
     marks = JetStreamMarks(js, config.cell)
     told = False
-    while (mark := await marks.of(mark_of(service))) is not None and mark.log_id == log.identity.log_id:
+    while True:
+        read = [mark for each in members(service) if (mark := await marks.of(each)) is not None]
         try:
-            await log.prove(mark.seq, bytes.fromhex(mark.digest))
+            for mark in read:
+                if mark.log_id == log.identity.log_id:
+                    await log.prove(mark.seq, bytes.fromhex(mark.digest))
         except LogLostError as err:
             if not told:
                 logger.error("log_lost_commits", message=str(err))
@@ -135,11 +139,6 @@ async def _proven(
         else:
             break
     return log
-
-
-def mark_of(service: str) -> str:
-    """The name that a service's mark is kept under."""
-    return service.replace("-", "_")
 
 
 async def serve(config: Config, service: str, build: Build, *, keeping: bool = False) -> None:

@@ -11,15 +11,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.bus.kv import KvBucket
-from muster.core.cell.deciders import DECIDERS
+from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.events.subjects import lease_bucket
 from muster.ports import ApiTransport, Clock
 from muster.runtime.config import Config
 from muster.runtime.health import HealthServer
+from muster.runtime.layouts import SERVICES
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import Leader
 from muster.runtime.service import RESTARTS, open_process
 from muster.serving.http import GatewayServer
+from muster_cli.composing import add
 from muster_cli.state import SEATS
 from muster_gateway import add_gateway
 
@@ -58,23 +60,26 @@ class Services:
             self._config, "up", self._stack, clock=self._clock, own_time=True, keeping=True
         )
         await _forget_leases(process)
-        transport = await self._reach(process)
+        transport = process.transport = await self._reach(process)
         target = getattr(transport, "target", None)
         self.server = target.server if target is not None else ""
         self.origin = target.origin if target is not None else ""
-        await process.pair(transport)
-        for name, stage in DECIDERS.items():
-            process.add_decider(stage, self._bridge(process) if self.server and name == "autoscaler_bridge" else Leader)
-        process.add_watchers(transport)
-        process.add_actuator(transport)
-        process.add_publisher()
-        process.add_keeper()
-        self.gateway = await self._serve(process)
+        for service in SERVICES:
+            await self._add(process, service)
         if self._health is None:
             self._health = HealthServer(
                 "127.0.0.1", 0, ready=self._not_ready, started=self._not_started, metrics=self._metrics
             )
             await self._health.start()
+
+    async def _add(self, process: Process, service: str) -> None:
+        """As in a pod, but for what a terminal has: another port for the gateway, and Ray clusters that are not real."""
+        if service == "gateway":
+            self.gateway = await self._serve(process)
+        elif service == AutoscalerBridge.name:
+            process.add_decider(AutoscalerBridge, self._bridge(process) if self.server else Leader)
+        else:
+            await add(process, service)
 
     @property
     def dashboard_url(self) -> str:

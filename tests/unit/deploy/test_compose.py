@@ -42,7 +42,7 @@ KNOWN = frozenset(
 DURATION = re.compile(r"(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 ENTRIES: dict[str, dict[str, Any]] = document()["services"]
 DOCKERFILE = (REPOSITORY / "deploy" / "Dockerfile").read_text()
-BY_COMMAND = {"keeper": ["muster", "log", "keep"]}
+BY_COMMAND = {"keeper": ["muster", "run", "keeper"]}
 """Services that are a command of the command line, and no package of their own."""
 RUNNING = {name: entry for name, entry in ENTRIES.items() if name not in ("nats", "log-init", KEYS)}
 

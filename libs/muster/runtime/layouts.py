@@ -1,0 +1,56 @@
+"""Which services share a process. Between stages there is only the log, whatever the layout: the same commits, under the
+same leases, by the same rights; so a log does not show the layout, and the layout can change between two starts.
+
+Services of one process share one connection, one reader of the log and one decoded commit; they start and end together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.core.cell.deciders import DECIDERS
+
+KEEPER = "keeper"
+SERVICES: tuple[str, ...] = ("watcher", *DECIDERS, "actuator", "publisher", "gateway", KEEPER)
+
+GROUPS: dict[str, tuple[str, ...]] = {"deciders": tuple(DECIDERS), "all": SERVICES}
+"""{name of a process: its services}"""
+
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "separate": SERVICES,
+    "deciders": ("deciders", *(name for name in SERVICES if name not in DECIDERS)),
+    "all": ("all",),
+}
+"""{layout: its processes, each a group or a service}"""
+
+_BETWEEN = "+"
+
+
+class UnknownServiceError(Exception):
+    """There is no such service and no such group."""
+
+
+def services_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The services that are named, alone or by their group, in the order of SERVICES. Raises UnknownServiceError."""
+    wanted: set[str] = set()
+    for name in names:
+        known = name.strip().replace("-", "_")
+        if known not in SERVICES and known not in GROUPS:
+            raise UnknownServiceError(
+                f"there is no service {name!r}; there are {', '.join(SERVICES)}, and for several {', '.join(GROUPS)}"
+            )
+        wanted.update(members(known))
+    return tuple(name for name in SERVICES if name in wanted)
+
+
+def process_name(services: tuple[str, ...]) -> str:
+    """The name of a process by its services: that of their group where they are one."""
+    for group, those in GROUPS.items():
+        if services == those:
+            return group
+    return _BETWEEN.join(name.replace("_", "-") for name in services)
+
+
+def members(process: str) -> tuple[str, ...]:
+    """The services of a process by its name; a name of something else is its only member."""
+    return GROUPS.get(process) or tuple(process.replace("-", "_").split(_BETWEEN))
