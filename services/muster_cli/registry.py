@@ -110,12 +110,11 @@ muster up --context prod              what would Muster do on that cluster?
         order=12,
         summary="Run services of a Muster on a cluster, one or several in one process.",
         details="Services are watcher, quota_accountant, queue_sorter, gang_admitter, preemptor, autoscaler_bridge, "
-        "actuator, publisher, gateway and keeper; `deciders` is the five that decide, `all` is all of them. Those of one "
-        "process share one reader of the log. Each stage keeps its own lease, subject and commits, so the log is the "
-        "same in every layout. What ends one of them ends the process, and it is started again as a whole.\n\n"
-        "MUSTER_ variables configure them (docs/reference/configuration.md). A NATS with users has one user for each "
-        "service; the users `deciders` and `all` may do what their services may. `muster up` runs all of it without "
-        "any set-up.",
+        "actuator, publisher, gateway and keeper; `deciders` names the five that decide, `all` names all. Services of "
+        "one process share one reader of the log. Each stage keeps its own lease, subject and commits, so the log is "
+        "the same in every layout. When one of them ends for a restart, all of its process are started again.\n\n"
+        "Variables MUSTER_... configure them. A NATS with users has a user for each service; users `deciders` and "
+        "`all` may do what their services may. `muster up` runs all of it without any set-up.",
         examples="""
 muster run queue_sorter,quota_accountant
 muster run deciders

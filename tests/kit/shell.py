@@ -1,7 +1,7 @@
 """A whole cell in one event loop under virtual time: real runners on a log in memory and a simulated cluster.
 
-Each service is a process of its own (kit.frozen) that may be killed at any await point; a supervisor starts it
-again a second later under a new name, as Kubernetes would.
+Each process of the layout (kit.frozen) may be killed at any await point; a supervisor starts it again a second later
+under a new name, as Kubernetes would. Its stages share one reader of the log, as in production.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import looptime
 
@@ -35,6 +35,7 @@ from muster.fakecluster.world import BEGINNING_MS, SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import FencedError, LogGoneError, LogIdentity
+from muster.runtime.layouts import LAYOUTS, members
 from muster.runtime.logkeeping.rolling import Rolled, kept_snapshots, roll
 from muster.runtime.presenting.presenter import Presenter
 from muster.runtime.runners.acting import ActuatorRunner
@@ -42,6 +43,7 @@ from muster.runtime.runners.activating import Activator, announce
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leader import AnyLeader, Leader
 from muster.runtime.runners.leasing import LostLeadershipError
+from muster.runtime.runners.shared import MeasuredLog, SharedLog
 from muster.runtime.runners.watching import WatcherRunner
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
@@ -49,6 +51,13 @@ RESTARTABLE = (FencedError, LogGoneError, LostLeadershipError)
 RESTART_S = 1.0
 PAUSE_S = 25.0
 """Longer than a lease: when the paused process goes on, somebody else leads."""
+
+
+def process_of(service: str, layout: str) -> str:
+    """The name of the process that a service is in; the presenter is one of its own here where it can be."""
+    if layout == "all":
+        return "all"
+    return next((name for name in LAYOUTS[layout] if service in members(name)), service)
 
 
 class LoopClock:
@@ -71,7 +80,10 @@ class Keeper:
 
 
 class Cell:
-    """``services`` are watcher, the deciders, actuator and presenter; all run unless said."""
+    """``services`` are watcher, the deciders, actuator and presenter; all run unless said.
+
+    ``layout``: which of them share a process. What is kept by service here is kept by process then.
+    """
 
     def __init__(
         self,
@@ -80,6 +92,7 @@ class Cell:
         faults: FaultDraw | None = None,
         log_faults: LogFaults | None = None,
         services: tuple[str, ...] = ("watcher", *DECIDERS, "actuator", "presenter"),
+        layout: str = "separate",
     ) -> None:
         self.seed = seed
         self.faults = faults
@@ -91,7 +104,11 @@ class Cell:
         self.snapshots = SnapshotStore()
         self.logs: list[MemoryLog] = []
         self.new_log()
-        self.services = services
+        self.layout: dict[str, tuple[str, ...]] = {}
+        """{process: its services}"""
+        for service in services:
+            name = process_of(service, layout)
+            self.layout[name] = (*self.layout.get(name, ()), service)
         self.processes: dict[str, FrozenProcess] = {}
         self.all_processes: list[FrozenProcess] = []
         self.starts: dict[str, int] = {}
@@ -176,24 +193,31 @@ class Cell:
                 self.ended.append((process.name, type(cause).__name__))
             await asyncio.sleep(RESTART_S)
 
-    async def _main(self, service: str, process: str) -> None:
-        runners = self.runners[process] = self._runners(service, process)
+    async def _main(self, name: str, process: str) -> None:
+        log = SharedLog(cast("MeasuredLog", self.log))
+        await log.begin()
+        services = self.layout.get(name, (name,))
+        by_service = {service: self._runners(service, process, log) for service in services}
+        runners = self.runners[process] = [each for found in by_service.values() for each in found]
         async with asyncio.TaskGroup() as tasks:
+            if services != ("keeper",):
+                tasks.create_task(log.pump())
             for runner in runners:
                 tasks.create_task(runner.run())
-            if service in DECIDERS:
-                tasks.create_task(announce(self.replicas, runners, process))
-            if service == "quota_accountant" and self.ruleset:
-                tasks.create_task(Activator(runners[0], self.replicas, self.ruleset).run())
+            deciding = [each for service in services if service in DECIDERS for each in by_service[service]]
+            if deciding:
+                tasks.create_task(announce(self.replicas, deciding, process))
+            if "quota_accountant" in services and self.ruleset:
+                tasks.create_task(Activator(by_service["quota_accountant"][0], self.replicas, self.ruleset).run())
 
     def _transport(self) -> Any:
         transport = self.cluster.transport(self.faults)
         self.transports.append(transport)
         return transport
 
-    def _runners(self, service: str, process: str) -> list[Any]:
+    def _runners(self, service: str, process: str, log: SharedLog) -> list[Any]:
         common: dict[str, Any] = {
-            "log": self.log,
+            "log": log,
             "snapshots": MemorySnapshots(self.log.identity, self.snapshots),
             "clock": self.clock,
         }
@@ -249,7 +273,7 @@ class Cell:
         """Run the scene beside the cluster and all services."""
         scene_task = asyncio.ensure_future(scene(self))
         others = [asyncio.ensure_future(self.cluster.run())]
-        others += [asyncio.ensure_future(self.supervise(service)) for service in self.services]
+        others += [asyncio.ensure_future(self.supervise(name)) for name in self.layout]
         try:
             await asyncio.wait([scene_task, *others], return_when=asyncio.FIRST_COMPLETED)
             for task in (*others, scene_task):

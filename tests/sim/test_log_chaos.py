@@ -3,7 +3,7 @@
 The scene is two RayJobs of which only one fits. Both end, each started once, never both at once; what counts of the
 log replays without divergence. What a seat's own key says under the epoch of its leader counts: the replay names that,
 and nothing else. Meanwhile one service is killed, or stopped for a while: each seed plays one cell of the matrix LOSSES
-x FATES x services, and as many seeds in a row play all of it. `make chaos SEED=N COUNT=M` plays other seeds.
+x FATES x processes x LAYOUTS, and as many seeds in a row play all of it. `make chaos SEED=N COUNT=M` plays other seeds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from kit.proof import proven
-from kit.shell import PAUSE_S, Cell, play, small_job, small_tree
+from kit.shell import PAUSE_S, Cell, play, process_of, small_job, small_tree
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.judge import RIGHTS
 from muster.core.docket import Docket, Judge
@@ -29,6 +29,7 @@ from muster.events.system import Genesis
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api
 from muster.model.keys import Ref
+from muster.runtime.layouts import LAYOUTS
 from muster.runtime.replaying.replay import replay
 
 FIRST = int(os.environ.get("MUSTER_TEST_SEED", "1"))
@@ -38,12 +39,15 @@ SEATS = sorted(RIGHTS)
 LOSSES = (1, 8, 1_000)
 """How many commits the log loses; the last is all of them."""
 FATES = ("none", "killed", "stopped")
-MATRIX = [
-    (loss, fate, service)
-    for loss in LOSSES
-    for fate in FATES
-    for service in (("",) if fate == "none" else ("watcher", *DECIDERS, "actuator"))
-]
+MATRIX = list(
+    dict.fromkeys(
+        (loss, fate, process_of(service, layout) if service else "", layout)
+        for loss in LOSSES
+        for fate in FATES
+        for service in (("",) if fate == "none" else ("watcher", *DECIDERS, "actuator"))
+        for layout in LAYOUTS
+    )
+)
 
 
 def hostile(rng: Random, cell: Cell) -> tuple[str, bytes, int]:
@@ -68,7 +72,7 @@ def hostile(rng: Random, cell: Cell) -> tuple[str, bytes, int]:
 
 async def scene(cell: Cell, written: set[tuple[str, int]]) -> None:
     """``written``: takes the log and the sequence of what is hostile."""
-    loss, fate, service = MATRIX[cell.seed % len(MATRIX)]
+    loss, fate, process, _ = MATRIX[cell.seed % len(MATRIX)]
     rng = Random(cell.seed)
     cell.create(small_tree())
     cell.create(small_job("one"))
@@ -78,9 +82,9 @@ async def scene(cell: Cell, written: set[tuple[str, int]]) -> None:
     struck_at = max(2, loses_at + rng.randrange(-8, 9))
     for step in range(240):
         if step == struck_at and fate == "killed":
-            cell.processes[service].kill()
+            cell.processes[process].kill()
         elif step == struck_at and fate == "stopped":
-            cell.processes[service].paused_until = asyncio.get_running_loop().time() + PAUSE_S
+            cell.processes[process].paused_until = asyncio.get_running_loop().time() + PAUSE_S
         if rng.random() < 0.3:
             written.add((cell.log.identity.log_id, cell.log.write(*hostile(rng, cell))))
         if step == loses_at:
@@ -93,7 +97,7 @@ async def scene(cell: Cell, written: set[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_both_jobs_end_whatever_is_written_and_lost(seed: int) -> None:
-    cell = Cell(seed=seed)
+    cell = Cell(seed=seed, layout=MATRIX[seed % len(MATRIX)][-1])
     started: Counter[str] = Counter()
 
     def heard(change: StoredChange) -> None:

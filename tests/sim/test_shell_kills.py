@@ -11,19 +11,23 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec.structs import replace
 
 from kit.doubles.log import AckLost
 from kit.proof import proven
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.cell.deciders import DECIDERS
+from muster.events.base import Cause, Event
 from muster.events.envelope import Commit
 from muster.fakecluster.apiserver import FaultDraw
 from muster.fakecluster.apiserver.faults import FaultRates
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api
+from muster.runtime.layouts import LAYOUTS
 
 pytestmark = pytest.mark.timeout(300)  # hundreds of runs each
 
+NONE = Cause(0, 0)
 DONE = {"one": "Complete", "two": "Complete"}
 
 
@@ -49,6 +53,10 @@ async def two_jobs(cell: Cell) -> None:
     cell.create(small_tree())
     cell.create(small_job("one"))
     cell.create(small_job("two"))
+    await two_jobs_end(cell)
+
+
+async def two_jobs_end(cell: Cell) -> None:
     await cell.until(lambda: cell.jobs() == DONE, limit_s=600, what="both jobs complete")
     await cell.until(lambda: "QuotaReleased" in str(cell.commits()[-40:]), what="the last quota is released")
 
@@ -95,6 +103,74 @@ def test_killed_at_every_await_point(service: str, part: int) -> None:
         cell.kills[service] = point
         witnessed(cell)
         assert cell.starts[service] >= 2, f"{service} was not killed at {point}"
+
+
+SHARED = [layout for layout, processes in LAYOUTS.items() if layout in processes]
+"""Layouts with a process of several services, which is named like them."""
+SAMPLE = 3
+
+
+def decisions(cell: Cell) -> dict[str, list[Event]]:
+    """What every decider said, without where it and its causes lie in the log."""
+    said: dict[str, list[Event]] = {stage: [] for stage in DECIDERS}
+    for stored in cell.commits():
+        if stored.commit.kind == "decision":
+            said[stored.commit.stage] += [
+                replace(event, cause=NONE) if hasattr(event, "cause") else event for event in stored.commit.events
+            ]
+    return said
+
+
+def test_every_layout_decides_the_same() -> None:
+    alone = decisions(witnessed(Cell()))
+    for layout in SHARED:
+        together = decisions(witnessed(Cell(layout=layout)))
+        assert together == alone, layout
+    assert all(alone[stage] for stage in ("quota_accountant", "queue_sorter", "gang_admitter"))
+
+
+def killed_together(layout: str, points: int) -> None:
+    """The process of several stages is killed at so many of its await points: one start each mends it."""
+    quiet = Cell(layout=layout)
+    play(quiet, two_jobs)
+    steps = quiet.processes[layout].steps
+    for point in range(steps // (points + 1), steps, steps // (points + 1)):
+        cell = Cell(layout=layout)
+        cell.kills[layout] = point
+        witnessed(cell)
+        assert cell.starts[layout] == 2, f"{layout} was killed at {point}"
+
+
+@pytest.mark.parametrize("layout", SHARED)
+def test_stages_that_share_a_process_are_killed_together(layout: str) -> None:
+    killed_together(layout, SAMPLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", SHARED)
+def test_stages_that_share_a_process_are_killed_together_at_many_points(layout: str) -> None:
+    killed_together(layout, 60)
+
+
+@pytest.mark.parametrize("layout", SHARED)
+@pytest.mark.parametrize("stage", ("quota_accountant", "preemptor"))
+def test_one_stage_loses_its_lease_and_all_of_its_process_start_again(layout: str, stage: str) -> None:
+    cell = Cell(layout=layout)
+
+    async def scene(cell: Cell) -> None:
+        cell.create(small_tree())
+        cell.create(small_job("one"))
+        cell.create(small_job("two"))
+        await cell.until(lambda: cell.jobs().get("one") == "Running", limit_s=600, what="the first job runs")
+        cell.leases.take(stage, "0", "another")
+        await two_jobs_end(cell)
+
+    witnessed(cell, scene)
+    assert cell.ended == [(f"{layout}-1", "LostLeadershipError")]
+    assert cell.starts[layout] == 2
+    assert {name: count for name, count in cell.starts.items() if name != layout} == dict.fromkeys(
+        {*cell.layout} - {layout}, 1
+    )
 
 
 @pytest.mark.slow

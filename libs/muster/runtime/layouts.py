@@ -1,5 +1,7 @@
-"""Which services share a process. Between stages there is only the log, whatever the layout: the same commits, under the
-same leases, by the same rights; so a log does not show the layout, and the layout can change between two starts.
+"""Which services share a process.
+
+Between stages there is only the log, whatever the layout: the same commits, under the same leases, by the same rights.
+So a log does not show the layout, and the layout can change between two starts.
 
 Services of one process share one connection, one reader of the log and one decoded commit; they start and end together.
 """

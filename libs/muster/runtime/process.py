@@ -333,13 +333,14 @@ class Process(Struct, dict=True):
         state = max((each.state for each in self.runners), key=lambda each: each.seq, default=None)
         if state is None or state.seq <= before or not state.docket.last:
             return before
-        marks, log_id, digest = JetStreamMarks(self.js, self.config.cell), self.log.identity.log_id, state.docket.last.hex()
+        marks, log_id = JetStreamMarks(self.js, self.config.cell), self.log.identity.log_id
+        found = [Mark(service, log_id, int(state.seq), state.docket.last.hex()) for service in self.services]
         try:
-            for service in self.services:
-                await marks.put(Mark(service, log_id, state.seq, digest))
+            for mark in found:
+                await marks.put(mark)
         except (BusError, UnansweredError) as err:
             self.logger.warning("mark_not_kept", seq=state.seq, why=str(err))
-        return int(state.seq)
+        return found[0].seq
 
     async def _watch_room(self) -> None:
         """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""

@@ -73,7 +73,7 @@ class Services:
             await self._health.start()
 
     async def _add(self, process: Process, service: str) -> None:
-        """As in a pod, but for what a terminal has: another port for the gateway, and Ray clusters that are not real."""
+        """As in a pod, but that the port of the gateway may be taken, and Ray clusters may be simulated."""
         if service == "gateway":
             self.gateway = await self._serve(process)
         elif service == AutoscalerBridge.name:

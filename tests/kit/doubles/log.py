@@ -267,6 +267,10 @@ class MemoryLeases:
         """The lease of one (stage, shard) as seen by ``process``."""
         return MemoryLease(self, (stage, shard), process)
 
+    def take(self, stage: str, shard: str, process: str) -> None:
+        """Another process has it from now on, whoever held it."""
+        self.held[stage, shard] = _Held(process, asyncio.get_running_loop().time() + self.lease_s)
+
 
 class MemoryLease:
     """One lease (see ports.Lease)."""

@@ -10,6 +10,7 @@ import pytest
 
 from kit.compose import FILE, KEYS, REPOSITORY, document, interpolated, services
 from muster.runtime.config import Config, load
+from muster.runtime.layouts import services_of
 from muster.runtime.natsaccounts import API, inbox
 from muster_cli.registry import COMMANDS
 
@@ -77,7 +78,8 @@ def test_a_command_is_the_program_of_its_service(name: str) -> None:
 @pytest.mark.parametrize("name", BY_COMMAND)
 def test_a_service_of_the_command_line_is_a_command_there_is(name: str) -> None:
     assert services()[name].argv == BY_COMMAND[name]
-    assert " ".join(BY_COMMAND[name][1:]) in {page.name for page in COMMANDS}
+    assert BY_COMMAND[name][1] in {page.name for page in COMMANDS}
+    assert services_of(BY_COMMAND[name][2:]) == (name,)
 
 
 def test_the_log_is_created_by_a_command_there_is() -> None:

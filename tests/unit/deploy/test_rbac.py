@@ -72,9 +72,9 @@ class RecordedCell(Cell):
         self.used: dict[str, set[Right]] = {name: set() for name in ACTORS}
         self._who = ""
 
-    def _runners(self, service: str, process: str) -> list[Any]:
+    def _runners(self, service: str, *given: Any) -> list[Any]:
         self._who = "watcher" if service == "watcher" else "actuator"
-        return super()._runners(service, process)
+        return super()._runners(service, *given)
 
     def _transport(self) -> Any:
         return Recording(super()._transport(), self.used[self._who])

@@ -37,9 +37,10 @@ class SharedLog:
         self._kept: list[Stored] = []
         self._base = 0
         """Sequence before the first commit kept."""
-        self._cursors: dict[object, int] = {}
-        """follower -> last sequence it has been given"""
-        self._changed = asyncio.Condition()
+        self._cursors: dict[asyncio.Event, int] = {}
+        """{what wakes a follower: the last sequence it has been given}"""
+        self._room = asyncio.Event()
+        """Set when the slowest follower has gone on."""
         self._end_reached = False
 
     @property
@@ -77,19 +78,21 @@ class SharedLog:
         """Read for the followers, for ever; raises what the log raises."""
         async with aclosing(self._log.follow(self._base)) as stream:
             async for batch in stream:
-                async with self._changed:
-                    self._end_reached = self._end_reached or not batch
-                    if self._cursors:
-                        self._kept += batch
-                    else:
-                        self._base += len(batch)
-                    self._changed.notify_all()
-                    await self._changed.wait_for(lambda: len(self._kept) < WINDOW)
+                self._end_reached = self._end_reached or not batch
+                if self._cursors:
+                    self._kept += batch
+                else:
+                    self._base += len(batch)
+                for news in self._cursors:
+                    news.set()
+                while len(self._kept) >= WINDOW:
+                    self._room.clear()
+                    await self._room.wait()
 
     async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """As :meth:`ports.Log.follow`; what lies before the shared reader is read apart, once."""
-        me, told = object(), False
-        self._cursors[me] = after
+        news, told = asyncio.Event(), False
+        self._cursors[news] = after
         try:
             while True:
                 if after < self._base:
@@ -97,24 +100,23 @@ class SharedLog:
                         async for batch in stream:
                             if not batch:
                                 break
-                            after = self._cursors[me] = batch[-1].seq
+                            after = self._cursors[news] = batch[-1].seq
                             last = batch[-1].digest
                             yield batch
                     continue
-                async with self._changed:
-                    while self._last() <= after and (told or not self._end_reached):
-                        await self._changed.wait()
-                    batch = self._kept[after - self._base : after - self._base + BATCH] if after >= self._base else []
-                    if batch:
-                        after = self._cursors[me] = batch[-1].seq
-                        self._forget()
+                batch = self._kept[after - self._base : after - self._base + BATCH]
                 if batch:
+                    after = self._cursors[news] = batch[-1].seq
+                    self._forget()
                     yield batch
-                elif self._last() <= after:
+                elif self._end_reached and not told:
                     told = True
                     yield []
+                else:
+                    news.clear()
+                    await news.wait()
         finally:
-            del self._cursors[me]
+            del self._cursors[news]
             self._forget()
 
     def _last(self) -> int:
@@ -126,5 +128,4 @@ class SharedLog:
         if seen >= min(BATCH, len(self._kept)) > 0:
             del self._kept[:seen]
             self._base += seen
-            if self._changed.locked():
-                self._changed.notify_all()
+            self._room.set()
