@@ -113,8 +113,7 @@ muster up --context prod              what would Muster do on that cluster?
         "actuator, publisher, gateway and keeper; `deciders` names the five that decide, `all` names all. Services of "
         "one process share one reader of the log. Each stage keeps its own lease, subject and commits, so the log is "
         "the same in every layout. When one of them ends for a restart, all of its process are started again.\n\n"
-        "Variables MUSTER_... configure them. A NATS with users has a user for each service; users `deciders` and "
-        "`all` may do what their services may. `muster up` runs all of it without any set-up.",
+        "Variables MUSTER_... configure them. `muster up` runs all of it without any set-up.",
         examples="""
 muster run queue_sorter,quota_accountant
 muster run deciders
