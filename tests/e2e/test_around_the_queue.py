@@ -36,7 +36,7 @@ from kit.guarded import (
 from kit.kubeclient import ApiError, KubeClient, Object
 from kit.waiting import until
 from muster.core.objects.labels import RECLAIM_GRACE, RUN_TIME
-from muster.core.objects.meta import CHECKPOINTED_AT, DRAIN, DRIVE, INTENT, NODE_WAIT, QUEUED_AT
+from muster.core.objects.meta import CHECKPOINTED_AT, DRAIN, DRIVE, INTENT, NODE_WAIT, QUEUED_AT, START
 from muster.core.workloads.registry import KINDS
 
 QUOTA = "quota.scheduling.alibabacloud.com/name"
@@ -375,9 +375,9 @@ async def test_a_tenant_replaces_holds_releases_stops_and_deletes_its_own_jobs(p
 async def test_a_tenant_writes_the_annotations_that_are_for_people_and_no_others(plane: ControlPlane) -> None:
     page = (REPOSITORY / "docs" / "reference" / "annotations.md").read_text().partition("## On a job")[2]
     told = set(re.findall(r"muster\.dev/[a-z-]+", "".join(re.findall(r"^\| annot.*?\|", page, re.M))))
-    assert told == {PRIORITY, HOLD, BY, WHY, CHECKPOINTED_AT, RECLAIM_GRACE, RUN_TIME, DRIVE, DRAIN, NODE_WAIT}
+    assert told == {PRIORITY, HOLD, BY, WHY, CHECKPOINTED_AT, RECLAIM_GRACE, RUN_TIME, DRIVE, START, DRAIN, NODE_WAIT}
     for_people = {HOLD: "true", BY: "alice", WHY: "x", CHECKPOINTED_AT: "2026-01-01T00:00:00Z", RECLAIM_GRACE: "10m"}
-    for_people |= {DRIVE: "true", RUN_TIME: "2h", DRAIN: "1m", NODE_WAIT: "5m"}
+    for_people |= {DRIVE: "true", RUN_TIME: "2h", DRAIN: "1m", NODE_WAIT: "5m", START: "minimum"}
     async with client(plane, ALICE) as alice:
         body = job(suspend=True)
         body["metadata"]["annotations"] |= for_people

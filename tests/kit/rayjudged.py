@@ -118,7 +118,8 @@ def lowered(before: dict[str, Object], after: dict[str, Object], live: dict[str,
                 found.append(f"{name}: maxReplicas {most} below minReplicas {least}: its operator would look away")
             if most < old.get("maxReplicas", 0) and most * hosts < len(pods - going):
                 found.append(f"{name}: maxReplicas {most}, with {len(pods - going)} pods that nobody has named")
-            if most < asked <= old.get("maxReplicas", 0):
+            # An admission with the minimum leaves what its owner wants, and asks for it as growth.
+            if most < asked <= old.get("maxReplicas", 0) and not before[uid]["spec"].get("suspend"):
                 found.append(f"{name}: maxReplicas {most}, with {asked} replicas that come as soon as it is raised")
             if asked < min(least, old.get("replicas") or 0):
                 found.append(f"{name}: replicas {asked} below minReplicas {least}")

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.objects.labels import KAI_QUEUE, RAY_GROUP, RAY_HEAD, RAY_NODE, RAY_NODE_TYPE, RAY_PRIORITY, RAY_WORKER
-from muster.core.objects.meta import Meta
+from muster.core.objects.meta import DRIVE, START, Meta
 from muster.core.objects.podspec import (
     Container,
     PodSpec,
@@ -115,11 +115,9 @@ def add_cluster(
     """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them;
     what an owner has it add beyond what it adds by itself counts. ``full``: every container KubeRay will run.
 
-    ``beside_head``: what runs in the head's pod besides what the cluster itself asks for. In a queue of KAI Scheduler a
-    worker group needs its minReplicas to start, and grows from there.
+    ``beside_head``: what runs in the head's pod besides what the cluster itself asks for.
     """
-    named = (meta.labels, template_labels(cluster))
-    elastic = any(labels.get(KAI_QUEUE) for labels in named)
+    elastic = starts_small(cluster, meta)
     template = cluster.head_group_spec.template
     extra, collector, scaler = dict(beside_head or {}), collector_of(cluster, at), autoscaler_of(cluster, at)
     add_into(extra, collector)
@@ -148,7 +146,7 @@ def add_cluster(
             request=one,
             whole=highest(whole, WAIT_FOR_HEAD),
             rules=_rules(group.template, group.group_name, RAY_WORKER),
-            minimum=_least(group, cluster, replicas, path) * hosts if elastic else None,
+            minimum=least_of(group, cluster, replicas, path) * hosts if elastic else None,
         )
 
 
@@ -184,7 +182,20 @@ def template_labels(cluster: RayClusterSpec) -> dict[str, str]:
     return found
 
 
-def _least(group: WorkerGroup, cluster: RayClusterSpec, replicas: int, path: str) -> int:
+def scales(cluster: RayClusterSpec, meta: Meta) -> bool:
+    """Whether its size changes while it runs: by Ray's autoscaler, or by Muster where its owner wants that."""
+    return bool(cluster.enable_in_tree_autoscaling) or meta.annotations.get(DRIVE, "") == "true"
+
+
+def starts_small(cluster: RayClusterSpec, meta: Meta) -> bool:
+    """Whether worker groups need their minimum only to start: in a queue of KAI Scheduler, or where its owner says so
+    of a cluster that scales.
+    """
+    kai = any(labels.get(KAI_QUEUE) for labels in (meta.labels, template_labels(cluster)))
+    return kai or (meta.annotations.get(START, "") == "minimum" and scales(cluster, meta))
+
+
+def least_of(group: WorkerGroup, cluster: RayClusterSpec, replicas: int, path: str) -> int:
     """Replicas that a group needs to start, as KAI Scheduler counts: with in-tree autoscaling minReplicas, zero
     included; else minReplicas, or all of them where that is zero.
     """

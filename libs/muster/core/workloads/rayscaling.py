@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import structs
 
-from muster.core.objects.meta import CEILINGS, DRAIN, DRIVE, GATE, GRANTED, NODE_WAIT, Meta, unreadable
+from muster.core.objects.meta import CEILINGS, DRAIN, GATE, GRANTED, NODE_WAIT, Meta, unreadable
 from muster.core.objects.podspec import Resources, pod_request
 from muster.core.workloads import rayresize
 from muster.core.workloads.common import count
@@ -24,7 +24,10 @@ from muster.core.workloads.ray import (
     autoscaler_of,
     collector_of,
     hosts_of,
+    least_of,
     replicas_of,
+    scales,
+    starts_small,
 )
 from muster.model import elastic
 from muster.model.raydemand import RAY_UNIT
@@ -55,9 +58,9 @@ MOST = 2**53
 
 def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | None:
     """How a cluster scales itself; None for one that does not. ``at``: the path of its spec, for errors."""
-    driven = not spec.enable_in_tree_autoscaling and meta.annotations.get(DRIVE, "") == "true"
-    if not (spec.enable_in_tree_autoscaling or driven):
+    if not scales(spec, meta):
         return None
+    driven = not spec.enable_in_tree_autoscaling
     options = spec.autoscaler_options
     idle_s = options.idle_timeout_seconds if options is not None else None
     raws = (spec.worker_group_specs or ())[:MAX_GROUPS]
@@ -85,16 +88,22 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
     )
 
 
-def uncapped(spec: RayClusterSpec, meta: Meta) -> RayClusterSpec:
-    """A cluster that waits, as its owner wants it, whatever we wrote into ``maxReplicas`` when it ran."""
+def as_admitted(spec: RayClusterSpec, meta: Meta, at: str) -> RayClusterSpec:
+    """A cluster that waits, as it is admitted: with the ``maxReplicas`` of its owner, whatever we wrote there when it
+    ran; and where its worker groups need their minimum only, with that: the rest is granted once it runs.
+    """
     granted = elastic.read_counts(meta.annotations.get(GRANTED, ""))
     ceilings = elastic.read_counts(meta.annotations.get(CEILINGS, ""))
-    if not granted or not (spec.enable_in_tree_autoscaling or meta.annotations.get(DRIVE, "") == "true"):
+    if not scales(spec, meta):
         return spec
-    groups = []
-    for group in spec.worker_group_specs or ():
+    small, groups = starts_small(spec, meta), []
+    for index, group in enumerate(spec.worker_group_specs or ()):
         ours = group.group_name in ceilings and granted.get(group.group_name) == group.max_replicas
-        groups.append(structs.replace(group, max_replicas=ceilings[group.group_name]) if ours else group)
+        own = structs.replace(group, max_replicas=ceilings[group.group_name]) if ours else group
+        if small:
+            path = f"{at}.workerGroupSpecs[{index}]"
+            own = structs.replace(own, replicas=least_of(own, spec, replicas_of(own, path), path))
+        groups.append(own)
     return structs.replace(spec, worker_group_specs=tuple(groups))
 
 

@@ -24,7 +24,7 @@ from muster.core.workloads.common import (
 from muster.core.workloads.ownership import belongs
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
 from muster.core.workloads.rayhead import served_at
-from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.elastic import Elastic
 from muster.model.problem import problem
 from muster.model.workload import ChildState, Phase, Workload
@@ -66,7 +66,7 @@ def alone(raw: bytes) -> Workload:
         raise has_no_spec()
     check_version(cluster.api_version, GROUP)
     needs, suspended = Needs(), cluster.spec.rests
-    spec = uncapped(cluster.spec, cluster.metadata) if suspended else cluster.spec
+    spec = as_admitted(cluster.spec, cluster.metadata, "spec") if suspended else cluster.spec
     add_cluster(needs, spec, "spec", meta=cluster.metadata)
     refusal = foreign_manager("spec.managedBy", spec.managed_by, OPERATOR)
     refusal = refusal or (IDLE if cluster.spec.idle_suspend else None)

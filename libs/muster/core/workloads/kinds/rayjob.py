@@ -15,7 +15,7 @@ from muster.core.objects.meta import Meta, decode
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Life, Needs, check_version, has_no_spec, workload
 from muster.core.workloads.ray import GROUP, RayClusterSpec, add_cluster, beyond
-from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.placing import ANYWHERE
 from muster.model.problem import FieldProblem, problem
 from muster.model.resources import Vector, add_into
@@ -62,7 +62,9 @@ def read(raw: bytes) -> Workload:
         raise has_no_spec()
     check_version(job.api_version, GROUP)
     if spec.ray_cluster_spec is not None and spec.suspend:
-        spec = structs.replace(spec, ray_cluster_spec=uncapped(spec.ray_cluster_spec, job.metadata))
+        spec = structs.replace(
+            spec, ray_cluster_spec=as_admitted(spec.ray_cluster_spec, job.metadata, "spec.rayClusterSpec")
+        )
     cluster = spec.ray_cluster_spec
     elastic = elastic_of(cluster, job.metadata, "spec.rayClusterSpec") if cluster is not None else None
     life, needs = _life(spec, status), _needs(spec, job.metadata)

@@ -21,7 +21,7 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
-from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import Phase, Workload
 
@@ -63,7 +63,7 @@ def read(raw: bytes) -> Workload:
     check_version(service.api_version, GROUP)
     needs, cluster = Needs(AT), spec.ray_cluster_config
     if cluster is not None and spec.suspend:
-        cluster = uncapped(cluster, service.metadata)
+        cluster = as_admitted(cluster, service.metadata, AT)
     if cluster is not None:
         add_cluster(needs, cluster, AT, meta=service.metadata)
     return workload(

@@ -1,0 +1,96 @@
+"""In a KAI queue a Ray cluster is admitted with its minimum, and grows by grants to the size that its spec asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kit.contention import fixed_size
+from kit.deciding import ask, nodes_of
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, in_queue, kai_queue, raycluster, rayjob
+from muster.events.decisions import EvictionOrdered
+from muster.events.elastic import GrowthGranted
+from muster.model import api
+
+Object = dict[str, Any]
+
+
+def limited(name: str, cores: float) -> Object:
+    """A queue of KAI Scheduler that may use so many cores beside one head."""
+    queue = kai_queue(name, 0)
+    queue["spec"]["resources"]["cpu"] |= {"limit": round(1_000 * cores) + HEAD_CPU, "quota": 0}
+    return queue
+
+
+@pytest.mark.parametrize("make", [raycluster, rayjob])
+def test_four_workers_of_which_two_are_needed_under_a_limit_of_three(make: Any) -> None:
+    play = ElasticPlay(queues=[limited("mine", 3)])
+    play.create_raw(in_queue(make(replicas=4, minReplicas=2), "mine"))
+    play.cell.advance(10_000)
+    assert len(play.pods()) == 3
+    assert play.cpu() == 3 * CORE + HEAD_CPU
+    assert (play.group()["replicas"], play.group()["maxReplicas"]) == (4, 3), "what its owner wants stays"
+    assert [event.added for event in play.told(GrowthGranted)] == [{"small": 1}]
+    play.clean()
+
+
+@pytest.mark.parametrize("make", [raycluster, rayjob])
+def test_under_a_tree_where_its_owner_says_so(make: Any) -> None:
+    play = ElasticPlay(("ns", "3500m", "3500m"), total="3500m")
+    made = make(replicas=4, minReplicas=2)
+    play.create_raw(made)
+    play.cell.advance(10_000)
+    assert play.pods() == []
+    resource = api.RAYJOBS if make is rayjob else api.RAYCLUSTERS
+    patch = {"metadata": {"annotations": {"muster.dev/start": "minimum"}}}
+    play.call("PATCH", resource, "ns", "auto", patch, "application/merge-patch+json")
+    play.cell.advance(10_000)
+    assert len(play.pods()) == 3
+    assert play.cpu() == 3 * CORE + HEAD_CPU
+    play.clean()
+
+
+def test_the_rest_comes_when_there_is_room_and_goes_before_the_minimum() -> None:
+    """Another queue that is owed two cores takes back what is above the minimum, and no more."""
+    queues = [kai_queue("mine", 1), kai_queue("other", 3)]
+    play = ElasticPlay(queues=queues, nodes={"node-0": {"cpu": "6", "memory": "256Gi"}})
+    scaler = play.create(in_queue(raycluster(replicas=4, minReplicas=1), "mine"))
+    for number in range(4):
+        scaler.start(f"task-{number}")
+    play.tick(3)
+    assert len(play.pods()) == 4
+    play.create_raw(in_queue(fixed_size(3, "owed", "other"), "other"))
+    play.tick(12)
+    assert len(play.pods()) == 2, "what is above the minimum goes, as far as others are owed it"
+    assert not [order for order in play.told(EvictionOrdered) if order.victims]
+    assert play.cpu("owed") == 3 * CORE
+    play.clean()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 6), st.booleans())
+def test_as_many_start_as_muster_decide_says(least: int, more: int, limit: int, job: bool) -> None:
+    """``muster decide`` starts the minimum together and each other pod by itself, by code of its own."""
+    replicas = least + more
+    play = ElasticPlay(queues=[limited("mine", limit)])
+    make = rayjob if job else raycluster
+    play.create_raw(in_queue(make(replicas=replicas, minReplicas=least), "mine"))
+    play.cell.advance(10_000)
+    assert len(play.pods()) == decided(least, replicas, limit)
+    play.clean()
+
+
+def decided(least: int, replicas: int, limit: int) -> int:
+    """How many workers of a head and so many ``muster decide`` starts under a limit."""
+    pods = [{"name": "head", "cpu_milli": HEAD_CPU}]
+    pods += [{"name": f"worker-{number}", "cpu_milli": CORE} for number in range(replicas)]
+    found = ask(
+        nodes=[{"name": "node", "cpu_milli": 64 * CORE}],
+        queues=[{"name": "mine", "quota": {"cpu_milli": 0}, "limit": {"cpu_milli": CORE * limit + HEAD_CPU}}],
+        jobs=[{"name": "auto", "queue": "mine", "min_member": 1 + least, "pods": pods}],
+    )
+    started = [pod for pods in nodes_of(found).values() for pod in pods]
+    return max(len(started) - 1, 0)
