@@ -10,6 +10,7 @@ import pytest
 
 from kit.cli import Cli
 from kit.doubles.log import MemoryLeases, MemorySnapshots
+from kit.keeping import keeper_of
 from kit.nats import SMALL, commit
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
@@ -19,8 +20,9 @@ from muster.bus.log import JetStreamLog
 from muster.bus.marks import JetStreamMarks, Mark, give_up, hear_marks
 from muster.bus.server import EmbeddedServer
 from muster.core.cell.deciders import DECIDERS
+from muster.events import subjects
 from muster.events.system import TimeReached
-from muster.ports import LogLostError, LogSealedError
+from muster.ports import LogGoneError, LogLostError, LogSealedError
 from muster.runtime.clock import SystemClock
 from muster.runtime.runners.leader import AnyLeader, Leader
 
@@ -47,6 +49,13 @@ class Scene:
         await self.server.kill()
         shutil.rmtree(self.server.directory / "jetstream", ignore_errors=True)
         shutil.copytree(self.folder / "copy", self.server.directory, dirs_exist_ok=True)
+        await self.server.restart()
+
+    async def lose_all(self) -> None:
+        """As after a crash: what the server wrote to the log is not on its disk, and the log is."""
+        await self.server.kill()
+        for block in self.server.directory.glob(f"**/{subjects.log_stream('main', 1)}/msgs/*.blk"):
+            block.write_bytes(b"")
         await self.server.restart()
 
     async def digest(self, seq: int) -> bytes:
@@ -137,6 +146,30 @@ async def test_where_two_services_miss_commits_the_next_generation_is_founded(sc
     with pytest.raises(LogSealedError):
         await scene.log.append(commit(9), expected=scene.last)
     assert (await hear_marks(after, await marks.all())).lost == ()
+
+
+@pytest.mark.parametrize("junk", [False, True])
+async def test_a_log_that_lost_its_first_commit_is_given_up_without_a_witness(scene: Scene, junk: bool) -> None:
+    """What is written to it meanwhile changes nothing, and no service appends to it."""
+    await scene.lose_all()
+    log = await open_log(scene.js, "main")
+    with pytest.raises(LogGoneError):
+        await log.append(commit(9), expected=0)
+    if junk:
+        await scene.js.publish(subjects.log_subject("main", 1, "preemptor", "0"), b"junk", {})
+    with pytest.raises(LogSealedError):
+        await keeper_of(scene.js, log)._look()
+    after = await open_log(scene.js, "main")
+    assert (after.identity.generation, after.identity.first) == (2, 1)
+
+
+async def test_a_person_gives_up_a_log_that_lost_its_first_commit(scene: Scene, tmp_path: Path) -> None:
+    await scene.lose_all()
+    cli, where = Cli(tmp_path), ("--url", scene.server.url)
+    asked = await cli.run("log", "recover", *where)
+    assert asked.code == 1
+    assert "the log does not have its first commit" in asked.out
+    assert "Generation 2 of cell main" in (await cli.run("log", "recover", "--yes", *where)).ok().out
 
 
 async def test_where_one_service_misses_commits_a_person_decides(scene: Scene, tmp_path: Path) -> None:

@@ -260,12 +260,13 @@ def _check_subjects(wanted: Mapping[str, Any], found: StreamInfo) -> None:
 
 
 async def _check_genesis(js: JetStream, pointer: LogPointer) -> None:
+    """One without a genesis has lost it: it is opened, so that it can be given up (muster.bus.marks)."""
     first = await js.get(pointer.stream, pointer.first)
     found = genesis_of(first.data) if first is not None else None
-    if found is None or found.log_id != pointer.log_id or found.generation != pointer.generation:
+    if found is not None and (found.log_id != pointer.log_id or found.generation != pointer.generation):
         raise BusError(
-            f"stream {pointer.stream} holds {f'log {found.log_id}' if found else 'no log'} where log {pointer.log_id} "
-            "is expected: it was replaced or restored from elsewhere; restore the right one, or delete it"
+            f"stream {pointer.stream} holds log {found.log_id} where log {pointer.log_id} is expected: it was replaced "
+            "or restored from elsewhere; restore the right one, or delete it"
         )
 
 

@@ -48,10 +48,18 @@ class Testimony(Struct, frozen=True):
 
     lost: tuple[Mark, ...] = ()
     shown: tuple[Mark, ...] = ()
+    begins: bool = True
+    """Whether the log has its genesis. It had one before anything pointed to it, and no key of a stage removes it."""
+
+    @property
+    def whole(self) -> bool:
+        return self.begins and not self.lost
 
     @property
     def agrees(self) -> bool:
         """Whether it is sure that the log lost commits."""
+        if not self.begins:
+            return True
         first = min((each.seq for each in self.lost), default=0)
         against = [each for each in self.shown if each.seq >= first]
         return bool(self.lost) and not against and len(self.lost) >= min(AGREEING, len(self.lost) + len(self.shown))
@@ -108,6 +116,7 @@ async def hear_marks(log: JetStreamLog, marks: Sequence[Mark]) -> Testimony:
     return Testimony(
         tuple(mark for mark, good in zip(mine, shown, strict=True) if not good),
         tuple(mark for mark, good in zip(mine, shown, strict=True) if good),
+        genesis_of(await log.raw(log.identity.first)) is not None,
     )
 
 

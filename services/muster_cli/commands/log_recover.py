@@ -34,13 +34,15 @@ async def log_recover(
         log = await open_log(js, place.config.cell)
         identity = log.identity
         found = await hear_marks(log, await JetStreamMarks(js, identity.cell).all())
+        if not found.begins:
+            out.line("the log does not have its first commit: NATS lost all of it")
         for mark in found.lost:
             out.line(f"{mark.service} has read the log up to sequence {mark.seq}, and that is not in it")
         known = await recorded_cluster(js, identity)
         set_back = known.set_back if known is not None else ""
         if set_back:
             out.line(set_back)
-        if not found.lost and not set_back:
+        if found.whole and not set_back:
             out.line(f"The log holds all that {counted(len(found.shown), 'service')} read of it: nothing to recover.")
             return OK
         if not yes:

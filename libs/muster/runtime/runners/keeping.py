@@ -135,7 +135,7 @@ class LogKeeper:
     async def _check_whole(self, log: JetStreamLog) -> None:
         """Found the next generation where the services agree that this one lost commits that they have read."""
         found = await hear_marks(log, await JetStreamMarks(self._js, log.identity.cell).all())
-        if not found.lost:
+        if found.whole:
             return
         names = [f"{each.service} at {each.seq}" for each in found.lost]
         self._hooks.note("error", "log_lost_commits", witnesses=names, agree=found.agrees)
