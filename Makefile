@@ -71,8 +71,9 @@ test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, wher
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py || exit 1; done
 
-chaos: $(READY)  ## hostile keys and a broker that loses commits: COUNT seeds from SEED on
-	MUSTER_TEST_SEED=$(or $(SEED),1) MUSTER_TEST_SEEDS=$(or $(COUNT),100) $(PYTEST) -q -n $(WORKERS) tests/sim/test_log_chaos.py
+chaos: $(READY)  ## hostile keys, a broker that loses commits: COUNT seeds from SEED on, simulated; or MINUTES of it on real processes
+	MUSTER_TEST_SEED=$(or $(SEED),1) $(if $(MINUTES),MUSTER_CHAOS_MINUTES=$(MINUTES) $(PYTEST) -s tests/e2e/test_log_chaos_real.py,\
+	    MUSTER_TEST_SEEDS=$(or $(COUNT),100) $(PYTEST) -q -n $(WORKERS) tests/sim/test_log_chaos.py)
 
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build

@@ -1,8 +1,6 @@
 """The disk of a real nats-server is full for a while: Muster says so, decides nothing, and goes on without a person."""
 
 import asyncio
-import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,10 +11,9 @@ import pytest
 
 from kit.beside import beside
 from kit.nats import SMALL
-from kit.production import FILES
 from kit.proof import commits_of, prove
 from kit.simulated import NODES, create
-from kit.smalldisk import SmallDisk, small_disk
+from kit.smalldisk import SmallDisk, alive, small_disk
 from kit.story import quota_tree, rayjob
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
@@ -36,14 +33,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 STORE = 'jetstream {{ store_dir: "{}/jetstream", max_file_store: 100GB, sync_interval: always }}\n'
 """Room that the disk does not have: what is reserved is not what is there."""
-
-
-NC = """#!{}
-import socket, sys
-with socket.create_connection((sys.argv[3], int(sys.argv[4]))) as asked:
-    asked.sendall(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(asked.makefile("rb").read())
-"""
 
 
 class Services:
@@ -106,21 +95,6 @@ async def finished(simulated: SimCluster, name: str) -> bool:
     return b'"jobDeploymentStatus":"Complete"' in answer.body.replace(b": ", b":")
 
 
-def alive(server: EmbeddedServer, folder: Path) -> bool:
-    """What the liveness probe of a pod says of it; ``nc`` is that of the image."""
-    programs = folder / "bin"
-    programs.mkdir(exist_ok=True)
-    (programs / "nc").write_text(NC.format(sys.executable))
-    (programs / "nc").chmod(0o755)
-    env = {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "NATS_MONITOR_PORT": str(server.monitor_port),
-        "NATS_STORE": str(server.directory),
-        "NATS_ROOM": str(server.room),
-    }
-    return subprocess.run(["sh", FILES / "alive.sh"], env=env, check=False).returncode == 0
-
-
 async def test_decisions_wait_while_the_disk_is_full_and_go_on_by_themselves(tmp_path: Path) -> None:
     async with scene(tmp_path) as (disk, server, services, simulated):
         await create(simulated, api.QUOTA_TREES, quota_tree())
@@ -137,9 +111,10 @@ async def test_decisions_wait_while_the_disk_is_full_and_go_on_by_themselves(tmp
             well += not services.reasons()
             await asyncio.sleep(0.1)
         assert (well, await finished(simulated, "during"), services.starts > 1) == (0, False, True)
-        assert alive(server, tmp_path), "a start would change nothing"
+        probed = tmp_path, server.monitor_port, server.directory, server.room
+        assert alive(*probed), "a start would change nothing"
         disk.make_room()
-        assert not alive(server, tmp_path), "a start would help"
+        assert not alive(*probed), "a start would help"
         disk.fill()
         async with beside(keep_alive(server, lambda _: None)):
             assert not server.gave_up()

@@ -11,7 +11,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -60,6 +60,17 @@ class Supervised(Running):
             await asyncio.sleep(RESTART_S)
             await super().start()
 
+    @contextlib.asynccontextmanager
+    async def down(self) -> AsyncIterator[None]:
+        """Killed, and started again only after the block."""
+        assert self._keeper is not None
+        self._keeper.cancel()
+        await asyncio.gather(self._keeper, return_exceptions=True)
+        self.signal(signal.SIGKILL)
+        await self.finished()
+        yield
+        await self.start()
+
     def guard(self) -> None:
         """Raises what keeps it from being started again."""
         assert self._keeper is not None
@@ -102,11 +113,14 @@ class Fleet:
         init: Mapping[str, str] | None = None,
         keeper: Path | None = None,
         env: Mapping[str, str] | None = None,
+        store: Path | None = None,
     ) -> None:
         """``init``: variables for the founding of the log; ``keeper``: folder the keeper archives to; ``env``:
-        variables of every service.
+        variables of every service; ``store``: folder of NATS, on a small disk.
         """
         self.folder = folder
+        self.store = (store or folder) / "jetstream"
+        self._small = store is not None
         self.running: dict[str, Supervised] = {}
         """What runs, by name; a second replica of a service is `<service>-2`."""
         self._kubeconfig = kubeconfig
@@ -166,7 +180,10 @@ class Fleet:
     async def _start_nats(self) -> None:
         monitor, config = free_port(), self.folder / "nats.conf"
         text = (FILE.parent / "deploy" / "nats" / "compose.conf").read_text()
-        config.write_text(re.sub(r"^include .*$", "", text.replace('"/data/', f'"{self.folder}/'), flags=re.M))
+        text = re.sub(r"^include .*$", "", text.replace("/data/jetstream", str(self.store)), flags=re.M)
+        if self._small:  # What is reserved is not what is there.
+            text = text.replace("sync_interval", "max_file_store: 100GB\n  sync_interval")
+        config.write_text(text)
         nats = Supervised(
             NATS, self.folder, monitor, {}, ["-a", "127.0.0.1", "-p", str(self._port), "-m", str(monitor)]
         )
