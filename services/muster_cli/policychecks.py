@@ -57,6 +57,7 @@ POLICIES = (
     _policy("muster-pods", "Validating", ServerVersion(1, 30)),
     _policy("muster-pod-priorities", "Validating", ServerVersion(1, 30)),
     _policy("muster-pods-resized", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pods-end", "Validating", ServerVersion(1, 30)),
     _policy("muster-ray-resized", "Validating", ServerVersion(1, 30)),
     _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
     _policy("muster-namespaces", "Validating", ServerVersion(1, 30)),

@@ -203,12 +203,13 @@ async def test_a_gang_of_bare_pods_is_charged_where_the_tree_says_so(
 async def test_pods_wait_for_the_quota_of_their_namespace(
     cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
 ) -> None:
-    """Six pods of 7 cpu that name us, in a quota of 14: two of them run at any time."""
+    """Six pods of 7 cpu that name us, half of them as KAI Scheduler, in a quota of 14: two of them run at any time."""
     await cluster.apply_tree()
     names = [f"p{index}" for index in range(6)]
     async with running(cluster, nats_server.url, tmp_path) as muster:
-        for name in names:
+        for index, name in enumerate(names):
             pod = member(name, cpu="7")
+            pod["spec"]["schedulerName"] = ("muster", "kai-scheduler")[index % 2]
             del pod["metadata"]["labels"]
             await create(cluster, pod)
         over = set[str]()

@@ -13,6 +13,7 @@ from kit.cluster import RAY
 from kit.controlplane import ControlPlane
 from kit.guarded import ALICE, AUTOSCALER, MANAGED, OPERATOR, client, job, mutates, refused
 from kit.kubeclient import ApiError, KubeClient, Object
+from kit.waiting import until
 from muster.core.workloads.registry import KINDS
 
 BIG = {"cpu": "64", "nvidia.com/gpu": "8"}
@@ -208,6 +209,13 @@ async def test_the_submitter_of_a_rayjob_is_its_operators_alone(plane: ControlPl
         held = {"metadata": {"annotations": {"muster.dev/hold": "true"}}, "spec": {"suspend": True}}
         name = submitter["metadata"]["name"]
         await alice.patch("batch/v1", "Job", name, MANAGED, patch=held)
+
+        async def rests() -> bool:
+            status = (await alice.get("batch/v1", "Job", name, MANAGED)).get("status") or {}
+            suspended = [each for each in status.get("conditions") or [] if each["type"] == "Suspended"]
+            return bool(suspended) and suspended[0]["status"] == "True" and not status.get("active")
+
+        await until(rests, what="the submitter to be suspended")
         template = [("replace", "/spec/template/spec/containers/0/resources", {"requests": BIG, "limits": BIG})]
         if mutates(plane):  # Older servers let nobody change the template of a Job that has run.
             await refused(edit(alice, submitter, *template), "it is part of RayJob")

@@ -25,7 +25,7 @@ from kit.controlplane.build import Binaries
 from kit.guarded import ALICE, BOB, client, guarded
 from kit.installation import Bare, figure
 from kit.kubeclient import KubeClient
-from kit.muster import running
+from kit.muster import LOG_BYTES, running
 from kit.operators import SparkOperator
 from kit.tenant import quantity, schemas_of
 from muster.bus.server import EmbeddedServer
@@ -108,7 +108,7 @@ async def test_nothing_runs_beyond_what_was_admitted(
         meta = {"name": "few", "namespace": MINE}
         await admin.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": few}})
         cluster.operate(SparkOperator())
-        async with running(cluster, nats_server.url, tmp_path):
+        async with running(cluster, nats_server.url, tmp_path, log_bytes=LOG_BYTES * (8 if SECONDS else 1)):
             await bob.create(document_job(THEIRS, runtime="9h", generateName=None, name="theirs"))
             await cluster.until(lambda: cluster.running("theirs", THEIRS), 180.0, "the other team's job to run")
             before = await theirs(admin)

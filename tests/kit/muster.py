@@ -77,6 +77,7 @@ async def running(
     wrap: Callable[[ApiTransport], ApiTransport] = lambda transport: transport,
     prove: bool = True,
     ready: bool = True,
+    log_bytes: int = LOG_BYTES,
 ) -> AsyncIterator[Muster]:
     """Everything runs and has listed the cluster; `ready`: whether to wait for that.
 
@@ -88,7 +89,7 @@ async def running(
         nats_url=nats_url,
         cell=muster.cell,
         log_create=True,
-        log_max_bytes=LOG_BYTES,
+        log_max_bytes=log_bytes,
         health_port=-1,
         profile="lean" if profile == "lean" else "kube-queue",
         placement=placement,

@@ -116,14 +116,14 @@ class SparkOperator(_Operator):
         if phase_of(driver) != "Running":
             return _state("SUBMITTED"), []
         template = self._template(spec["executor"], {})
-        wanted = [f"{name}-exec-{index}" for index in range(spec["executor"]["instances"])]
+        wanted = [f"{name}-exec-{index}" for index in range(spec["executor"].get("instances") or 1)]
         owner = {"apiVersion": "v1", "kind": "Pod", **driver}
         missing = [self.pod(found, owner, key, template, **{"spark-role": "executor"}) for key in wanted]
         return _state("RUNNING"), [each for each in missing if each.body["metadata"]["name"] not in pods]
 
     @staticmethod
     def _template(role: Obj, annotations: Obj) -> Obj:
-        requests = {"cpu": str(role["cores"]), "memory": "1408Mi"}
+        requests = {"cpu": str(role.get("cores") or 1), "memory": "1408Mi"}
         container = {"name": "spark", "image": "spark", "resources": {"requests": requests}}
         return {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
 
