@@ -69,6 +69,8 @@ class _Queue(Struct):
     order: str = ""
     used: dict[str, int] = field(default_factory=dict)
     """line -> what the queue uses in its turn, until something of the queue starts or ends"""
+    turn: tuple[int, int, int] | None = None
+    """The entry among the turns that counts: those before it are left there, and passed by."""
 
 
 class Projection:
@@ -166,8 +168,9 @@ class Projection:
 
     def run(self, until: str = "") -> None:
         """Play forward until one has started, or no waiting job can start."""
-        turns = [(self._order(queue), path) for path, queue in self._queues.items()]
-        heapify(turns)
+        turns: list[_Turn] = []
+        for queue in self._queues.values():
+            self._turn(turns, queue)
         now = 0
         while len(self.found) < MAX_STARTS:
             self._start_all(turns, now)
@@ -197,15 +200,27 @@ class Projection:
             queue.used[key] = used
         return (-queue.priority, used, place.rank)
 
+    def _turn(self, turns: list[_Turn], queue: _Queue) -> None:
+        """A queue may come earlier than it was to."""
+        order = self._order(queue)
+        if order != queue.turn:
+            queue.turn = order
+            heappush(turns, (order, queue.path))
+
     def _start_all(self, turns: list[_Turn], now: int) -> None:
         while turns and len(self.found) < MAX_STARTS:
             before, path = turns[0]
             queue = self._queues[path]
+            if before != queue.turn:
+                heappop(turns)
+                continue
             if not queue.heads or queue.blocked:
                 heappop(turns)
+                queue.turn = None
                 continue
             order = self._order(queue)
             if order != before:
+                queue.turn = order
                 heapreplace(turns, (order, path))
                 continue
             _, key = queue.heads[0]
@@ -287,7 +302,7 @@ class Projection:
             member = self._queues[line.queue]
             heappush(member.heads, (line.head, key))
             member.blocked -= member.blocking
-            heappush(turns, (self._order(member), member.path))
+            self._turn(turns, member)
 
     def _takes(self, place: Place, key: str, line: _Line) -> int | None:
         namespace, _, name = place.key.rpartition("/")
@@ -318,4 +333,4 @@ class Projection:
                     del self._resting[woken[-1]]
                 self._wake(turns, woken)
         if own is not None and own.heads and not own.blocked:
-            heappush(turns, (self._order(own), queue))  # It uses less now, so it may come earlier.
+            self._turn(turns, own)  # It uses less now, so it may come earlier.

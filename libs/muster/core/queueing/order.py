@@ -9,7 +9,6 @@ from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.model.demand import Demand
 from muster.model.keys import root_of
-from muster.model.resources import add_into
 
 _NOTHING: Mapping[str, Any] = {}
 MILLION = 1_000_000
@@ -23,12 +22,13 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
     part of the total comes first.
     """
     node, promised = ledger.nodes.get(queue), ledger.promised.get(root_of(queue), _NOTHING)
-    taken = dict(ledger.used.get(queue, _NOTHING))
-    for scratch in scratches:
-        add_into(taken, scratch.extra.get(queue, _NOTHING))
+    used, extra = ledger.used.get(queue, _NOTHING), [each.extra[queue] for each in scratches if queue in each.extra]
     most = 0
-    for name, amount in taken.items():
-        if amount <= 0 or name not in promised:
+    for name in promised:
+        amount = used.get(name, 0)
+        for each in extra:
+            amount += each.get(name, 0)
+        if amount <= 0:
             continue
         least = node.guaranteed.get(name, 0) if node is not None else 0
         part = amount * MILLION // least if least else UNBOUNDED + _of_all(ledger, queue, name, amount)
