@@ -37,7 +37,9 @@ async def add_gateway(process: Process, *, acting: bool = True, folder: Path | N
         clock=process.clock,
         moments=moments,
         hooks=process.telemetry("readmodel", "gateway"),
+        apart=True,
     )
+    stack.push_async_callback(live.foresight.ahead.stop)
     process.runners.append(live)
     access = Unrestricted() if config.gateway_access == "none" else Reviewed(await process.api_server(), process.clock)
     questions = Questions(live, process.clock, acting=acting)

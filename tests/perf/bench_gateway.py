@@ -58,7 +58,7 @@ class Served:
     def __init__(self, state: ReadState, folder: Path) -> None:
         log = RecordedLog([stored(1, [])])
         clock = LogTime(log)
-        self.live = Live(log=log, snapshots=None, clock=clock, moments=Moments(log, folder))
+        self.live = Live(log=log, snapshots=None, clock=clock, moments=Moments(log, folder), apart=True)
         self.live.seat.state = state
         self.live.observed = lambda _: None  # type: ignore[method-assign]
         pages = REPOSITORY / "services/muster_gateway/static"
@@ -86,7 +86,7 @@ async def measure(waiting: int, machines: int, rounds: int, say: Progress) -> Ta
     with TemporaryDirectory() as folder:
         served = Served(state, Path(folder))
         await served.server.start()
-        busy = asyncio.ensure_future(served.busy())
+        busy = asyncio.gather(served.busy(), served.live.foresight.keep())
         try:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{served.server.port}") as session:
                 for number in range(rounds):
@@ -95,6 +95,7 @@ async def measure(waiting: int, machines: int, rounds: int, say: Progress) -> Ta
         finally:
             busy.cancel()
             await served.server.stop()
+            await served.live.foresight.ahead.stop()
     about = (
         f"{len(jobs):,} waiting RayJobs, {machines:,} nodes, {EVENTS_A_SECOND} events a second folded meanwhile, by "
         f"the process that answers and asks. Each question {ASKED} times a round, over HTTP on loopback."

@@ -20,23 +20,19 @@ from muster.events.envelope import Stored
 from muster.ports import Clock
 from muster.serving import shapes, supposed, views
 from muster.serving.access import Viewed
-from muster.serving.asking import ManifestError, ask, read_job
+from muster.serving.asking import ManifestError, read_job
+from muster.serving.beside import AwayError
 from muster.serving.causes import causes
-from muster.serving.forking import projected
 from muster.serving.happened import happened, marks
 from muster.serving.health import health
 from muster.serving.joblist import JobFilter
 from muster.serving.live import Live
 from muster.serving.moments import LogMark, OutsideError
 from muster.serving.scope import Lens, Scope
-from muster.serving.whatif import ChangeError, what_if
+from muster.serving.whatif import ChangeError
 
 SECOND = 1_000
 UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
-FORESEEN_MS = 3_000
-"""So long the queues played forward are taken to be those of now, ..."""
-FORESEEN_EACH_MS = 2
-"""... and so much longer for each job that starts in them, so that a long line is not played forward all the time."""
 
 
 class BadRequestError(Exception):
@@ -54,6 +50,8 @@ class Asked(Struct, frozen=True):
     query: Mapping[str, str]
     body: bytes
     viewed: Viewed
+    foreseen: Mapping[str, Projected]
+    """When waiting jobs start, where the question needs it."""
 
 
 Answer = Callable[["Questions", Asked], Awaitable[Struct]]
@@ -68,6 +66,8 @@ class Question(Struct, frozen=True):
     answer: Answer
     query: Mapping[str, str] = {}
     body: type[Struct] | None = None
+    foresees: bool = False
+    """It needs to know when waiting jobs start."""
 
     @property
     def method(self) -> str:
@@ -86,7 +86,6 @@ class Questions:
         self._clock = clock
         self._acting = acting
         self._lens: tuple[int, Scope, Lens] | None = None
-        self._foreseen: tuple[int, Mapping[str, Projected]] | None = None
 
     def namespaces(self) -> set[str]:
         """Every namespace that there is anything to see of."""
@@ -109,9 +108,11 @@ class Questions:
         state = self.live.state if not at else await self.live.moments.at(self.mark(at, now))
         if at:
             now = state.now
+        foreseen = await self.live.foresight.foreseen(state, now, path, live=not at) if route.foresees else {}
+        # Only now: while it waited, more was folded, of which lens and moment must know.
         lens = self.lens(viewed.scope, state)
         moment = views.moment_of(state, now, live=not at)
-        return await route.answer(self, Asked(state, lens, moment, now, path, query, body, viewed))
+        return await route.answer(self, Asked(state, lens, moment, now, path, query, body, viewed, foreseen))
 
     def mark(self, text: str, now: int) -> LogMark:
         """The moment a text names. Raises BadRequestError, OutsideError."""
@@ -139,19 +140,9 @@ class Questions:
             self._lens = (state.seq, scope, Lens(scope, state))
         return self._lens[2]
 
-    def foreseen(self, asked: Asked, uid: str = "") -> Mapping[str, Projected]:
-        """When waiting jobs start. The queues of now are played forward once in a while, and for a ``uid`` that came
-        after it.
-        """
-        if not asked.moment.live:
-            return projected(asked.state, asked.state.queues, asked.now)
-        made, found = self._foreseen or (0, {})
-        job = asked.state.queues.jobs.get(uid)
-        late = job is not None and uid not in found and job.queued_at >= made
-        rests = max(FORESEEN_MS, FORESEEN_EACH_MS * len(found))
-        if self._foreseen is None or late or not 0 <= asked.now - made < rests:
-            found = projected(asked.state, asked.state.queues, asked.now)
-            self._foreseen = (asked.now, found)
+    async def supposed(self, asked: Asked, method: str, *args: object) -> Struct:
+        """What a change would do, or a new job would meet. Raises ChangeError, AwayError."""
+        found: Struct = await self.live.foresight.looked(asked.state, asked.now, method, *args, live=asked.moment.live)
         return found
 
     async def commit(self, seq: int) -> Stored | None:
@@ -191,7 +182,7 @@ async def _health(_of: Questions, asked: Asked) -> Struct:
     return health(asked.state, asked.lens, asked.moment)
 
 
-async def _jobs(of: Questions, asked: Asked) -> Struct:
+async def _jobs(_of: Questions, asked: Asked) -> Struct:
     query = asked.query
     states = tuple(each for each in query.get("state", "").split(",") if each)
     wanted = JobFilter(
@@ -203,9 +194,8 @@ async def _jobs(of: Questions, asked: Asked) -> Struct:
         outcome=query.get("outcome", ""),
     )
     skip, limit = number(query, "skip", 0, 1 << 31), number(query, "limit", 50, views.MOST_ROWS)
-    foreseen = of.foreseen(asked)
     return views.jobs(
-        asked.state, asked.lens, asked.moment, wanted, skip=skip, limit=limit, now=asked.now, foreseen=foreseen
+        asked.state, asked.lens, asked.moment, wanted, skip=skip, limit=limit, now=asked.now, foreseen=asked.foreseen
     )
 
 
@@ -220,7 +210,7 @@ async def _why(of: Questions, asked: Asked) -> Struct:
         kind,
         now=asked.now,
         acting=of.acting,
-        foreseen=lambda uid: of.foreseen(asked, uid),
+        foreseen=asked.foreseen,
     )
 
 
@@ -276,8 +266,7 @@ async def _series(of: Questions, asked: Asked) -> Struct:
 async def _whatif(of: Questions, asked: Asked) -> Struct:
     try:
         wanted = msgspec.json.decode(asked.body, type=supposed.Changes)
-        before = of.foreseen(asked)
-        return what_if(asked.state, asked.lens, asked.moment, wanted.changes, asked.now, wanted.job, before)
+        return await of.supposed(asked, "what_if", asked.viewed.scope, wanted.changes, wanted.job)
     except (msgspec.DecodeError, ChangeError) as err:
         raise BadRequestError(str(err)) from err
 
@@ -287,7 +276,7 @@ async def _ask(of: Questions, asked: Asked) -> Struct:
         workload = read_job(msgspec.json.decode(asked.body, type=supposed.Submission).manifest)
     except (msgspec.DecodeError, ManifestError) as err:
         raise BadRequestError(str(err)) from err
-    return ask(asked.state, asked.lens, asked.moment, workload, asked.now, of.foreseen(asked))
+    return await of.supposed(asked, "ask", asked.viewed.scope, workload)
 
 
 ROUTES: tuple[Question, ...] = (
@@ -310,6 +299,7 @@ ROUTES: tuple[Question, ...] = (
             "name": "Only with this in NAMESPACE/NAME.",
             **PAGE,
         },
+        foresees=True,
     ),
     Question(
         "/api/v1/jobs/{namespace}/{name}",
@@ -317,6 +307,7 @@ ROUTES: tuple[Question, ...] = (
         shapes.WhyView,
         _why,
         {"kind": "Where jobs of several kinds have one name."},
+        foresees=True,
     ),
     Question("/api/v1/events/{sequence}/{index}", "An event and the chain of its causes.", shapes.CausesView, _causes),
     Question(
@@ -356,7 +347,12 @@ def problem(err: Exception, scope: Scope, state: ReadState) -> shapes.Problem:
     return shapes.Problem(Lens(scope, state).words(str(err)) if not scope.whole else str(err))
 
 
-EXPECTED: dict[type[Exception], int] = {BadRequestError: 400, views.MissingError: 404, OutsideError: 404}
+EXPECTED: dict[type[Exception], int] = {
+    BadRequestError: 400,
+    views.MissingError: 404,
+    OutsideError: 404,
+    AwayError: 503,
+}
 """What a question may meet -> the status of the answer"""
 
 

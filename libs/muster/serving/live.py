@@ -19,6 +19,7 @@ from muster.model.keys import Ref
 from muster.ports import Clock, Log, Snapshots
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
+from muster.serving.foresight import Foresight
 from muster.serving.moments import Moments
 from muster.serving.series import UseSeries
 
@@ -37,12 +38,21 @@ class Live(Follower[ReadState]):
     """Follows the log. ``changed`` is set whenever something was folded; readers wait for it with :meth:`news`."""
 
     def __init__(
-        self, *, log: Log, snapshots: Snapshots | None, clock: Clock, moments: Moments, hooks: Hooks | None = None
+        self,
+        *,
+        log: Log,
+        snapshots: Snapshots | None,
+        clock: Clock,
+        moments: Moments,
+        hooks: Hooks | None = None,
+        apart: bool = False,
     ) -> None:
+        """``apart``: look ahead in a process of its own."""
         super().__init__(
             ReadModel(listener=self._hear), log=log, snapshots=snapshots, clock=clock, hooks=hooks, every=1 << 62
         )  # It reads snapshots and keeps none: it may write nothing.
         self.moments = moments
+        self.foresight = Foresight(lambda: self.state, clock, apart=apart)
         self.series = UseSeries()
         self._ring: deque[Said] = deque(maxlen=RING)
         self._told_from = 0
@@ -57,8 +67,17 @@ class Live(Follower[ReadState]):
             self._told_from = self._ring[0].happening.seq
         self._ring.append(Said(ref, happening))
 
+    def _fold(self, batch: Sequence[Stored]) -> None:
+        super()._fold(batch)
+        self.foresight.ahead.fold(batch)
+
+    async def _restore(self) -> None:
+        await super()._restore()
+        await self.foresight.ahead.stop()  # It was given another state.
+
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         await super().started(tasks)
+        tasks.create_task(self.foresight.keep())
         self._told_from = self.state.seq
         if self.state.seq:
             self.moments.keep(self.state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from muster.core.codes.codes import CODES
 from muster.core.codes.values import Promise
@@ -80,16 +80,16 @@ def start_shape(promise: Promise) -> shapes.StartView | None:
 
 
 def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind: str, *, now: int,
-        acting: bool = True, foreseen: Callable[[str], Mapping[str, Projected] | None] = lambda _: None,
+        acting: bool = True, foreseen: Mapping[str, Projected] | None = None,
         ) -> shapes.WhyView:  # fmt: skip
-    """One job. ``foreseen``: the queues played forward already, for a uid. Raises MissingError."""
+    """One job. ``foreseen``: the queues played forward already. Raises MissingError."""
     namespace = key.partition("/")[0]
     story = Story(key, kind, state)
     if not lens.sees(namespace) or key not in story.matches().keys:
         raise MissingError(f"there is no job {key}, or none that you may see")
     told = story.of(key, acting=acting, present=now)
     uid = told.ref.uid
-    promise = promises_of(state, (uid,), now, foreseen=foreseen(uid))[uid]
+    promise = promises_of(state, (uid,), now, foreseen=foreseen)[uid]
     return shapes.WhyView(
         moment=moment,
         job=job_shape(row_of(state, uid, now, promise), lens),

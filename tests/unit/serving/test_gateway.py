@@ -24,7 +24,7 @@ from muster.core.stage import Folder
 from muster.core.status.promise import promises_of
 from muster.ports import ApiResponse, ApiUnreachableError
 from muster.runtime.logkeeping.snapshotting import encode_state
-from muster.serving import answering, asking, shapes, supposed, views, whatif
+from muster.serving import ahead, asking, shapes, supposed, views, whatif
 from muster.serving import moments as ladder
 from muster.serving.access import Reviewed, Unrestricted, Viewed
 from muster.serving.answering import ROUTES, BadRequestError, Questions
@@ -113,7 +113,7 @@ async def test_one_look_ahead_serves_all_readers(chaos: Chaos, tmp_path: Path, m
         played.append(queues is state.queues)
         return projected(state, queues, now, until)
 
-    for module in (answering, asking, whatif):
+    for module in (ahead, asking, whatif):
         monkeypatch.setattr(module, "projected", counted)
     by_path = {route.path: route for route in ROUTES}
     for record in list(asked.live.state.records.values()):

@@ -1,0 +1,72 @@
+"""When waiting jobs start, for all readers at once: the queues of now are played forward once in a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from muster.core.promising.projection import Projected
+from muster.core.readmodel.state import ReadState
+from muster.ports import Clock
+from muster.serving.ahead import Ahead, serves
+from muster.serving.beside import AwayError, Beside, Here, LooksAhead
+
+
+class Foresight:
+    """Of one followed log. ``apart``: look ahead in a process of its own."""
+
+    def __init__(self, state: Callable[[], ReadState], clock: Clock, *, apart: bool) -> None:
+        self.ahead: LooksAhead = Beside(state) if apart else Here(state)
+        self._clock = clock
+        self._foreseen: tuple[int, Mapping[str, Projected]] = (0, {})
+        self._playing = asyncio.Lock()
+        self._stale = asyncio.Event()
+
+    async def looked(self, state: ReadState, now: int, method: str, *args: object, live: bool) -> Any:
+        """What a method of :class:`Ahead` says: of now, or in a thread of the state of a moment."""
+        if live:
+            return await self.ahead.call(method, *args, now)
+        answer: Callable[..., Any] = getattr(Ahead(lambda: state, live=False), method)
+        return await asyncio.to_thread(answer, *args, now)
+
+    async def foreseen(
+        self, state: ReadState, now: int, path: Mapping[str, str], *, live: bool
+    ) -> Mapping[str, Projected]:
+        """When waiting jobs start. Only the first reader waits for it, and one of a job that came after it; all others
+        are answered by what was played before, also while it is done again.
+        """
+        if not live:
+            found: Mapping[str, Projected] = await self.looked(state, now, "foreseen", live=False)
+            return found
+        if self._lacks(state, path):
+            async with self._playing:
+                if self._lacks(state, path):
+                    await self._play(now)
+        elif not serves(*self._foreseen, now):
+            self._stale.set()
+        return self._foreseen[1]
+
+    async def keep(self) -> None:
+        """Look ahead again whenever a reader met a look that is too old."""
+        while True:
+            await self._stale.wait()
+            async with self._playing:
+                try:
+                    await self._play(self._clock.now())
+                except AwayError:
+                    pass  # The next reader asks for it again.
+                finally:
+                    self._stale.clear()
+
+    def _lacks(self, state: ReadState, path: Mapping[str, str]) -> bool:
+        """Whether the queues were not played forward yet, or not since a job came that is asked about."""
+        made, found = self._foreseen
+        key = (path.get("namespace"), path.get("name"))
+        return not made or any(
+            (job.ref.namespace, job.ref.name) == key and uid not in found and job.queued_at >= made
+            for uid, job in (state.queues.jobs.items() if key[0] else ())
+        )
+
+    async def _play(self, now: int) -> None:
+        self._foreseen = (now, await self.ahead.call("foreseen", now))

@@ -1,0 +1,126 @@
+"""What looks ahead beside the gateway: it says what the state here would say, goes on with it, and may end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from kit.chaos import Chaos
+from muster.core.cell.seat import Seat
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
+from muster.serving.ahead import Ahead
+from muster.serving.asking import read_job
+from muster.serving.beside import AwayError, Beside
+from muster.serving.foresight import Foresight
+from muster.serving.scope import EVERYTHING, Scope
+from muster.serving.supposed import Change
+from muster.serving.whatif import ChangeError
+from muster_cli import samples
+
+WORKLOAD = read_job({**samples.manifest(samples.TRAINING), "metadata": {"name": "new", "namespace": "video"}})
+SCOPES = (EVERYTHING, Scope(frozenset({"video"}), cluster=False))
+ASKED = [("ask", (scope, WORKLOAD)) for scope in SCOPES] + [
+    ("what_if", (scope, (Change(nodes=2, resource="cpu", value="64"),), "")) for scope in SCOPES
+] + [("foreseen", ())]  # fmt: skip
+
+
+class Clocked:
+    """A clock that shows the time of a state."""
+
+    def __init__(self, seat: Seat[ReadState]) -> None:
+        self._seat = seat
+
+    def now(self) -> int:
+        return self._seat.state.now
+
+
+@pytest.fixture
+def seat() -> Seat[ReadState]:
+    return Seat(ReadModel())
+
+
+@pytest.fixture
+async def beside(seat: Seat[ReadState]) -> AsyncIterator[Beside]:
+    made = Beside(lambda: seat.state)
+    yield made
+    await made.stop()
+
+
+def whole() -> Chaos:
+    chaos = Chaos(Random(2))
+    chaos.run(steps=150)
+    return chaos
+
+
+async def test_it_answers_as_the_state_here_would_however_far_that_is_folded(
+    seat: Seat[ReadState], beside: Beside
+) -> None:
+    commits = whole().bench.log
+    cuts = [*range(0, len(commits), len(commits) // 5), len(commits)]
+    for first, last in pairwise(cuts):
+        for stored in commits[first:last]:
+            seat.fold(stored)
+        beside.fold(commits[first:last])
+        for method, args in ASKED[::-1]:  # A look ahead first: it then serves both.
+            now = seat.state.now
+            here = getattr(Ahead(lambda: seat.state), method)(*args, now)
+            assert await beside.call(method, *args, now) == here
+    with pytest.raises(ChangeError, match="there is no quota nowhere"):
+        await beside.call("what_if", EVERYTHING, (Change(queue="nowhere", field="max", value="1"),), "", 0)
+
+
+async def test_where_it_ends_a_question_fails_and_the_next_begins_another(
+    seat: Seat[ReadState], beside: Beside
+) -> None:
+    for stored in whole().bench.log:
+        seat.fold(stored)
+    found = await beside.call("foreseen", seat.state.now)
+    assert beside._process is not None
+    beside._process.kill()
+    with pytest.raises(AwayError):
+        await beside.call("foreseen", seat.state.now)
+    assert await beside.call("foreseen", seat.state.now) == found
+    question = asyncio.ensure_future(beside.call("foreseen", seat.state.now))
+    await asyncio.sleep(0)
+    question.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await question
+    assert (await beside.call("ask", *ASKED[0][1], seat.state.now)).job == "video/new"
+
+
+async def test_readers_do_not_wait_for_a_look_that_is_made_again(seat: Seat[ReadState]) -> None:
+    for stored in whole().bench.log:
+        seat.fold(stored)
+    foresight, made, goes_on = Foresight(lambda: seat.state, Clocked(seat), apart=False), 0, asyncio.Event()
+    goes_on.set()
+    real = foresight.ahead.call
+
+    async def slow(method: str, *args: object) -> object:
+        nonlocal made
+        made += 1
+        await goes_on.wait()
+        return await real(method, *args)
+
+    foresight.ahead.call = slow  # type: ignore[method-assign]
+    keeping = asyncio.ensure_future(foresight.keep())
+    now = seat.state.now
+    first = await foresight.foreseen(seat.state, now, {}, live=True)
+    goes_on.clear()
+    for _ in range(3):
+        assert await foresight.foreseen(seat.state, now + 3_600_000, {}, live=True) is first
+        await asyncio.sleep(0)
+    assert made == 2, "one look for the first reader, and one that is under way for all that came later"
+    goes_on.set()
+    while foresight._foreseen[1] is first:
+        await asyncio.sleep(0)
+    # A job that came after the look is waited for.
+    job = next(each for each in seat.state.queues.jobs.values() if each.status == "waiting")
+    foresight._foreseen = (job.queued_at - 1, {})
+    found = await foresight.foreseen(seat.state, now, {"namespace": job.ref.namespace, "name": job.ref.name}, live=True)
+    assert found == {**first}
+    keeping.cancel()
