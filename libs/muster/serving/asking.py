@@ -80,10 +80,10 @@ def ask(
     refused = refusal(state, job, workload)
     before = projected(state, queues, now) if before is None else before
     after = projected(state, with_job(queues, job), now)
-    promise = _promise(state, after.get(UID), now) if refused else Promise(why="not_waiting")
+    promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
     costs = [lens.words(each) for each in _costs(queues, job, after, before)] if refused or after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
-    summary = _summary(refused, promise, advice, now, owed=UID in after and after[UID].owed)
+    summary = _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
     return supposed.AskView(
         moment=moment,
         kind=ref.kind,
@@ -120,7 +120,7 @@ def _promise(state: ReadState, found: Projected | None, now: int) -> Promise:
 
 def _costs(queues: Queues, job: Job, after: Mapping[str, Projected], before: Mapping[str, Projected]) -> Iterator[str]:
     """The borrowers that it may reclaim from, and the jobs that would start later because of it."""
-    mine = after.get(UID)
+    mine = after.get(job.ref.uid)
     if mine is not None and mine.owed:
         yield from _borrowers(queues, job)
     later = [

@@ -1,8 +1,8 @@
 """A process beside the gateway that looks ahead, so that nothing else waits while the queues are played forward.
 
-It begins with a copy of the read model at the first question, and is sent every commit that is folded here: it answers
-from what was folded when the question was asked, or from something newer. Both speak in frames over its standard input
-and output: eight bytes of length, then a pickled (method, arguments) or (whether it was answered, answer or exception).
+It begins with a copy of the read model at the first question, and is sent every commit that is folded here: its answer
+is of the state here when the question was asked, or of a newer one. Both speak in frames over its standard input and
+output: eight bytes of length, then a pickled (method, arguments) or (whether it was answered, answer or exception).
 Where it ends, the question under way fails, and the next one begins another.
 """
 
@@ -125,7 +125,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     seat = Seat(ReadModel())
     ahead = Ahead(lambda: seat.state)
     while len(head := source.read(HEAD)) == HEAD:
-        method, args = pickle.loads(source.read(int.from_bytes(head, "big")))  # noqa: S301 - from whom it was begun by.
+        method, args = pickle.loads(source.read(int.from_bytes(head, "big")))  # noqa: S301 - of its parent.
         if method == "begin":
             seat = Seat(ReadModel(), decode_state(args[0], ReadState))
         elif method == "fold":

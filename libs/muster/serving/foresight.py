@@ -34,7 +34,7 @@ class Foresight:
         self, state: ReadState, now: int, path: Mapping[str, str], *, live: bool
     ) -> Mapping[str, Projected]:
         """When waiting jobs start. Only the first reader waits for it, and one of a job that came after it; all others
-        are answered by what was played before, also while it is done again.
+        get the look before, also while a new one is made.
         """
         if not live:
             found: Mapping[str, Projected] = await self.looked(state, now, "foreseen", live=False)
