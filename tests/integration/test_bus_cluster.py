@@ -2,21 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 import msgspec
 import pytest
 
 from kit.nats import commit
 from kit.proxy import Proxy
+from kit.threeservers import three_servers
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
-from muster.bus.errors import BusError, UnansweredError
+from muster.bus.errors import UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, MESSAGE_ID, JetStream
 from muster.bus.lease import JetStreamLease
 from muster.bus.log import JetStreamLog
-from muster.bus.server import EmbeddedServer, free_port
+from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits
 from muster.core.reading.registry import WATCHED
@@ -31,32 +31,8 @@ THREE = Limits(max_bytes=64 << 20, replicas=3)
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[list[EmbeddedServer]]:
-    routes = [free_port() for _ in range(3)]
-    urls = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
-    servers = [
-        EmbeddedServer(
-            name=f"n{index}",
-            config=f"cluster {{ name: test, listen: 127.0.0.1:{routes[index]}, routes: [{urls}] }}\n",
-        )
-        for index in range(3)
-    ]
-    async with AsyncExitStack() as stack:
-        await asyncio.gather(*(stack.enter_async_context(server) for server in servers))
+    async with three_servers() as servers:
         yield servers
-
-
-async def ready(js: JetStream) -> None:
-    """Until the three have found each other and a leader."""
-
-    async def three() -> bool:
-        try:
-            await js.ask("STREAM.CREATE.PROBE", {"name": "PROBE", "num_replicas": 3, "subjects": ["probe"]})
-        except BusError:
-            return False
-        return True
-
-    await until(three, timeout_s=60, every_s=0.1)
-    await js.delete("PROBE")
 
 
 async def leader_of(js: JetStream, stream: str, servers: list[EmbeddedServer]) -> EmbeddedServer:
@@ -69,7 +45,6 @@ async def test_a_log_on_three_replicas(cluster: list[EmbeddedServer]) -> None:
     urls = [server.url for server in cluster]
     connection = await connect(urls, name="test", reconnect_wait_s=0.05)
     js = JetStream(connection, timeout_s=2.0)
-    await ready(js)
 
     logs = await asyncio.gather(*(open_log(js, "main", create=True, limits=THREE) for _ in range(4)))
     assert {log.identity.generation for log in logs} == {1}

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from figures import Progress, Table
+from forms import Form, one_server, production, together
 
 from muster.bus.cell import open_log
 from muster.bus.connection import Connection, connect
 from muster.bus.jetstream import EXPECTED_STREAM, JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.server import EmbeddedServer
 from muster.events import subjects
 from muster.events.envelope import Commit, encode_commit
 from muster.events.facts import PodGone
@@ -26,9 +26,10 @@ from muster.events.system import TimeReached
 from muster.model.keys import Ref
 
 ABOUT = (
-    "One nats-server on the same machine, one replica, the default fsync interval, one client process. A fenced commit "
-    "is awaited: the next of the same writer leaves when the one before is acknowledged. Raw publishes are not: 256 "
-    "are on their way at any time."
+    "One nats-server on the same machine, one replica, the default fsync interval, one client process; and in the same "
+    "round three servers, three replicas and `sync_interval: always`, as in production, on the same disk. A fenced "
+    "commit is awaited: the next of the same writer leaves when the one before is acknowledged. Raw publishes are not: "
+    "256 are on their way at any time."
 )
 WINDOW = 256
 Seat = tuple[str, str]
@@ -119,9 +120,11 @@ async def timed(work: Awaitable[object]) -> float:
     return time.perf_counter() - started
 
 
-async def round_of(js: JetStream, cell: str, commits: int, messages: int) -> dict[str, float]:
+async def round_of(form: Form, cell: str, commits: int, messages: int) -> dict[str, float]:
     """One round on a log of its own: {figure: value}."""
-    log = await open_log(js, cell, create=True)
+    connection = await connect(form.urls, name="bench")
+    js = JetStream(connection)
+    log = await open_log(js, cell, create=True, limits=form.limits)
     each = commits // len(SEVEN)
     found = {
         "fenced commits/s, one writer": commits / await timed(append_all(log, ALONE, commits, small)),
@@ -141,17 +144,22 @@ async def round_of(js: JetStream, cell: str, commits: int, messages: int) -> dic
     found["from append to a follower, p50 ms"] = took[len(took) // 2]
     found["from append to a follower, p99 ms"] = took[len(took) * 99 // 100]
     await js.delete(subjects.log_stream(cell, 1))
+    await connection.close()
     return found
 
 
 async def measure(commits: int, messages: int, rounds: int, say: Progress) -> Table:
-    async with EmbeddedServer() as server:
-        connection = await connect(server.url, name="bench")
+    async with one_server() as one, production() as three:
         found = []
         for index in range(rounds):
             say(f"log: round {index + 1} of {rounds}")
-            found.append(await round_of(JetStream(connection), f"bench-{index}", commits, messages))
-        await connection.close()
+            cell = f"bench-{index}"
+            found.append(
+                together(
+                    await round_of(one, cell, commits, messages),
+                    await round_of(three, cell, commits // 4, messages // 4),
+                )
+            )
     return Table("The log", ABOUT, found)
 
 

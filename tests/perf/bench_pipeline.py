@@ -13,19 +13,19 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 import bench_judge
 import psutil
 from figures import Progress, Table
+from forms import Form, one_server, production, together
 
 from kit import facts
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.server import EmbeddedServer
 from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Cause, Event
@@ -134,25 +134,24 @@ def tree(cpu: int = 100) -> TreeNodeSpec:
 
 @asynccontextmanager
 async def running(
-    make: Callable[[JetStreamLog], D], root: TreeNodeSpec, *, separate: bool
+    form: AbstractAsyncContextManager[Form], make: Callable[[JetStreamLog], D], root: TreeNodeSpec, *, separate: bool
 ) -> AsyncIterator[tuple[D, list[int | None]]]:
     """Stages and their driver on a cell of their own; and the processes of stages and nats-server."""
     async with AsyncExitStack() as stack:
-        server = EmbeddedServer()
-        await server.start()
-        stack.push_async_callback(server.stop)
-        connection = await connect(server.url, name="bench")
+        nats = await stack.enter_async_context(form)
+        url = ",".join(nats.urls)
+        connection = await connect(nats.urls, name="bench")
         stack.push_async_callback(connection.close)
         js = JetStream(connection)
-        await open_stores(js, "main", create=True)
-        log = await open_log(js, "main", create=True, at=time.time_ns() // 1_000_000)
+        await open_stores(js, "main", create=True, limits=nats.limits)
+        log = await open_log(js, "main", create=True, limits=nats.limits, at=time.time_ns() // 1_000_000)
         driver = make(log)
-        pids: list[int | None] = [server.pid]
+        pids = list(nats.pids)
         if separate:
-            pids += await start_services(server.url, stack)
+            pids += await start_services(url, stack)
         else:
             pids.append(os.getpid())
-            process = await open_process(Config(nats_url=server.url, health_port=-1), "bench", stack)
+            process = await open_process(Config(nats_url=url, health_port=-1), "bench", stack)
             for stage in DECIDERS.values():
                 process.add_decider(stage)
             deciding = asyncio.ensure_future(process.run())
@@ -163,8 +162,10 @@ async def running(
         yield driver, pids
 
 
-async def round_of(jobs: int, rate: int, seconds: int, *, separate: bool) -> dict[str, float]:
-    async with running(Driver, tree(), separate=separate) as (driver, pids):
+async def round_of(
+    form: AbstractAsyncContextManager[Form], jobs: int, rate: int, seconds: int, *, separate: bool
+) -> dict[str, float]:
+    async with running(form, Driver, tree(), separate=separate) as (driver, pids):
         await wait_ready(driver)
         coming = made(0, jobs)
         cpu, own = cpu_of(pids), time.process_time()
@@ -255,14 +256,20 @@ async def measure(jobs: int, rate: int, seconds: int, rounds: int, say: Progress
         counted = []
         for index in range(rounds):
             say(f"pipeline, {layout}: round {index + 1} of {rounds}")
-            counted.append(await round_of(jobs, rate, seconds, separate=separate))
+            counted.append(
+                together(
+                    await round_of(one_server(), jobs, rate, seconds, separate=separate),
+                    await round_of(production(), jobs, rate, seconds, separate=separate),
+                )
+            )
         whose = "stages and nats-server, without the driver" if separate else "stages, driver and nats-server"
         beside = "the driver beside them" if separate else "and the driver in the same"
         about = (
             f"{jobs:,} jobs observed, queued, proposed, reserved and admitted over a real nats-server, without an API "
             f"server: a driver replaces the watcher and the actuator. Layout: {layout}, {beside}. CPU is that of "
             f"{whose}. Hash and judge: timed over the bytes of the same log in the same round, for each reader and "
-            "state of that layout."
+            "state of that layout. In the same round: three servers, three replicas, `sync_interval: always`, as in "
+            "production, on the same disk and processors."
         )
         found.append(Table(f"Through all stages, {layout}", about, counted))
     return found

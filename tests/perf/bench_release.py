@@ -9,9 +9,11 @@ Run: python tests/perf/bench_release.py [--ends 2000] [--rate 50] [--rounds 3]
 import argparse
 import asyncio
 import time
+from contextlib import AbstractAsyncContextManager
 
 from bench_pipeline import BATCH, QUEUES, Driver, running, tree
 from figures import Progress, Table
+from forms import Form, one_server, production, together
 
 from kit import facts
 from muster.bus.log import JetStreamLog
@@ -91,8 +93,8 @@ class Ends(Driver):
         await asyncio.wait_for(self.admitted.wait(), 60)
 
 
-async def round_of(ends: int, rate: int) -> dict[str, float]:
-    async with running(Ends, tree(SIZE), separate=True) as (driver, _):
+async def round_of(form: AbstractAsyncContextManager[Form], ends: int, rate: int) -> dict[str, float]:
+    async with running(form, Ends, tree(SIZE), separate=True) as (driver, _):
         await driver.fill(ends)
         await driver.end_all(ends, rate)
         released, ended = sorted(driver.from_release), sorted(driver.from_end)
@@ -108,11 +110,12 @@ async def measure(ends: int, rate: int, rounds: int, say: Progress) -> Table:
     counted = []
     for index in range(rounds):
         say(f"release to admission: round {index + 1} of {rounds}")
-        counted.append(await round_of(ends, rate))
+        counted.append(together(await round_of(one_server(), ends, rate), await round_of(production(), ends, rate)))
     about = (
         f"30 full queues with jobs waiting in each; {ends:,} jobs end, {rate} a second. One process per service on a "
         "real nats-server, without an API server. From `quota_released` in the log to the `gang_admitted` of the next "
-        "job of that queue, and from the moment the end of the job was appended."
+        "job of that queue, and from the moment the end of the job was appended. In the same round: three servers with "
+        "three replicas and `sync_interval: always`, as in production."
     )
     return Table("From a release to the next admission", about, counted)
 
