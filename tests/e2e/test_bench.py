@@ -35,6 +35,7 @@ SECTIONS = (
     "Reading the demand of Ray clusters",
     "On a real API server, profile lean",
     "On a real API server, profile kube-queue",
+    "What the guard costs a request",
     "Kueue's baseline, one fifth",
     "Gangs of pods on a real API server",
 )

@@ -21,6 +21,7 @@ import bench_cluster
 import bench_decisions
 import bench_demand
 import bench_gangs
+import bench_guard
 import bench_judge
 import bench_kai
 import bench_kueue
@@ -137,6 +138,10 @@ async def _cluster(size: Size, say: Progress) -> list[Table]:
     return await bench_cluster.measure(1_000 // size.small, size.rounds, ["lean", "kube-queue"], say)
 
 
+async def _guard(size: Size, say: Progress) -> list[Grid]:
+    return [await bench_guard.measure(10 if size.quick else 300, say)]
+
+
 async def _kueue(size: Size, say: Progress) -> list[Table]:
     return [await bench_kueue.measure(10 if size.quick else 1, 1 if size.quick else 2, say)]
 
@@ -162,6 +167,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "demand": _demand,
     "simulate": _simulate,
     "cluster": _cluster,
+    "guard": _guard,
     "kueue": _kueue,
     "gangs": _gangs,
 }
