@@ -85,7 +85,12 @@ async def _kai(size: Size, say: Progress) -> list[Table]:
 
 async def _ray(size: Size, say: Progress) -> list[Table]:
     counts = [1, 5] if size.quick else [1, 50, 500]
-    return [bench_ray.measure(counts, size.rounds, say), bench_ray.measure_large(1 if size.quick else 3, say)]
+    many, large, rounds = (5, 40, 1) if size.quick else (500, 1_000, 3)
+    return [
+        bench_ray.measure(counts, size.rounds, say),
+        bench_ray.measure_large(rounds, say),
+        bench_ray.measure_together(many, large, rounds, say),
+    ]
 
 
 async def _replay(size: Size, say: Progress) -> list[Table]:

@@ -81,9 +81,8 @@ class Clusters:
                 self.bench.append("actuator", "input", [effect])
         self.bench.settle()
 
-    def demands_ms(self, number: int, demand: RayDemand = TEN, granted: int = 10) -> float:
-        """Time from a head's saying that actors wait to the decision about ``maxReplicas``."""
-        self.bench.pass_time(2_000)
+    def heard_ms(self, number: int, demand: RayDemand) -> tuple[float, list[Event]]:
+        """A head says that actors wait: time of all decisions that follow, and these."""
         state = self.bench.states["autoscaler_bridge"]
         found = {ref.name: (ref, attempt) for ref, attempt in heads(state)}
         ref, attempt = found[f"c-{number}"]
@@ -92,7 +91,12 @@ class Clusters:
         assert fact is not None
         self.bench.append("autoscaler_bridge", "input", [fact])
         decided = self.bench.settle()
-        took = (time.perf_counter() - began) * 1000
+        return (time.perf_counter() - began) * 1000, decided
+
+    def demands_ms(self, number: int, demand: RayDemand = TEN, granted: int = 10) -> float:
+        """Time from a head's saying that actors wait to the decision about ``maxReplicas``."""
+        self.bench.pass_time(2_000)
+        took, decided = self.heard_ms(number, demand)
         gates = [event for event in decided if isinstance(event, GateSet)]
         assert [gate.most for gate in gates] == [{"small": granted}], "granted and to be written"
         self._gated(gates[0])
@@ -111,8 +115,19 @@ class Clusters:
         for ref in [pod for pods in gate.workers.values() for pod in pods]:
             self.rv += 1
             self.bench.facts(PodGone(ref=ref, rv=self.rv))
-        if not gate.workers and gate.most["small"] >= THOUSAND:
-            self.bench.facts(*(self._pod(gate.ref.uid, f"w-{index}") for index in range(gate.most["small"])))
+        if not gate.workers:
+            names = workers(obj["metadata"]["uid"], gate.most["small"])
+            self.bench.facts(*(self._pod(gate.ref.uid, name) for name in names))
+
+    def limited_to_its_use(self, owed: int) -> None:
+        """Nothing more fits; so many cores of the guarantee of their queue are lent to another."""
+        ledger = self.bench.states["quota_accountant"].ledger
+        used, mine = (ledger.used[path]["cpu"] // 1_000 for path in ("root", "root/video"))
+        least, most = {"cpu": mine + owed}, {"cpu": used}
+        other = facts.node("owed", {"cpu": used - mine - owed}, most, ("owed",))
+        leaves = (facts.node("video", least, most, ("video",)), other)
+        self.bench.facts(facts.tree(facts.node("root", most, most, children=leaves)))
+        self.bench.settle()
 
     def _pod(self, cluster: str, name: str, node_type: str = "worker") -> PodObserved:
         self.rv += 1
@@ -140,8 +155,13 @@ class Clusters:
                     self._gated(event)
                     found = self.bench.settle()
         spent = (time.perf_counter() - began) * 1000
-        kind = f"giving back {cpu} of {THOUSAND:,} workers"
+        kind = f"releasing {cpu} of {THOUSAND:,} workers"
         return {f"{kind}: the order, ms": ordered, f"{kind}: choice, write, withdrawal, ms": spent}
+
+
+def workers(cluster: str, count: int) -> list[str]:
+    """Names of its pods."""
+    return [f"{cluster}-w-{index}" for index in range(count)]
 
 
 def quantile(found: Sequence[float], percent: int) -> float:
@@ -173,7 +193,7 @@ def measure_large(rounds: int, say: Progress) -> Table:
         clusters, all_there = Clusters(1, most=2 * THOUSAND, owed=2_200), {"small": THOUSAND}
         waiting = RayDemand(pending=(RayShape({"CPU": RAY_UNIT}, THOUSAND),))
         row = {f"none to {THOUSAND:,} workers, ms": clusters.demands_ms(0, waiting, THOUSAND)}
-        busy = tuple(f"w-{number}" for number in range(THOUSAND))
+        busy = tuple(workers("uid-0", THOUSAND))
         more = RayDemand(pending=(RayShape({"CPU": RAY_UNIT}),), joined=all_there, pinned=busy)
         row[f"{THOUSAND:,} to {THOUSAND + 1:,} workers, ms"] = clusters.demands_ms(0, more, THOUSAND + 1)
         rows.append(row | clusters.gives_ms(200) | log_time())
@@ -182,7 +202,47 @@ def measure_large(rounds: int, say: Progress) -> Table:
         "when it releases busy workers for another queue. Log time is what a claimant waits in all, from the order "
         "until the quota is free: draining 2 s (idle) or 15 s (busy), and the end of the pods in the simulated cluster."
     )
-    return Table("Ray clusters that give back", about, rows)
+    return Table("Ray clusters that shrink", about, rows)
+
+
+def measure_together(count: int, large: int, rounds: int, say: Progress) -> Table:
+    """So many clusters of twenty workers and one of a thousand, while there is room and while there is none."""
+    rows: list[dict[str, float]] = []
+    for index in range(rounds):
+        say(f"ray: {count} clusters and one of {large}, round {index + 1} of {rounds}")
+        clusters, row = Clusters(count + 1, most=2 * large), dict[str, float]()
+        times = [clusters.demands_ms(number, *_grows_to(large if not number else 20)) for number in range(count + 1)]
+        row |= _shown("it grows", times)
+        for number in range(10):
+            borrower = facts.job(f"borrower-{number}", "owed", cpu=10)
+            clusters.bench.facts(facts.seen(borrower))
+            clusters.bench.settle()
+        for owed, what in ((0, "all are refused growth"), (50, "all are refused growth, 50 cores are owed")):
+            clusters.limited_to_its_use(owed)
+            times = [clusters.heard_ms(number, _more(number, large, 2 + owed))[0] for number in range(count + 1)]
+            row |= _shown(what, times)
+        rows.append(row)
+    about = (
+        f"{count} Ray clusters of 20 workers and one of {large:,} together, all deciders in one process: time of all "
+        "decisions that follow when the head of one of them says that more waits; while all of it fits, while nothing "
+        "does, and while a part is claimed from a queue that has borrowed it."
+    )
+    return Table("Many Ray clusters and a large one", about, rows)
+
+
+def _grows_to(size: int) -> tuple[RayDemand, int]:
+    return RayDemand(pending=(RayShape({"CPU": RAY_UNIT}, size),)), size
+
+
+def _more(number: int, large: int, count: int) -> RayDemand:
+    """All of its workers are busy, and so many more tasks wait."""
+    size = large if not number else 20
+    busy = tuple(sorted(workers(f"uid-{number}", size)))
+    return RayDemand(pending=(RayShape({"CPU": RAY_UNIT}, count),), joined={"small": size}, pinned=busy)
+
+
+def _shown(what: str, times: Sequence[float]) -> dict[str, float]:
+    return {f"{what}, p50 ms": quantile(times, 50), f"{what}, p99 ms": quantile(times, 99)}
 
 
 def log_time() -> dict[str, float]:
@@ -204,12 +264,13 @@ def log_time() -> dict[str, float]:
         play.create(claim)
         play.tick(8)
         at = {type(event): stored.commit.at for stored in play.cell.log for event in stored.commit.events}
-        found[f"giving back 2 {kind} workers, log time, s"] = (at[GrowthWithdrawn] - at[EvictionOrdered]) / 1000
+        found[f"releasing 2 {kind} workers, log time, s"] = (at[GrowthWithdrawn] - at[EvictionOrdered]) / 1000
     return found
 
 
 def main() -> None:
-    for table in (measure([1, 50, 500], 3, Progress()), measure_large(3, Progress())):
+    say = Progress()
+    for table in (measure([1, 50, 500], 3, say), measure_large(3, say), measure_together(500, THOUSAND, 3, say)):
         print(table.about, *table.lines(), sep="\n")
 
 

@@ -77,7 +77,7 @@ def _entitled(state: PreemptorState, may_claim: Callable[[str], bool], entitled:
     queues = filter(may_claim, state.queues.book.queues)
     waiting = (pair for queue in queues for pair in state.claimants(queue))
     found = [pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1])]
-    found += growing.claimants(state, lambda shape, job: may_claim(job.queue) and entitled(shape, job))
+    found += growing.claimants(state, may_claim, entitled)
     return in_order(state, found)
 
 

@@ -91,9 +91,12 @@ def key_of(uid: str) -> str:
     return f"growth {uid}"
 
 
-def claimants(state: PreemptorState, entitled: Entitled) -> Iterator[Claimant]:
-    """The first piece of each cluster that is entitled, as often as it is."""
+def claimants(state: PreemptorState, may_claim: Callable[[str], bool], entitled: Entitled) -> Iterator[Claimant]:
+    """The first piece of each cluster that is entitled, as often as it is, of queues that may claim."""
     for uid, found in state.growing.items():
+        charge = state.queues.ledger.charges.get(uid)
+        if charge is None or not may_claim(charge.queue):
+            continue  # Asked first: hundreds of clusters may be refused.
         job = None if state.is_gated(uid) else job_of(state, uid)
         if job is None:
             continue
@@ -135,7 +138,8 @@ def _claimant(
 def deadlines(state: PreemptorState) -> Iterator[int]:
     """Log times (ms) from which a cluster may claim what it is owed, though nothing happens."""
     for uid in state.growing:
-        job = job_of(state, uid)
+        waits = state.delay_ms(uid) or key_of(uid) in state.owed_since
+        job = job_of(state, uid) if waits else None
         if job is not None:
             yield state.claims_from(job)
             yield state.grace_over_at(job) or 0

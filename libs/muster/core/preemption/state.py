@@ -215,9 +215,13 @@ class PreemptorState(StageState):
         """Log time (ms) from which a waiting job may have others suspended: its own preemption delay, from when it was
         queued or evicted last.
         """
-        workload = self.queues.workloads.get(job.ref.uid)
-        delay = preemption_delay_ms(workload.labels) if workload is not None else 0
+        delay = self.delay_ms(job.ref.uid)
         return max(job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + delay if delay else 0
+
+    def delay_ms(self, uid: str) -> int:
+        """The preemption delay of a workload."""
+        workload = self.queues.workloads.get(uid)
+        return preemption_delay_ms(workload.labels) if workload is not None else 0
 
     def grace_ms(self, job: Job) -> int:
         """How long a job waits for the quota it is owed before others are evicted for it."""

@@ -145,18 +145,43 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
     """The grants for growth that clusters ask for; the highest priority first, among equals the first request."""
     if not state.growths:
         return
-    order = sorted(state.growths.items(), key=lambda item: (-state.priorities.get(item[0], 0), item[1].cause))
-    for uid, growth in order:
-        entry = state.entries.get(uid)
-        if entry is None or not may_grow(state, entry, growth):
-            continue
+    room = _Room(state)
+    asking = [
+        (entry, growth)
+        for uid, growth in state.growths.items()
+        if (entry := state.entries.get(uid)) is not None
+        and (growth.denied is None or room.again(entry.queue, growth.denied))
+        and may_grow(state, entry, growth)
+    ]
+    for entry, growth in sorted(asking, key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)):
         added, refusals = _fitting(state, entry, growth, scratch)
         if added:
             common = _recharge(state, entry, added, growth.asked.each)
-            _charge(state, uid, common, scratch)
+            _charge(state, entry.ref.uid, common, scratch)
             yield GrowthGranted(cause=growth.cause, cluster=growth.asked.cluster, added=added, **common)
         elif refusals and _is_news(growth, refusals):
             yield _denial(entry, growth, refusals)
+
+
+class _Room:
+    """Whether it is worth looking at refused growth again: asked once for each amount at each limit, however many
+    clusters it refuses.
+    """
+
+    def __init__(self, state: AccountantState) -> None:
+        self._state = state
+        self._found: dict[tuple[str, str, str, int, bool], bool] = {}
+
+    def again(self, queue: str, denial: GrowthDenied) -> bool:
+        """Any of it may fit, or what refused it does not count any more."""
+        return any(self._for(queue, each.short) for each in denial.refusals)
+
+    def _for(self, queue: str, short: Shortfall) -> bool:
+        key = (queue, short.path, short.resource, short.asked, short.of_min)
+        if key not in self._found:
+            room = self._state.ledger.room(queue, short.path, short.resource, of_min=short.of_min)
+            self._found[key] = room is None or room >= short.asked or short.path not in chain_of(queue)
+        return self._found[key]
 
 
 def _fitting(
@@ -165,8 +190,6 @@ def _fitting(
     """(replicas that fit, what refuses each of those that do not): unit by unit, alternative by alternative."""
     added: Counts = {}
     refusals: list[GrowthRefusal] = []
-    if growth.denied is not None and not _room_again(state, entry, growth.denied):
-        return {}, []
     for unit in growth.asked.units:
         left = unit.times
         for option in (GrowthOption(unit.groups), *unit.otherwise):
@@ -198,16 +221,6 @@ def _most(
         found = _shortfall(state, entry, growth, _plus(added, groups, middle), scratch)
         low, high, short = (middle, high, short) if found is None else (low, middle, found)
     return low, short
-
-
-def _room_again(state: AccountantState, entry: Entry, denial: GrowthDenied) -> bool:
-    """Whether it is worth looking again: any of it may fit, or what refused it does not count any more."""
-    chain = chain_of(entry.queue)
-    for short in (each.short for each in denial.refusals):
-        room = state.ledger.room(entry.queue, short.path, short.resource, of_min=short.of_min)
-        if room is None or room >= short.asked or short.path not in chain:
-            return True
-    return False
 
 
 def _shortfall(
