@@ -1,13 +1,15 @@
 """A log on a real server with the accounts we ship: a key alone makes nothing count that is not its own to say."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from kit.doubles.log import MemoryLeases
+from kit.hostilelog import SEATS, matrix
 from kit.keeping import Notes, keeper_of
 from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
@@ -18,10 +20,11 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.core.cell.deciders import DECIDERS
+from muster.core.docket import Docket, Judge
 from muster.events import subjects
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted
-from muster.events.envelope import Commit, encode_commit
+from muster.events.envelope import Commit, Stored, encode_commit
 from muster.events.system import TimeReached
 from muster.model.keys import Ref
 from muster.ports import LogFullError
@@ -122,6 +125,43 @@ async def test_junk_stops_nobody_and_fences_nobody_on_whichever_subject(server: 
         async with signed_in(server.config("keeper")) as keeper:
             rolled = await roll(JetStreamGenerations(keeper, "main"), clock=SystemClock())
             assert rolled.end == end
+
+
+async def test_each_key_tries_everything_while_every_stage_is_led(server: ProductionNats) -> None:
+    """An unknown shard is refused by the server: test_nats_keys."""
+    written: set[int] = set()
+    async with AsyncExitStack() as stack:
+        users = {
+            user: await stack.enter_async_context(signed_in(server.config(user)))
+            for user in ("watcher", *DECIDERS, "actuator")
+        }
+        leaders = {stage: await stack.enter_async_context(led(users[stage], stage)) for stage in DECIDERS}
+        log = await open_log(users["actuator"], "main")
+        known = {f"{stage}.0": leader.epoch for stage, leader in leaders.items()}
+        for seat in [each for each in SEATS if each != "genesis.0"]:
+            stage, _, _ = seat.partition(".")
+            now = int(time.time() * 1000)
+            tries = matrix(seat, known.get(seat, 0), now)
+            for where, body in [said for what, said in tries.items() if what != "unknown shard"]:
+                _, _, shard = where.partition(".")
+                ack = await users[stage].publish(subjects.log_subject("main", 1, stage, shard), body, {})
+                assert ack is not None
+                assert ack.error is None
+                written.add(ack.seq)
+        for leader in leaders.values():
+            await says(leader)
+        judge = Judge(Docket())
+        counted = [judge.hear(stored) async for stored in _all(log)]
+    assert {stored.seq for stored in counted if stored.void} == written
+
+
+async def _all(log: JetStreamLog) -> AsyncIterator[Stored]:
+    async with aclosing(log.follow(0)) as batches:
+        async for batch in batches:
+            if not batch:
+                return
+            for stored in batch:
+                yield stored
 
 
 async def test_a_flood_from_one_key_is_rolled_over_and_the_others_go_on(server: ProductionNats) -> None:
