@@ -2,22 +2,23 @@
 
 ``muster_tools.shipping`` writes them: the bases ``deploy/production`` and ``deploy/small``, the files
 ``deploy/install.yaml`` and ``deploy/install-small.yaml``, and the chart.
-Production: three servers of NATS and a Deployment per service, deciders twice. Small: one NATS, and one pod with every
-service. Both take the keys that ``muster nats keys`` makes, the certificate in Secret ``muster-nats-tls``, and the
-rights of deploy/rbac. ``muster_tools.kindlists`` writes the lists of kinds in the manifests that people write.
+Production: three servers of NATS and a Deployment for each process of a layout, twice but for the keeper. Small: one
+NATS, and one pod with the processes of layout ``all``. Both take the keys that ``muster nats keys`` makes, the
+certificate in Secret ``muster-nats-tls``, and the rights of deploy/rbac. ``muster_tools.kindlists`` writes the lists of
+kinds in the manifests that people write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from muster.core.cell.deciders import DECIDERS
 from muster.core.objects.labels import RAY_HEAD, RAY_NODE_TYPE
 from muster.runtime.clusterlease import NAMESPACE
+from muster.runtime.layouts import GROUPS, KEEPER, LAYOUTS, SERVICES, members
 from muster.runtime.natsaccounts import ACCOUNTS_FILE, API, KEYS, dashed, inbox, secret_of
 
 Object = dict[str, Any]
@@ -27,7 +28,7 @@ NATS_IMAGE = "nats:2.15.1-alpine"
 URL = f"nats://nats.{NAMESPACE}.svc:4222"
 SERVER_FILE = "deploy/nats/server.conf"
 ALIVE_FILE = "deploy/nats/alive.sh"
-KEEPER, ARCHIVE = "keeper", "archive"
+ARCHIVE = "archive"
 ARCHIVE_SIZE, NATS_SIZE = "64Gi", "72Gi"
 TLS, CONFIG = "muster-nats-tls", "muster-nats"
 """Secret with the certificate, ConfigMap with the configuration of NATS."""
@@ -37,14 +38,18 @@ BASES = {False: "deploy/production", True: "deploy/small"}
 RIGHTS = "deploy/rbac"
 KUSTOMIZATION, WITHOUT_RIGHTS = "kustomization.yaml", "others.yaml"
 """Its list of files, and its file of the accounts that have none."""
+NATS_FILE = "nats.yaml"
 COMMANDS: dict[str, list[str]] = {
-    **{name: ["python", "-m", f"muster_{name}"] for name in ("watcher", *DECIDERS, "actuator", "publisher", "gateway")},
-    "keeper": ["muster", "run", "keeper"],
+    **{name: ["python", "-m", f"muster_{name}"] for name in SERVICES if name != KEEPER},
+    **{name: ["muster", "run", name] for name in (KEEPER, *GROUPS)},
 }
-"""{service, as the user of NATS is called: what its container runs}"""
+"""{process, as the user of NATS is called: what its container runs}"""
 SPEAKS_TO_KUBERNETES = ("watcher", "actuator", "gateway")
+RAY_READER = "autoscaler_bridge"
 PORT, GATEWAY, GATEWAY_PORT = 8080, "gateway", 8800
-CPU, MEMORY = {"requests": "100m", "limits": "2"}, {"requests": "256Mi", "limits": "1Gi"}
+CPU, MEMORY_MI = {"requests": "100m", "limits": "2"}, {"requests": 256, "limits": 1024}
+STATE_MI = {"requests": 64, "limits": 512}
+"""What each service adds to the memory of a process that is not its own."""
 LABEL = {"app.kubernetes.io/part-of": "muster"}
 
 
@@ -69,18 +74,19 @@ def rights() -> list[str]:
 
 def accounts() -> Iterator[Object]:
     """The deciding services and the publisher never speak to the API server: no rights, and no token to use."""
-    for name in sorted({*COMMANDS} - {*SPEAKS_TO_KUBERNETES}):
+    for name in sorted({*SERVICES} - {*SPEAKS_TO_KUBERNETES}):
         meta = _meta(f"muster-{dashed(name)}")
         yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False}
 
 
-def parts(*, small: bool) -> dict[str, list[Object]]:
-    """{file of a base: its objects}"""
+def parts(*, small: bool, layout: str = "separate") -> dict[str, list[Object]]:
+    """{file of a base: its objects}; ``layout``: of the production form."""
     servers = 1 if small else 3
+    pods = {"muster": LAYOUTS["all"]} if small else {f"muster-{dashed(name)}": (name,) for name in LAYOUTS[layout]}
     return {
-        "nats.yaml": [_nats_config(small=small), *_nats(servers), _log_init(servers)],
-        "services.yaml": [*(_small() if small else _production())],
-        "network.yaml": [*_network(small=small)],
+        NATS_FILE: [_nats_config(small=small), *_nats(servers), _log_init(servers)],
+        "services.yaml": [*_services(pods, small=small)],
+        "network.yaml": [*_network(pods)],
     }
 
 
@@ -92,18 +98,47 @@ def _names(name: str) -> Object:
     return {**LABEL, "app.kubernetes.io/name": name}
 
 
-def _production() -> Iterator[Object]:
-    for service in COMMANDS:
-        name = f"muster-{dashed(service)}"
-        pod = _pod(name, [_container(service, PORT)], [service], token=service in SPEAKS_TO_KUBERNETES)
+def _services(pods: Mapping[str, Sequence[str]], *, small: bool) -> Iterator[Object]:
+    """``pods``: {name: the processes of a pod}"""
+    for name, processes in pods.items():
+        services = _within(processes)
+        if len(services) > 1:
+            yield from _account(name, "muster-small" if small else name, services)
+        containers = [_container(each, PORT + index) for index, each in enumerate(processes, 1 if small else 0)]
+        pod = _pod(name, containers, [*processes], token=not {*SPEAKS_TO_KUBERNETES}.isdisjoint(services))
         # The volume of the archive is one process's at a time; nothing waits for the keeper.
-        yield _deployment(name, 1 if service == KEEPER else 2, pod)
-        if service == KEEPER:
-            continue
-        budget = {"maxUnavailable": 1, "selector": {"matchLabels": _names(name)}}
-        yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(name), "spec": budget}
-    yield _gateway_service(f"muster-{GATEWAY}")
+        yield _deployment(name, 1 if KEEPER in services else 2, pod)
+        if KEEPER not in services:
+            budget = {"maxUnavailable": 1, "selector": {"matchLabels": _names(name)}}
+            yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(name), "spec": budget}
+    [gateway] = _pods_with(GATEWAY, pods)
+    yield _gateway_service(gateway)
     yield _archive()
+
+
+def _within(processes: Sequence[str]) -> list[str]:
+    """The services of processes."""
+    return [service for process in processes for service in members(process)]
+
+
+def _pods_with(service: str, pods: Mapping[str, Sequence[str]]) -> list[str]:
+    """The pods that a service is in."""
+    return [name for name, processes in pods.items() if service in _within(processes)]
+
+
+def _account(name: str, binding: str, services: Sequence[str]) -> Iterator[Object]:
+    """The account of a pod with several services, with the rights of each."""
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(name)}
+    rbac = "rbac.authorization.k8s.io"
+    for service in SPEAKS_TO_KUBERNETES:
+        if service in services:
+            yield {
+                "apiVersion": f"{rbac}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"{binding}-{service}", "labels": LABEL},
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": f"muster-{service}"},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+            }
 
 
 def _archive() -> Object:
@@ -117,23 +152,6 @@ def _gateway_service(pods: str) -> Object:
     ports = [{"name": "http", "port": 80, "targetPort": GATEWAY_PORT}]
     spec = {"selector": _names(pods), "ports": ports}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _meta(f"muster-{GATEWAY}"), "spec": spec}
-
-
-def _small() -> Iterator[Object]:
-    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta("muster")}
-    rbac = "rbac.authorization.k8s.io"
-    for service in SPEAKS_TO_KUBERNETES:
-        yield {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"muster-small-{service}", "labels": LABEL},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": f"muster-{service}"},
-            "subjects": [{"kind": "ServiceAccount", "name": "muster", "namespace": NAMESPACE}],
-        }
-    containers = [_container(service, PORT + index) for index, service in enumerate(COMMANDS, 1)]
-    yield _deployment("muster", 1, _pod("muster", containers, list(COMMANDS), token=True))
-    yield _gateway_service("muster")
-    yield _archive()
 
 
 def _deployment(name: str, replicas: int, pod: Object) -> Object:
@@ -193,22 +211,30 @@ CONFINED = {
 }
 
 
-def _container(service: str, port: int) -> Object:
+def _resources(services: int) -> Object:
+    """Of a process with so many services."""
+    return {
+        kind: {"cpu": CPU[kind], "memory": f"{MEMORY_MI[kind] + (services - 1) * STATE_MI[kind]}Mi"}
+        for kind in ("requests", "limits")
+    }
+
+
+def _container(process: str, port: int) -> Object:
     def probe(path: str, **more: int) -> Object:
         return {"httpGet": {"path": path, "port": port}, **more}
 
     return {
-        "name": dashed(service),
+        "name": dashed(process),
         "image": IMAGE,
-        "command": COMMANDS[service],
-        "env": _environment(service, port),
-        "ports": [{"containerPort": each} for each in (port, *([GATEWAY_PORT] if service == GATEWAY else []))],
+        "command": COMMANDS[process],
+        "env": _environment(process, port),
+        "ports": [{"containerPort": each} for each in (port, *([GATEWAY_PORT] if GATEWAY in members(process) else []))],
         "startupProbe": probe("/startupz", periodSeconds=2, failureThreshold=300),
         "readinessProbe": probe("/readyz", periodSeconds=5, timeoutSeconds=3),
         "livenessProbe": probe("/livez", periodSeconds=10, timeoutSeconds=5),
-        "resources": {kind: {"cpu": CPU[kind], "memory": MEMORY[kind]} for kind in ("requests", "limits")},
+        "resources": _resources(len(members(process))),
         "securityContext": CONFINED,
-        "volumeMounts": _mounts(service),
+        "volumeMounts": _mounts(process),
     }
 
 
@@ -224,7 +250,7 @@ def _environment(user: str, port: int = 0) -> list[Object]:
         plain |= {"MUSTER_HEALTH_HOST": "0.0.0.0", "MUSTER_HEALTH_PORT": str(port)}  # noqa: S104 - inside its pod
     if user == KEEPER:
         plain |= {"MUSTER_LOG_ARCHIVE": f"/{ARCHIVE}"}
-    if user == GATEWAY:
+    if GATEWAY in members(user):
         plain |= {"MUSTER_GATEWAY_HOST": "0.0.0.0"}  # noqa: S104 - inside its pod
     name = {"name": "MUSTER_PROCESS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     return [*({"name": key, "value": value} for key, value in plain.items()), name]
@@ -245,7 +271,7 @@ def _log_init(replicas: int) -> Object:
         "image": IMAGE,
         "command": ["muster", "log", "init", "--replicas", str(replicas)],
         "env": _environment("admin"),
-        "resources": {kind: {"cpu": CPU[kind], "memory": MEMORY[kind]} for kind in ("requests", "limits")},
+        "resources": _resources(1),
         "securityContext": CONFINED,
         "volumeMounts": _mounts("admin"),
     }
@@ -328,14 +354,14 @@ def _nats(servers: int) -> Iterator[Object]:
 # --- which service may reach which ----------------------------------------------------------------------------------
 
 
-def _network(*, small: bool) -> Iterator[Object]:
+def _network(pods: Mapping[str, Sequence[str]]) -> Iterator[Object]:
     """Nothing, but services to NATS, three to the API server, one to Ray heads; metrics; and readers to the gateway."""
     nats, ours = {"podSelector": {"matchLabels": _names("nats")}}, {"podSelector": {"matchLabels": LABEL}}
     yield _rule("muster-nothing-else", {}, {"ingress": [], "egress": []})
     names = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
     to_nats = [{"to": [nats], "ports": _tcp(4222)}, {"ports": names}]
     monitors = {"namespaceSelector": {"matchLabels": {"muster.dev/monitoring": "true"}}}
-    metrics = [{"from": [monitors], "ports": _tcp(PORT, PORT + len(COMMANDS))}]
+    metrics = [{"from": [monitors], "ports": _tcp(PORT, PORT + len(SERVICES))}]
     yield _rule("muster-services", LABEL, {"egress": to_nats, "ingress": metrics})
     servers = {
         "ingress": [{"from": [ours], "ports": _tcp(4222)}, {"from": [nats], "ports": _tcp(6222)}],
@@ -343,14 +369,13 @@ def _network(*, small: bool) -> Iterator[Object]:
     }
     yield _rule("muster-nats", _names("nats"), servers)
     # The API server has no pods to select; its usual ports.
-    speakers = ["muster"] if small else [f"muster-{service}" for service in SPEAKS_TO_KUBERNETES]
-    for name in speakers:
+    for name in dict.fromkeys(each for service in SPEAKS_TO_KUBERNETES for each in _pods_with(service, pods)):
         api = [{"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}]
         yield _rule(f"{name}-to-kubernetes", _names(name), {"egress": api})
     served = {"namespaceSelector": {"matchLabels": {"muster.dev/gateway": "true"}}}
-    name = "muster" if small else f"muster-{GATEWAY}"
+    [name] = _pods_with(GATEWAY, pods)
     yield _rule(f"{name}-from-people", _names(name), {"ingress": [{"from": [served], "ports": _tcp(GATEWAY_PORT)}]})
-    reader = "muster" if small else "muster-autoscaler-bridge"
+    [reader] = _pods_with(RAY_READER, pods)
     heads = {"namespaceSelector": {}, "podSelector": {"matchLabels": {RAY_NODE_TYPE: RAY_HEAD}}}
     ports = [*_tcp(6379), *_tcp(8265)]
     yield _rule(f"{reader}-to-ray-heads", _names(reader), {"egress": [{"to": [heads], "ports": ports}]})

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from muster.runtime.layouts import LAYOUTS
 from muster_tools import kindlists
 from muster_tools.installing import (
     ARCHIVE_SIZE,
@@ -26,6 +27,7 @@ from muster_tools.installing import (
     FILES,
     IMAGE,
     KUSTOMIZATION,
+    NATS_FILE,
     NATS_IMAGE,
     NATS_SIZE,
     RIGHTS,
@@ -48,7 +50,12 @@ CHOICES: dict[str, tuple[str, str]] = {
 }
 """{value of the chart: (the text that it replaces wherever an object has it, what it is)}"""
 PRODUCTION, SMALL, CONTROLLERS = "production", "small", "controllers"
-FORM = "production: three servers of NATS and a Deployment for each service; small: one NATS, and one pod"
+SEPARATE = "separate"
+FORM = "production: three servers of NATS and a Deployment for each process; small: one NATS, and one pod"
+LAYOUT = (
+    "Processes of the production form. separate: one for each service; deciders: one for the five that decide; "
+    "all: one for all but the keeper. Its keys: muster nats keys --layout"
+)
 ACCOUNTS = (
     "Accounts that run each kind: ConfigMap muster-controllers. What is named here takes the place of the shipped ones"
 )
@@ -107,25 +114,38 @@ def _chart(values: Mapping[str, str]) -> dict[str, str]:
         "appVersion": version,
         "kubeVersion": ">=1.30.0-0",
     }
-    texts = {"form": FORM, **{name: text for name, (_, text) in CHOICES.items()}, CONTROLLERS: ACCOUNTS}
-    said: Object = {"form": PRODUCTION, **values, CONTROLLERS: _controllers(granted())["data"]}
+    texts = {
+        "form": FORM,
+        "layout": LAYOUT,
+        **{name: text for name, (_, text) in CHOICES.items()},
+        CONTROLLERS: ACCOUNTS,
+    }
+    said: Object = {"form": PRODUCTION, "layout": SEPARATE, **values, CONTROLLERS: _controllers(granted())["data"]}
     lines = [f"# {texts[name]}\n{yaml.safe_dump({name: each}, width=120)}" for name, each in said.items()]
-    only = {form: f'{{{{- if eq .Values.form "{form}" }}}}\n' for form in (PRODUCTION, SMALL)}
     made = {
         "Chart.yaml": HEAD + yaml.safe_dump(about, sort_keys=False),
         "values.yaml": HEAD + "\n".join(lines),
         "values.schema.json": json.dumps(_schema(texts), indent=2) + "\n",
         "templates/rights.yaml": _template(granted()),
     }
-    for form, begin in only.items():
-        found = [each for part in parts(small=form == SMALL).values() for each in part]
-        made[f"templates/{form}.yaml"] = f"{begin}{_template(found)}{{{{- end }}}}\n"
+    in_production = f'eq .Values.form "{PRODUCTION}"'
+    nats, small = parts(small=False)[NATS_FILE], [each for part in parts(small=True).values() for each in part]
+    made |= {"templates/small.yaml": _only(f'eq .Values.form "{SMALL}"', small)}
+    made |= {"templates/production.yaml": _only(in_production, nats)}
+    for layout in LAYOUTS:
+        found = parts(small=False, layout=layout)
+        own = [each for name, part in found.items() if name != NATS_FILE for each in part]
+        made[f"templates/{layout}.yaml"] = _only(f'and ({in_production}) (eq .Values.layout "{layout}")', own)
     return made
 
 
 def _controllers(made: list[Object]) -> Object:
     [found] = [each for each in made if each["metadata"]["name"] == "muster-controllers"]
     return found
+
+
+def _only(condition: str, made: list[Object]) -> str:
+    return f"{{{{- if {condition} }}}}\n{_template(made)}{{{{- end }}}}\n"
 
 
 def _template(made: list[Object]) -> str:
@@ -139,7 +159,7 @@ def _template(made: list[Object]) -> str:
 def _schema(texts: Mapping[str, str]) -> Object:
     """What helm checks the values of an installation with."""
     known: dict[str, Object] = {name: {"type": "string", "pattern": PATTERN[name]} for name in CHOICES}
-    known["form"] = {"enum": [PRODUCTION, SMALL]}
+    known["form"], known["layout"] = {"enum": [PRODUCTION, SMALL]}, {"enum": [*LAYOUTS]}
     known[CONTROLLERS] = {"type": "object", "additionalProperties": {"type": "string"}}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -110,10 +110,13 @@ muster up --context prod              what would Muster do on that cluster?
         order=12,
         summary="Run services of a Muster on a cluster, one or several in one process.",
         details="Services are watcher, quota_accountant, queue_sorter, gang_admitter, preemptor, autoscaler_bridge, "
-        "actuator, publisher, gateway and keeper; `deciders` names the five that decide, `all` names all. Services of "
-        "one process share one reader of the log. Each stage keeps its own lease, subject and commits, so the log is "
-        "the same in every layout. When one of them ends for a restart, all of its process are started again.\n\n"
-        "Variables MUSTER_... configure them. `muster up` runs all of it without any set-up.",
+        "actuator, publisher, gateway and keeper; `deciders` names the five that decide, `all` names all but the "
+        "keeper, which has a volume and rights of its own. Services of one process share one reader of the log. Each "
+        "stage keeps its own lease, subject and commits, so the log is the same in every layout. When one of them ends "
+        "for a restart, all of its process are started again.\n\n"
+        "Variables MUSTER_... configure them. A NATS with users has a user for each service, and users `deciders` and "
+        "`all`, which may do what their services may (`muster nats keys --layout`). `muster up` runs all of it without "
+        "any set-up.",
         examples="""
 muster run queue_sorter,quota_accountant
 muster run deciders
@@ -128,10 +131,13 @@ muster run keeper             rolls the log over before it is full, and keeps it
         details="Each service signs in to NATS with its own key and may do what it needs and no more. The seed of a "
         "service is Secret muster-nats-SERVICE; the public keys are ConfigMap muster-nats-keys, for the servers. "
         "Nothing is stored by this command. Without --keys all keys are new: restart NATS, then the services.\n\n"
+        "--layout names which services share a process; a process of several has one user, `deciders` or `all`. Users "
+        "of other layouts get no seed. For another layout later: --keys with --rotate deciders.\n\n"
         "With --keys the keys of that keys.conf stay, and keys that are missing are made. --rotate gives a user a new "
         "key beside the one it has, --retire ends the one it had before: docs/howto/rotate-keys.md.",
         examples="""
 muster nats keys
+muster nats keys --layout all                         for deploy/install-small.yaml
 muster nats keys --keys keys.conf --rotate watcher    a new key; the servers accept both
 muster nats keys --keys keys.conf --retire watcher    the key before it ends
 """,

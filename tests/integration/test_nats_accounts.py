@@ -24,6 +24,7 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import ROLLUP, JetStream
 from muster.bus.lease import JetStreamLease
 from muster.bus.log import JetStreamLog
+from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.server import find_binary, free_port
@@ -36,6 +37,7 @@ from muster.runtime import natsaccounts
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
+from muster.runtime.layouts import GROUPS, members
 from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.natsaccounts import API, APPENDERS, KEEPERS
 
@@ -94,23 +96,27 @@ def test_a_server_accepts_the_whole_configuration(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "data", ignore_errors=True)
 
 
-@pytest.mark.parametrize("user", APPENDERS)
-async def test_a_service_does_what_is_its_own(server: ProductionNats, user: str) -> None:
+@pytest.mark.parametrize("user", [*APPENDERS, *GROUPS])
+async def test_a_process_does_what_is_its_services_own(server: ProductionNats, user: str) -> None:
+    services = members(user)
     async with signed_in(server.config(user), f"muster-{user}") as js:
         await open_stores(js, "main")
         log = await open_log(js, "main")
-        for stage in APPENDERS[user]:
+        stages = [stage for service in services for stage in APPENDERS.get(service, ())]
+        for stage in stages:
             seq = await log.append(commit(1, stage=stage), expected=0)
             assert await log.append(commit(2, stage=stage), expected=seq) == seq + 1
-        for stage in KEEPERS[user]:
+        for stage in [stage for service in services for stage in KEEPERS.get(service, ())]:
             await _holds(js, log, stage)
             if stage in FOLDERS:
                 await _keeps(js, log, stage)
+        for service in services:
+            await JetStreamMarks(js, "main").put(Mark(service, log.identity.log_id, 1, "00"))
         read = [stored.seq async for batch in _whole(log) for stored in batch]
-        assert read == [1, 2, 3]
-        if user in natsaccounts.QUARANTINERS:
-            await Quarantine(js, "main").put(user, b"?", "not readable")
-        assert (await log.usage()).last_seq == 3
+        assert read == [*range(1, 2 * len(stages) + 2)]
+        for service in {*services} & {*natsaccounts.QUARANTINERS}:
+            await Quarantine(js, "main").put(service, b"?", "not readable")
+        assert (await log.usage()).last_seq == read[-1]
 
 
 async def _holds(js: JetStream, log: JetStreamLog, stage: str) -> None:
@@ -272,8 +278,8 @@ async def _founded(js: JetStream, limits: Limits) -> bool:
 # --- outside --------------------------------------------------------------------------------------------------------
 
 
-async def publish(server: ProductionNats, numbers: range, *, namespace: str = "video") -> None:
-    async with signed_in(server.config("publisher"), "publisher") as js:
+async def publish(server: ProductionNats, numbers: range, *, namespace: str = "video", by: str = "publisher") -> None:
+    async with signed_in(server.config(by), by) as js:
         outlet = PublicPublisher(js, "main")
         await outlet.resume()
         for number in numbers:
@@ -315,17 +321,18 @@ async def fetch(client: Client, name: str, count: int, filter_: str = subjects.P
     return [message.headers["ce-id"] for message in found]
 
 
-async def test_outsiders_go_on_where_they_stopped(server: ProductionNats) -> None:
-    await publish(server, range(5))
+@pytest.mark.parametrize("publisher", ["publisher", "all"])
+async def test_outsiders_go_on_where_they_stopped(server: ProductionNats, publisher: str) -> None:
+    await publish(server, range(5), by=publisher)
     async with outside(server) as (client, errors):
         assert await fetch(client, "reader", 3) == ["main-1-0-0", "main-1-1-0", "main-1-2-0"]
         assert not errors
-    await publish(server, range(5, 7))
+    await publish(server, range(5, 7), by=publisher)
     async with outside(server) as (client, errors):
         assert await fetch(client, "reader", 4) == [f"main-1-{number}-0" for number in (3, 4, 5, 6)]
         live = await client.subscribe(subjects.public_cell_subjects("main"))
         await client.flush()
-        await publish(server, range(7, 8))
+        await publish(server, range(7, 8), by=publisher)
         assert (await live.next_msg(timeout=30)).headers["ce-id"] == "main-1-7-0"
         assert not errors
 

@@ -30,9 +30,12 @@ def rendered(chosen: Object) -> list[Object]:
     said, found = {**values(), **chosen}, []
     for path in sorted((CHART / "templates").iterdir()):
         text = path.read_text()
-        only = re.fullmatch(r'\{\{- if eq \.Values\.form "(\w+)" }}\n(.*)\{\{- end }}\n', text, re.DOTALL)
+        only = re.fullmatch(r"\{\{- if (.*?) }}\n(.*)\{\{- end }}\n", text, re.DOTALL)
         if only:
-            if only[1] != said["form"]:
+            asked = dict(re.findall(r'eq \.Values\.(\w+) "(\w+)"', only[1]))
+            both = [f'eq .Values.{name} "{value}"' for name, value in asked.items()]
+            assert only[1] == (both[0] if len(both) == 1 else f"and ({both[0]}) ({both[1]})"), path.name
+            if any(said[name] != value for name, value in asked.items()):
                 continue
             text = only[2]
         text = re.sub(r"\{\{ \.Values\.(\w+) }}", lambda each: said[each[1]], text)

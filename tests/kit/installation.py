@@ -43,6 +43,8 @@ PAGE = REPOSITORY / "docs" / "howto" / "install.md"
 UPGRADE = REPOSITORY / "docs" / "howto" / "upgrade.md"
 NAMESPACE = "muster-system"
 CONTEXT = "staging"
+SMALL = {"install.yaml": "install-small.yaml", "muster nats keys |": "muster nats keys --layout all |"}
+"""{what the page says: what it says for the small form}"""
 LIMIT_S = 120.0
 STORY_COLUMNS = 400
 """Of one event in the story of a job."""
@@ -195,7 +197,9 @@ class Installation:
         began = time.monotonic()
         for block in section(PAGE, "", "## Uninstall"):
             for line in lines(block):
-                await self.line(line.replace("install.yaml", "install-small.yaml") if small else line)
+                for named, instead in SMALL.items() if small else ():
+                    line = line.replace(named, instead)
+                await self.line(line)
         await until(self.admitted, LIMIT_S, 0.1, what="the first job to be let go")
         self.took_s = time.monotonic() - began
 

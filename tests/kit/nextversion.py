@@ -22,10 +22,6 @@ def main(name: str, arguments: list[str]) -> int:
     """Become that version; returns its exit code."""
     DECIDERS.update(NEXT_BUILD)
     config.NEWEST = changes.NEWEST = NEXT
-    if name == "muster":
-        from muster_cli.main import run
-
-        return run(arguments)
     from muster.runtime import service
     from muster.runtime.process import Process
 
@@ -35,6 +31,10 @@ def main(name: str, arguments: list[str]) -> int:
         of_this_version(process, NEXT_BUILD[stage().name], *runner)
 
     Process.add_decider = add_decider  # type: ignore[method-assign]
+    if name == "muster":
+        from muster_cli.main import run
+
+        return run(arguments)
     service.main(name, importlib.import_module(f"muster_{name.replace('-', '_')}.__main__").build)
     return 0
 

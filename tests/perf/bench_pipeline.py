@@ -1,7 +1,7 @@
 """Through all stages on a real nats-server, without an API server: observed, queued, proposed, reserved, admitted.
 
 A driver stands in for the watcher and the actuator: it appends the observations of suspended jobs, and, as soon as a
-job is admitted, its effect and its end. Two layouts: all deciders in this process, and one process per service.
+job is admitted, its effect and its end. Two layouts: one process for all deciders, and one for each.
 
 Run: python tests/perf/bench_pipeline.py [--jobs 10000] [--rate 200] [--seconds 20] [--rounds 3]
 """
@@ -33,8 +33,7 @@ from muster.events.decisions import GangAdmitted
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Commit
 from muster.events.facts import Synced, TreeNodeSpec, WorkloadObserved
-from muster.runtime.config import Config
-from muster.runtime.service import open_process
+from muster.runtime.layouts import LAYOUTS, members
 from muster.telemetry import logs
 
 D = TypeVar("D", bound="Driver")
@@ -134,9 +133,12 @@ def tree(cpu: int = 100) -> TreeNodeSpec:
 
 @asynccontextmanager
 async def running(
-    form: AbstractAsyncContextManager[Form], make: Callable[[JetStreamLog], D], root: TreeNodeSpec, *, separate: bool
-) -> AsyncIterator[tuple[D, list[int | None]]]:
-    """Stages and their driver on a cell of their own; and the processes of stages and nats-server."""
+    form: AbstractAsyncContextManager[Form],
+    make: Callable[[JetStreamLog], D],
+    root: TreeNodeSpec,
+    layout: str = "separate",
+) -> AsyncIterator[tuple[D, list[int], list[int]]]:
+    """Stages and their driver on a cell of their own; and the processes of nats-server, and of the stages."""
     async with AsyncExitStack() as stack:
         nats = await stack.enter_async_context(form)
         url = ",".join(nats.urls)
@@ -146,54 +148,49 @@ async def running(
         await open_stores(js, "main", create=True, limits=nats.limits)
         log = await open_log(js, "main", create=True, limits=nats.limits, at=time.time_ns() // 1_000_000)
         driver = make(log)
-        pids = list(nats.pids)
-        if separate:
-            pids += await start_services(url, stack)
-        else:
-            pids.append(os.getpid())
-            process = await open_process(Config(nats_url=url, health_port=-1), "bench", stack)
-            for stage in DECIDERS.values():
-                process.add_decider(stage)
-            deciding = asyncio.ensure_future(process.run())
-            stack.callback(deciding.cancel)
+        stages = await start_services(url, stack, layout)
         following = asyncio.ensure_future(driver.follow())
         stack.callback(following.cancel)
         await driver.ready(root)
-        yield driver, pids
+        yield driver, [pid for pid in nats.pids if pid], stages
 
 
 async def round_of(
-    form: AbstractAsyncContextManager[Form], jobs: int, rate: int, seconds: int, *, separate: bool
+    form: AbstractAsyncContextManager[Form], jobs: int, rate: int, seconds: int, layout: str
 ) -> dict[str, float]:
-    async with running(form, Driver, tree(), separate=separate) as (driver, pids):
+    async with running(form, Driver, tree(), layout) as (driver, nats, stages):
         await wait_ready(driver)
         coming = made(0, jobs)
-        cpu, own = cpu_of(pids), time.process_time()
+        before, own = (cpu_of(nats), cpu_of(stages)), time.process_time()
         began = time.perf_counter()
         await flat_out(driver, coming)
         took = time.perf_counter() - began
-        used, own = cpu_of(pids) - cpu, time.process_time() - own
+        of_nats, of_stages = cpu_of(nats) - before[0], cpu_of(stages) - before[1]
+        own = time.process_time() - own
         flat = sorted(driver.took[-jobs:])
-        judged = await judge_s(driver.log, separate=separate)
+        judged = await judge_s(driver.log, readers=len(stages))
+        idle = cpu_of(stages)
         slow = await paced(driver, rate, seconds)
+        single = cpu_of(stages) - idle
         return {
             "flat out, jobs/s": jobs / took,
-            "flat out, CPU per job, ms": used / jobs * 1000,
-            **({"flat out, CPU of the driver per job, ms": own / jobs * 1000} if separate else {}),
-            "flat out, hash and judge, % of that CPU": judged / used * 100,
+            "flat out, CPU of the stages per job, ms": of_stages / jobs * 1000,
+            "flat out, CPU of nats-server per job, ms": of_nats / jobs * 1000,
+            "flat out, CPU of the driver per job, ms": own / jobs * 1000,
+            "flat out, hash and judge, % of the stages' CPU": judged / of_stages * 100,
             "flat out, observed to admitted, p50 ms": flat[len(flat) // 2] * 1000,
             "flat out, observed to admitted, p99 ms": flat[len(flat) * 99 // 100] * 1000,
+            f"{rate} jobs/s, CPU of the stages per job, ms": single / (rate * seconds) * 1000,
             f"{rate} jobs/s, observed to admitted, p50 ms": slow[len(slow) // 2] * 1000,
             f"{rate} jobs/s, observed to admitted, p99 ms": slow[len(slow) * 99 // 100] * 1000,
+            "memory of the stages, MB": sum(psutil.Process(pid).memory_info().rss for pid in stages) / 1e6,
         }
 
 
-async def judge_s(log: JetStreamLog, *, separate: bool) -> float:
-    """CPU seconds that hash and judge take of all stages, and of the driver where its CPU is counted, for this log."""
+async def judge_s(log: JetStreamLog, *, readers: int) -> float:
+    """CPU seconds that hash and judge take of all stages for this log."""
     messages = [(body.subject, body.data) async for body in log.own_bodies(0, await log.end())]
-    states = len(DECIDERS)
-    # In one process the stages share a reader; the driver has its own, and judges nothing with a memory.
-    return bench_judge.cost(messages).of_judge(readers=states if separate else 2, states=states)
+    return bench_judge.cost(messages).of_judge(readers=readers, states=len(DECIDERS))
 
 
 async def wait_ready(driver: Driver) -> None:
@@ -230,11 +227,14 @@ async def paced(driver: Driver, rate: int, seconds: int) -> list[float]:
     return sorted(driver.took)
 
 
-async def start_services(url: str, stack: AsyncExitStack) -> list[int]:
+async def start_services(url: str, stack: AsyncExitStack, layout: str) -> list[int]:
     pids = []
-    for name in DECIDERS:
-        environment = os.environ | {"MUSTER_NATS_URL": url, "MUSTER_HEALTH_PORT": "-1", "MUSTER_LOG_LEVEL": "error"}
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", f"muster_{name}", env=environment)
+    environment = os.environ | {"MUSTER_NATS_URL": url, "MUSTER_HEALTH_PORT": "-1", "MUSTER_LOG_LEVEL": "error"}
+    for name in LAYOUTS[layout]:
+        if not DECIDERS.keys() >= {*members(name)}:
+            continue
+        program = [f"muster_{name}"] if name in DECIDERS else ["muster_cli", "run", name]
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", *program, env=environment)
         pids.append(process.pid)
 
         async def end(process: asyncio.subprocess.Process = process) -> None:
@@ -245,33 +245,30 @@ async def start_services(url: str, stack: AsyncExitStack) -> list[int]:
     return pids
 
 
-def cpu_of(pids: list[int | None]) -> float:
-    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids if pid)
+def cpu_of(pids: list[int]) -> float:
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
 async def measure(jobs: int, rate: int, seconds: int, rounds: int, say: Progress) -> list[Table]:
     found = []
-    for separate in (False, True):
-        layout = "one process per service" if separate else "all deciders in one process"
+    for layout, title in (("deciders", "all deciders in one process"), ("separate", "one process per service")):
         counted = []
         for index in range(rounds):
-            say(f"pipeline, {layout}: round {index + 1} of {rounds}")
+            say(f"pipeline, {title}: round {index + 1} of {rounds}")
             counted.append(
                 together(
-                    await round_of(one_server(), jobs, rate, seconds, separate=separate),
-                    await round_of(production(), jobs, rate, seconds, separate=separate),
+                    await round_of(one_server(), jobs, rate, seconds, layout),
+                    await round_of(production(), jobs, rate, seconds, layout),
                 )
             )
-        whose = "stages and nats-server, without the driver" if separate else "stages, driver and nats-server"
-        beside = "the driver beside them" if separate else "and the driver in the same"
         about = (
             f"{jobs:,} jobs observed, queued, proposed, reserved and admitted over a real nats-server, without an API "
-            f"server: a driver replaces the watcher and the actuator. Layout: {layout}, {beside}. CPU is that of "
-            f"{whose}. Hash and judge: timed over the bytes of the same log in the same round, for each reader and "
-            "state of that layout. In the same round: three servers, three replicas, `sync_interval: always`, as in "
-            "production, on the same disk and processors."
+            f"server: a driver beside the stages replaces the watcher and the actuator. Layout `{layout}`: {title}. "
+            "Hash and judge: timed over the bytes of the same log in the same round, for each reader and state of it. "
+            "In the same round: three servers, three replicas, `sync_interval: always`, as in production, on the same "
+            "disk and processors."
         )
-        found.append(Table(f"Through all stages, {layout}", about, counted))
+        found.append(Table(f"Through all stages, {title}", about, counted))
     return found
 
 

@@ -94,7 +94,7 @@ class Ends(Driver):
 
 
 async def round_of(form: AbstractAsyncContextManager[Form], ends: int, rate: int) -> dict[str, float]:
-    async with running(form, Ends, tree(SIZE), separate=True) as (driver, _):
+    async with running(form, Ends, tree(SIZE)) as (driver, _, _):
         await driver.fill(ends)
         await driver.end_all(ends, rate)
         released, ended = sorted(driver.from_release), sorted(driver.from_end)

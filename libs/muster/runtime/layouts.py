@@ -15,13 +15,16 @@ from muster.core.cell.deciders import DECIDERS
 KEEPER = "keeper"
 SERVICES: tuple[str, ...] = ("watcher", *DECIDERS, "actuator", "publisher", "gateway", KEEPER)
 
-GROUPS: dict[str, tuple[str, ...]] = {"deciders": tuple(DECIDERS), "all": SERVICES}
-"""{name of a process: its services}"""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "deciders": tuple(DECIDERS),
+    "all": tuple(name for name in SERVICES if name != KEEPER),
+}
+"""{name of a process: its services}; the keeper has a volume, and rights over streams, that no other process has"""
 
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "separate": SERVICES,
     "deciders": ("deciders", *(name for name in SERVICES if name not in DECIDERS)),
-    "all": ("all",),
+    "all": ("all", KEEPER),
 }
 """{layout: its processes, each a group or a service}"""
 

@@ -17,6 +17,9 @@ could have it stored in any of them. So no user is in that account: each has one
 may say, and an answer reaches nothing else. Readers outside share account EXPORT: each has a durable consumer of its
 own name on the public stream, and nothing else.
 
+A process of several services signs in as a user of its own, which may do what each of them may (``deciders``, ``all``);
+where that layout is not chosen, no seed of its key exists.
+
 A user has two keys: the one that it signs in with, and the one before it, which the servers accept as long as the
 key is being changed (docs/howto/rotate-keys.md). Both may do the same. ``muster.runtime.natskeys`` makes them.
 """
@@ -37,6 +40,7 @@ from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime import pairing
+from muster.runtime.layouts import GROUPS, members
 
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
 KEYS = "muster-nats-keys"
@@ -138,7 +142,7 @@ def inbox(user: str) -> str:
 
 def muster_users(cell: str) -> list[User]:
     """The users that belong to Muster, each of an account of its own."""
-    users = [*(_service(name, cell) for name in KEEPERS), *(_follower(name, cell) for name in READERS)]
+    users = [_process(name, cell) for name in (*KEEPERS, *READERS, *GROUPS)]
     return [*users, _onlooker(cell), _admin(cell)]
 
 
@@ -196,7 +200,19 @@ def _seats(cell: str, stage: str) -> Iterator[str]:
             yield subjects.seat_subjects(cell, seat)
 
 
-def _service(name: str, cell: str) -> User:
+def _process(name: str, cell: str) -> User:
+    """The user of a process: it may do what each of its services may."""
+    needs = [_follower(each, cell) if each in READERS else _service(each, cell) for each in members(name)]
+    allowed = dict.fromkeys(subject for each, _ in needs for subject in each)
+    asked = dict.fromkeys(operation for _, each in needs for operation in each)
+    return _user(name, cell, tuple(allowed), tuple(asked))
+
+
+Needs = tuple[Sequence[str], Sequence[str]]
+"""Exact subjects, and what is asked of any generation of the log."""
+
+
+def _service(name: str, cell: str) -> Needs:
     own = [subject for stage in APPENDERS.get(name, ()) for subject in _seats(cell, stage)]
     own += [f"$KV.{subjects.lease_bucket(cell)}.{stage}.*" for stage in KEEPERS[name]]
     own += [f"$KV.{subjects.lease_bucket(cell)}.replica.{stage}.*.*" for stage in KEEPERS[name]]
@@ -220,14 +236,14 @@ def _service(name: str, cell: str) -> User:
         own += [*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
         own.append(f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}")  # What was not published is not deleted.
     asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())
-    return _user(name, cell, (*own, *_reading(cell)), asked)
+    return (*own, *_reading(cell)), asked
 
 
-def _follower(name: str, cell: str) -> User:
+def _follower(name: str, cell: str) -> Needs:
     buckets = (subjects.base_bucket(cell), subjects.snapshot_bucket(cell, "readmodel"))
     snapshots = [f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in buckets]
     mark = f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}"
-    return _user(name, cell, (*snapshots, mark, *_reading(cell)), OF_THE_LOG)
+    return (*snapshots, mark, *_reading(cell)), OF_THE_LOG
 
 
 def _onlooker(cell: str) -> User:
@@ -267,6 +283,7 @@ def render(cell: str, namespaces: Mapping[str, str]) -> str:
     """The accounts as a part of a nats-server configuration."""
     stream = subjects.PUBLIC_STREAM
     users = muster_users(cell)
+    publishing = [user.name for user in users if PUBLISHER in members(user.name)]
     public = [f"{API}.{operation.format(stream)}" for operation in EXPORTS] + [f"$JS.ACK.{stream}.>"]
     shared = dict.fromkeys(subject for user in users for subject in user.imports) | dict.fromkeys(public)
     lines = [
@@ -284,10 +301,10 @@ def render(cell: str, namespaces: Mapping[str, str]) -> str:
         "  }",
     ]
     for user in users:
-        lines += _account(user.account, [user], user.imports, live=user.name == PUBLISHER)
-    live = f'{{ account: {account_of(PUBLISHER)}, subject: "{subjects.PUBLIC_SUBJECTS}" }}'
+        lines += _account(user.account, [user], user.imports, live=user.name in publishing)
+    live = [f'{{ account: {account_of(each)}, subject: "{subjects.PUBLIC_SUBJECTS}" }}' for each in publishing]
     lines += [
-        *_account("EXPORT", readers(namespaces, cell), public, f"      {{ stream: {live} }}"),
+        *_account("EXPORT", readers(namespaces, cell), public, *(f"      {{ stream: {each} }}" for each in live)),
         "  SYS {",
         f"    users: [ {{ nkey: ${nkey_setting('system')} }}, {{ nkey: ${earlier_setting('system')} }} ]",
         "  }",

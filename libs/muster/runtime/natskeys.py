@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import nkeys  # type: ignore[import-untyped]
 
@@ -28,16 +28,21 @@ def has_keys(conf: str) -> bool:
 
 
 class KeyRing:
-    """``conf``: keys.conf as it is; what it holds stays, and what is missing of ``users`` is made."""
+    """``conf``: keys.conf as it is; what it holds stays, and what is missing of ``users`` is made.
 
-    def __init__(self, users: Sequence[str], conf: str = "") -> None:
+    ``unused``: those of them that get no seed until their key is rotated.
+    """
+
+    def __init__(self, users: Sequence[str], conf: str = "", *, unused: Collection[str] = ()) -> None:
         self.users = users
         self.public: dict[str, str] = dict(_LINE.findall(conf))
         """{setting: public key}"""
         self.seeds: dict[str, bytes] = {}
         """{user: the seed it has from now on}: of keys that were made here"""
         for user in users:
-            if nkey_setting(user) not in self.public:
+            if nkey_setting(user) not in self.public and user in unused:
+                self.public[nkey_setting(user)] = _made().public_key.decode()
+            elif nkey_setting(user) not in self.public:
                 self._new(user)
             if earlier_setting(user) not in self.public:
                 self._end(user)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -16,6 +16,9 @@ async def nats_keys(
     *,
     namespace: Annotated[str, Parameter(help="Namespace of the objects.")] = "muster-system",
     reader: Annotated[tuple[str, ...], Parameter(help="A user that reads public events. Repeatable.")] = ("reader",),
+    layout: Annotated[
+        Literal["separate", "deciders", "all"], Parameter(help="Which services share a process, and so a key.")
+    ] = "separate",
     folder: Annotated[
         Path | None, Parameter(help="Write files there instead; keys that are there stay.", show_default=False)
     ] = None,
@@ -34,6 +37,7 @@ async def nats_keys(
     """Make a key for every user of NATS, or new ones, as objects of Kubernetes or as files."""
     import yaml
 
+    from muster.runtime.layouts import GROUPS, LAYOUTS, SERVICES
     from muster.runtime.natsaccounts import muster_users, render
     from muster.runtime.natskeys import KeyRing, UnknownUserError
     from muster_cli.console import Output
@@ -51,7 +55,8 @@ async def nats_keys(
         )
     users = [*(each.name for each in muster_users(DEFAULT_CELL)), *reader, "system"]
     try:
-        ring = KeyRing(users, _keys_in(present) if present is not None and present.exists() else "")
+        unused = {*SERVICES, *GROUPS} - {*LAYOUTS[layout]}
+        ring = KeyRing(users, _keys_in(present) if present is not None and present.exists() else "", unused=unused)
         ring.rotate(rotate)
         ring.retire(retire)
     except UnknownUserError as err:

@@ -57,3 +57,12 @@ def test_an_unknown_user_is_named_and_nothing_is_changed() -> None:
     with pytest.raises(UnknownUserError, match=r"no user of NATS is named wacher; there are watcher, quota_accountant"):
         ring.rotate(["watcher", "wacher"])
     assert ring.public == before
+
+
+def test_a_user_of_another_layout_has_a_key_that_no_seed_opens_until_it_is_rotated() -> None:
+    ring = KeyRing((*USERS, "deciders"), unused={"deciders"})
+    assert ring.seeds.keys() == {*USERS}
+    again = KeyRing((*USERS, "deciders"), ring.conf())
+    assert not again.seeds
+    again.rotate(["deciders"])
+    assert public_of(again.seeds["deciders"]) == again.public[nkey_setting("deciders")]
