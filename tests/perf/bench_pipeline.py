@@ -33,6 +33,7 @@ from muster.events.decisions import GangAdmitted
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Commit
 from muster.events.facts import Synced, TreeNodeSpec, WorkloadObserved
+from muster.events.system import LeaderStarted
 from muster.runtime.layouts import LAYOUTS, members
 from muster.telemetry import logs
 
@@ -54,6 +55,8 @@ class Driver:
         self.seen_at: dict[str, float] = {}
         self.took: list[float] = []
         self.admitted = asyncio.Event()
+        self.led: set[str] = set()
+        """The stages that have a leader."""
         self.wanted = 0
 
     async def append(self, stage: str, events: list[Event], shard: str = "0") -> None:
@@ -84,6 +87,8 @@ class Driver:
             ends: list[Event] = []
             for stored in batch:
                 for item, event in enumerate(stored.commit.events):
+                    if isinstance(event, LeaderStarted):
+                        self.led.add(stored.commit.stage)
                     if not isinstance(event, GangAdmitted):
                         continue
                     began = self.seen_at.pop(event.ref.uid, None)
@@ -194,7 +199,9 @@ async def judge_s(log: JetStreamLog, *, readers: int) -> float:
 
 
 async def wait_ready(driver: Driver) -> None:
-    """One job goes through: everybody is up."""
+    """Every stage leads, and one job goes through."""
+    while not driver.led >= DECIDERS.keys():
+        await asyncio.sleep(0.05)
     driver.wanted = 1
     await driver.jobs(9_000_000, 1)
     await asyncio.wait_for(driver.admitted.wait(), 60)
