@@ -66,6 +66,9 @@ async def test_what_people_ask_of_the_dashboard(shown: tuple[Page, str]) -> None
     await page.holds(f"Number(new URLSearchParams(location.search).get('at')) < {then}")
     await page.click(".time button", "Now")
     await page.holds("!location.search.includes('at=')")
+    # So long ago, in an address: it is shown as a time.
+    await page.open(f"{url}?at=-1s")
+    await page.holds("/[0-9]{2}:[0-9]{2}:[0-9]{2}/.test(document.querySelector('.moment')?.innerText || '')")
     # What if: the limit that still binds is named.
     changes = [{"queue": "root/research/vision", "field": "max", "resource": "nvidia.com/gpu", "value": "28"}]
     await page.open(f"{url}whatif?job=vision/too-large-0&change={json.dumps(changes)}")

@@ -1,12 +1,11 @@
 """What is asked of the queues about later: when jobs start, what a change would do, what a new job would meet.
 
-Every such question plays the queues forward, which takes a fifth of a second where 10,000 jobs wait. The queues as they
-are, played forward, serve all questions for a while.
+Every such question plays the queues forward, which takes a fifth of a second where 10,000 jobs wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
@@ -18,16 +17,6 @@ from muster.serving.scope import Lens, Scope
 from muster.serving.views import moment_of
 from muster.serving.whatif import what_if
 
-FORESEEN_MS = 3_000
-"""So long the queues played forward are taken to be those of now, ..."""
-FORESEEN_EACH_MS = 2
-"""... and so much longer for each job that starts in them, so that a long line is not played forward all the time."""
-
-
-def serves(made: int, found: Mapping[str, Projected], now: int) -> bool:
-    """Whether queues that were played forward at ``made`` are taken to be those of now."""
-    return 0 <= now - made < max(FORESEEN_MS, FORESEEN_EACH_MS * len(found))
-
 
 class Ahead:
     """Looks ahead from one state, or from one that is folded on. Pure."""
@@ -35,28 +24,20 @@ class Ahead:
     def __init__(self, state: Callable[[], ReadState], *, live: bool = True) -> None:
         self._state = state
         self._live = live
-        self._kept: tuple[int, dict[str, Projected]] | None = None
 
     def foreseen(self, now: int) -> dict[str, Projected]:
         """When waiting jobs start, as of now."""
         state = self._state()
-        found = dict(projected(state, state.queues, now))
-        self._kept = (now, found)
-        return found
+        return dict(projected(state, state.queues, now))
 
     def ask(self, scope: Scope, workload: Workload, now: int) -> supposed.AskView:
         """What a job would meet that is not submitted yet."""
         state = self._state()
         moment = moment_of(state, now, live=self._live)
-        return ask(state, Lens(scope, state), moment, workload, now, self._before(now))
+        return ask(state, Lens(scope, state), moment, workload, now)
 
     def what_if(self, scope: Scope, changes: Sequence[supposed.Change], job: str, now: int) -> supposed.WhatIf:
         """What a change would do. Raises ChangeError."""
         state = self._state()
         moment = moment_of(state, now, live=self._live)
-        return what_if(state, Lens(scope, state), moment, changes, now, job, self._before(now))
-
-    def _before(self, now: int) -> Mapping[str, Projected]:
-        if self._kept is None or not serves(*self._kept, now):
-            return self.foreseen(now)
-        return self._kept[1]
+        return what_if(state, Lens(scope, state), moment, changes, now, job)

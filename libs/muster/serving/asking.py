@@ -36,6 +36,8 @@ from muster.serving.views import start_shape
 from muster.serving.whatif import fits
 
 MOST_COSTS = 5
+LOOKED_AT = 2_000
+"""The jobs that start before it, and after it, at most, for its cost to be foreseen."""
 RUN_TIMES_MS = (4 * 3_600_000, 3_600_000, 1_800_000, 600_000)
 UID = "asked"
 
@@ -67,9 +69,8 @@ def ask(
     moment: shapes.MomentView,
     workload: Workload,
     now: int,
-    before: Mapping[str, Projected] | None = None,
 ) -> supposed.AskView:
-    """What it would meet. ``before``: the queues as they are, played forward."""
+    """What it would meet."""
     queues, ref = state.queues, workload.ref
     leaf = leaf_of(queues.ledger, workload)
     if leaf is None or not lens.sees(ref.namespace):
@@ -78,10 +79,9 @@ def ask(
         return supposed.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
     job = new_job(ref, leaf, queues.demand_of(workload), queues.priority_of(workload), max(now, state.now))
     refused = refusal(state, job, workload)
-    before = projected(state, queues, now) if before is None else before
-    after = projected(state, with_job(queues, job), now)
+    after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
     promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
-    costs = [lens.words(each) for each in _costs(queues, job, after, before)] if refused or after else []
+    costs = [lens.words(each) for each in _costs(state, job, after, now)] if ref.uid in after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
     summary = _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
     return supposed.AskView(
@@ -118,20 +118,28 @@ def _promise(state: ReadState, found: Projected | None, now: int) -> Promise:
     return known if known.why or found is not None else Promise(why="endless")
 
 
-def _costs(queues: Queues, job: Job, after: Mapping[str, Projected], before: Mapping[str, Projected]) -> Iterator[str]:
+def _costs(state: ReadState, job: Job, after: Mapping[str, Projected], now: int) -> Iterator[str]:
     """The borrowers that it may reclaim from, and the jobs that would start later because of it."""
-    mine = after.get(job.ref.uid)
-    if mine is not None and mine.owed:
+    queues, uid = state.queues, job.ref.uid
+    if after[uid].owed:
         yield from _borrowers(queues, job)
+    ahead = list(after).index(uid)
+    if ahead > LOOKED_AT:
+        yield f"jobs that would start later are not foreseen: {numbered(ahead, 'job')} would start before it"
+        return
+    # Both are of this moment: of an older look every job would seem to start earlier now.
+    before = projected(state, queues, now, most=len(after))
+    cut = len(after) >= ahead + LOOKED_AT
     later = [
-        (after[uid].wait - each.wait if uid in after else -1, uid)
-        for uid, each in before.items()
-        if uid in queues.jobs and (uid not in after or after[uid].wait > each.wait)
+        (after[other].wait - each.wait if other in after else -1, other)
+        for other, each in before.items()
+        if other in queues.jobs and (after[other].wait > each.wait if other in after else not cut)
     ]
-    for delay, uid in sorted(later, reverse=True)[:MOST_COSTS]:
-        yield f"{queues.jobs[uid].ref.key} would start {f'{span(delay)} later' if delay > 0 else 'later'}"
+    for delay, other in sorted(later, reverse=True)[:MOST_COSTS]:
+        yield f"{queues.jobs[other].ref.key} would start {f'{span(delay)} later' if delay > 0 else 'later'}"
     if len(later) > MOST_COSTS:
-        yield f"and {numbered(len(later) - MOST_COSTS, 'other job')} later"
+        least = "at least " if cut else ""
+        yield f"and {least}{numbered(len(later) - MOST_COSTS, 'other job')} later"
 
 
 def _borrowers(queues: Queues, job: Job) -> Iterator[str]:

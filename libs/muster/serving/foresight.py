@@ -9,8 +9,18 @@ from typing import Any
 from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
 from muster.ports import Clock
-from muster.serving.ahead import Ahead, serves
+from muster.serving.ahead import Ahead
 from muster.serving.beside import AwayError, Beside, Here, LooksAhead
+
+FORESEEN_MS = 3_000
+"""So long the queues played forward are taken to be those of now, ..."""
+FORESEEN_EACH_MS = 2
+"""... and so much longer for each job that starts in them, so that a long line is not played forward all the time."""
+
+
+def serves(made: int, found: Mapping[str, Projected], now: int) -> bool:
+    """Whether queues that were played forward at ``made`` are taken to be those of now."""
+    return 0 <= now - made < max(FORESEEN_MS, FORESEEN_EACH_MS * len(found))
 
 
 class Foresight:

@@ -12,7 +12,7 @@ from copy import deepcopy
 from msgspec import structs
 
 from muster.core.learned.durations import Durations
-from muster.core.promising.projection import Projected, Projection
+from muster.core.promising.projection import MAX_STARTS, Projected, Projection
 from muster.core.queueing.book import Place, Shape, shape_key
 from muster.core.queueing.queues import Job, Queues
 from muster.core.readmodel.promisefolds import running
@@ -106,11 +106,15 @@ def new_job(ref: Ref, queue: str, demand: Demand, priority: int, now: int) -> Jo
     )
 
 
-def projected(state: ReadState, queues: Queues, now: int, until: str = "") -> Mapping[str, Projected]:
-    """When waiting jobs start, if nothing else came. While no run times are known, only what starts at once."""
+def projected(
+    state: ReadState, queues: Queues, now: int, *, until: str = "", beyond: int = 0, most: int = MAX_STARTS
+) -> Mapping[str, Projected]:
+    """When waiting jobs start, if nothing else came, in the order of their starts; see Projection.run. While no run
+    times are known, only what starts at once.
+    """
     durations = state.promises.durations
     found = Projection(queues, running(state), durations if durations.known() else _Unknown(), now)
-    found.run(until=until)
+    found.run(until, beyond=beyond, most=most)
     return {uid: each for uid, each in found.found.items() if each.wait < FOREVER}
 
 

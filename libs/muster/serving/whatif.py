@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import structs
 
-from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
@@ -34,11 +33,8 @@ def what_if(
     changes: Sequence[supposed.Change],
     now: int,
     job: str = "",
-    before: Mapping[str, Projected] | None = None,
 ) -> supposed.WhatIf:
-    """``job``: one that is asked about, which is listed first. ``before``: the queues as they are, played forward.
-    Raises ChangeError.
-    """
+    """``job``: one that is asked about, which is listed first. Raises ChangeError."""
     if not changes or len(changes) > MOST_CHANGES:
         raise ChangeError(f"give 1 to {MOST_CHANGES} changes")
     queues, nodes = state.queues, []
@@ -47,8 +43,8 @@ def what_if(
             nodes += [_amount(change)] * change.nodes
         else:
             queues = _changed(queues, change, lens)
-    before = projected(state, state.queues, now) if before is None else before
-    after = projected(state, queues, now)
+    # Both are of this moment: of an older look every job would seem to start earlier now.
+    before, after = projected(state, state.queues, now), projected(state, queues, now)
     found: list[supposed.Effect] = []
     earlier = later = 0
     for uid, waiting in queues.jobs.items():

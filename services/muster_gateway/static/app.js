@@ -14,6 +14,10 @@ function SignIn({ problem, done }) {
     <p class="dim">A token of this cluster, for example of <code>kubectl create token NAME</code>. It stays in this tab.</p></main>`;
 }
 
+const UNITS = { s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
+
+// A moment that is no sequence, as a time: so long before the newest, or a date and time.
+const timed = (at, newest) => { const found = /^-(\d+)([smhd])$/.exec(at); return found ? new Date(newest - found[1] * UNITS[found[2]]) : new Date(at); };
 const local = (when) => new Date(when - when.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
 
 // An address that shows this page as of this moment, to whoever opens it.
@@ -41,9 +45,11 @@ function Time({ at, news, latest }) {
   useEffect(() => { ask("/api/v1/moments?limit=600").then(setFound).catch(() => {}); }, [at ? "past" : Math.floor(news.count / 3)]);
   const { marks } = found, [drawn, setDrawn] = useState(null), [asks, ask_at] = useState(false), later = useRef(0);
   const show_at = (event) => { event.preventDefault(); const when = new Date(String(new FormData(event.target).get("when"))); ask_at(false); change({ at: when.toISOString(), event: "" }); };
+  const newest = latest ? new Date(latest.at) : new Date();  // The clock of a demo may run faster.
+  const time = timed(at, newest), shown = isNaN(time) ? at : clock(time);
   let index = marks.length;
   // A moment is a sequence, or a time: the last turn at it or before it.
-  if (at) { const later = marks.findIndex((each) => /^\d+$/.test(at) ? each.sequence > Number(at) : new Date(each.at) > new Date(at)); index = Math.max(0, (later < 0 ? marks.length : later) - 1); }
+  if (at) { const later = marks.findIndex((each) => /^\d+$/.test(at) ? each.sequence > Number(at) : new Date(each.at) > time); index = Math.max(0, (later < 0 ? marks.length : later) - 1); }
   const show = drawn === null ? index : drawn, mark = marks[show];
   const move = (to) => {
     const wanted = Math.max(0, Math.min(marks.length, to));
@@ -51,7 +57,6 @@ function Time({ at, news, latest }) {
     clearTimeout(later.current);
     later.current = setTimeout(() => { setDrawn(null); change({ at: wanted >= marks.length ? "" : marks[wanted].sequence, event: "" }); }, 80);
   };
-  const newest = latest ? new Date(latest.at) : new Date();  // The clock of a demo may run faster.
   const said = show >= marks.length ? "now" : mark ? `${clock(mark.at)}, ${mark.subject} ${mark.word}` : "";
   return html`<div class="time ${at ? "past" : ""}" role="group" aria-label="Time">
     <button onClick=${() => move(show - 1)} disabled=${!show} aria-label="Back by one decision">◀</button>
@@ -59,7 +64,7 @@ function Time({ at, news, latest }) {
     <button onClick=${() => move(show + 1)} disabled=${show >= marks.length} aria-label="Forward by one decision">▶</button>
     ${asks ? html`<form class="asked" onSubmit=${show_at}><input type="datetime-local" name="when" step="1" required autofocus aria-label="Date and time"
         defaultValue=${local(at && mark ? new Date(mark.at) : newest)} /><button class="button">Show</button></form>` : html`<button class="moment" onClick=${() => ask_at(true)} title="Go to a date and time">
-      ${at ? html`<b>${drawn === null && !/^\d+$/.test(at) ? clock(at) : mark ? clock(mark.at) : at}</b> <span class="dim">${/^\d+$/.test(at) || drawn !== null ? `sequence ${drawn === null ? at : mark ? mark.sequence : ""}` : ""}</span>` : html`<span class="live">live</span> <span class="dim">${latest ? clock(latest.at) : ""}</span>`}</button>`}
+      ${at ? html`<b>${drawn === null && !/^\d+$/.test(at) ? shown : mark ? clock(mark.at) : at}</b> <span class="dim">${/^\d+$/.test(at) || drawn !== null ? `sequence ${drawn === null ? at : mark ? mark.sequence : ""}` : ""}</span>` : html`<span class="live">live</span> <span class="dim">${latest ? clock(latest.at) : ""}</span>`}</button>`}
     <button class="button" onClick=${() => change({ at: "", event: "" })} disabled=${!at}>Now</button></div>`;
 }
 

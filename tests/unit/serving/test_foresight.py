@@ -13,6 +13,7 @@ from kit.chaos import Chaos
 from muster.core.cell.seat import Seat
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
+from muster.serving import asking
 from muster.serving.ahead import Ahead
 from muster.serving.asking import read_job
 from muster.serving.beside import AwayError, Beside
@@ -124,3 +125,34 @@ async def test_readers_do_not_wait_for_a_look_that_is_made_again(seat: Seat[Read
     found = await foresight.foreseen(seat.state, now, {"namespace": job.ref.namespace, "name": job.ref.name}, live=True)
     assert found == {**first}
     keeping.cancel()
+
+
+def test_a_change_that_changes_nothing_lets_no_job_start_earlier_however_much_later_it_is_asked(
+    seat: Seat[ReadState],
+) -> None:
+    for stored in whole().bench.log:
+        seat.fold(stored)
+    for _ in range(30):
+        seat.state.promises.durations.ended(("",), 600_000)
+        seat.state.promises.calibration.waited(60_000, 60_000)
+    ahead = Ahead(lambda: seat.state)
+    for later in (0, 1_000, 60_000):
+        now = seat.state.now + later
+        ahead.foreseen(now - 500)
+        found = ahead.what_if(EVERYTHING, (Change(nodes=2, resource="cpu", value="64"),), "", now)
+        assert (found.earlier, found.later, found.waiting) == (0, 0, 7)
+
+
+def test_where_many_start_before_it_its_cost_is_said_not_to_be_foreseen(
+    seat: Seat[ReadState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stored in whole().bench.log:
+        seat.fold(stored)
+    for _ in range(30):
+        seat.state.promises.durations.ended(("",), 600_000)
+        seat.state.promises.calibration.waited(60_000, 60_000)
+    small = read_job({**samples.manifest(samples.RAYJOB), "metadata": {"name": "new", "namespace": "video"}})
+    ahead = Ahead(lambda: seat.state)
+    monkeypatch.setattr(asking, "LOOKED_AT", -1)
+    [said] = ahead.ask(EVERYTHING, small, seat.state.now).costs
+    assert said.startswith("jobs that would start later are not foreseen: ")

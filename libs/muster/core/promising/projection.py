@@ -166,15 +166,17 @@ class Projection:
 
     # --- forward ----------------------------------------------------------------------------------------------
 
-    def run(self, until: str = "") -> None:
-        """Play forward until one has started, or no waiting job can start."""
+    def run(self, until: str = "", *, beyond: int = 0, most: int = MAX_STARTS) -> None:
+        """Play forward until one has started and so many more have, or ``most``, or no waiting job can start."""
         turns: list[_Turn] = []
         for queue in self._queues.values():
             self._turn(turns, queue)
         now = 0
-        while len(self.found) < MAX_STARTS:
+        while True:
             self._start_all(turns, now)
-            if not self._ends or (until and until in self.found):
+            if until and until in self.found:
+                most, until = min(most, len(self.found) + beyond), ""
+            if not self._ends or len(self.found) >= most:
                 return
             now = max(now, self._ends[0][0])
             self._age(now)
