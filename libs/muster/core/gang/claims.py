@@ -17,7 +17,7 @@ from muster.core.gang.asks import asks_of
 from muster.core.gang.podgang import Claimant, NodeClaim, PodGang, claim_key
 from muster.core.gang.state import AdmitterState, Reservation, Unplaced
 from muster.core.placement.place import place
-from muster.core.placement.view import Ask, View, need_of
+from muster.core.placement.view import Ask, Kept, View, need_of
 from muster.events.base import Cause, Decision
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
@@ -136,19 +136,19 @@ def _outcome_of_job(state: AdmitterState, uid: str, claim: NodeClaim) -> Outcome
     return "changed" if kept != wanted or state.placement.strategy is None else None
 
 
-Kept = list[tuple[str, list[int]]]
+KeptNodes = list[tuple[str, Kept]]
 """(node, what is kept there), to take it back."""
 
 
-def keep(state: AdmitterState, view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> Kept:
+def keep(state: AdmitterState, view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> KeptNodes:
     """Keep what is free on claimed nodes from all others."""
-    by_name, kept = {ask.name: ask for ask in asks}, Kept()
+    by_name, kept = {ask.name: ask for ask in asks}, KeptNodes()
     for each in places:
         ask, slot = by_name.get(each.pod_set), view.slot(each.node)
         if ask is None or slot is None:
             continue
         if state.placement.claim_ms:
-            kept.append((each.node, view.keep(ask, each.node, each.count)))
+            kept.append((each.node, view.keep(ask, each.node, each.count, each.devices)))
             continue
         need, _ = need_of(ask, view.ledger.classes[slot.group])
         if need is not None:

@@ -190,7 +190,7 @@ def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
         asks = {ask.name: ask for ask in asked}
         for each in places if uid not in placed else ():
             if each.pod_set in asks:
-                view.keep(asks[each.pod_set], each.node, each.count)
+                view.keep(asks[each.pod_set], each.node, each.count, each.devices)
 
 
 def _kept(state: AdmitterState) -> Iterator[tuple[str, Sequence[Ask], Sequence[Placement]]]:

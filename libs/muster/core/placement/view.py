@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -92,6 +93,15 @@ def need_of(ask: Ask, group: NodeClass) -> tuple[PodNeed | None, list[str]]:
     return PodNeed(tuple(parts), places.get(GPU, -1), share, ask.rules.devices), []
 
 
+class Kept(NamedTuple):
+    """What is kept of a node."""
+
+    free: list[int]
+    """Amounts, in the order of the resources of its class."""
+    shares: dict[int, int]
+    """Number of a shared GPU device -> thousandths of it."""
+
+
 class View:
     """Takes places on a scratch copy of the nodes; :meth:`mark` and :meth:`undo` for all or nothing."""
 
@@ -138,30 +148,39 @@ class View:
         self._move(node, after)
         self.taken.append(Taken(ask, node, count, devices))
 
-    def keep(self, ask: Ask, node: str, count: int) -> list[int]:
+    def keep(self, ask: Ask, node: str, count: int, devices: Sequence[int] = ()) -> Kept:
         """Keep from all others the free part of the room of ``count`` pods, even if it is too little for one.
 
-        Returns what that is, for ``unkeep``.
+        ``devices``: of which they are to have shares, one pod after the other. Returns what that is, for ``unkeep``.
         """
         before = self.slot(node)
         need, _ = need_of(ask, self.ledger.classes[before.group]) if before is not None else (None, [])
         if before is None or need is None:
-            return []
-        after = Slot(before.group, list(before.free), dict(before.shared))
+            return Kept([], {})
+        after, shares = Slot(before.group, list(before.free), dict(before.shared)), dict[int, int]()
         for index, amount in need.parts:
             after.free[index] -= min(amount * count, max(after.free[index], 0))
-        if need.share and need.gpu >= 0:
-            devices = -(-need.share * count * need.devices // WHOLE) * WHOLE
-            after.free[need.gpu] -= min(devices, max(after.free[need.gpu], 0))
+        kept = [was - left for was, left in zip(before.free, after.free, strict=True)]
+        for device in devices if need.share and need.gpu >= 0 else ():
+            if device not in after.shared:
+                if after.free[need.gpu] < WHOLE:
+                    continue
+                after.free[need.gpu] -= WHOLE
+            left = after.shared.get(device, WHOLE)
+            part = min(need.share, max(left, 0))
+            after.shared[device] = left - part
+            shares[device] = shares.get(device, 0) + part
         self._move(node, after)
-        return [was - left for was, left in zip(before.free, after.free, strict=True)]
+        return Kept(kept, shares)
 
-    def unkeep(self, node: str, kept: list[int]) -> None:
+    def unkeep(self, node: str, kept: Kept) -> None:
         """What was kept of a node is free again."""
         before = self.slot(node)
-        if before is not None and kept:
-            free = [left + more for left, more in zip(before.free, kept, strict=True)]
-            self._move(node, Slot(before.group, free, dict(before.shared)))
+        if before is not None and kept.free:
+            after = Slot(before.group, list(map(sum, zip(before.free, kept.free, strict=True))), dict(before.shared))
+            for device, share in kept.shares.items():
+                self._return(after, device, share)
+            self._move(node, after)
 
     def close(self, node: str) -> None:
         """Nothing more is placed on a node."""
@@ -180,12 +199,16 @@ class View:
         for index, name in enumerate(resources):
             after.free[index] += occupant.count * (1000 if name == PODS else occupant.request.get(name, 0))
         for device in occupant.devices if occupant.share and GPU in resources else ():
-            left = after.shared.pop(device, WHOLE) + occupant.share
-            if left < WHOLE:
-                after.shared[device] = left
-            else:
-                after.free[resources.index(GPU)] += WHOLE
+            self._return(after, device, occupant.share)
         self._move(node, after)
+
+    def _return(self, slot: Slot, device: int, share: int) -> None:
+        """A share of a device is free; without shares it is a whole one again."""
+        left = slot.shared.pop(device, WHOLE) + share
+        if left < WHOLE:
+            slot.shared[device] = left
+        else:
+            slot.free[self.ledger.classes[slot.group].resources.index(GPU)] += WHOLE
 
     def onto(self, ledger: NodeLedger) -> View:
         """The same places taken and kept, on a ledger that has all of these nodes as they are here."""

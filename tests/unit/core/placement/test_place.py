@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kit import nodes
 from muster.core.placement.matching import holds, tolerates
@@ -197,3 +198,24 @@ def test_nodes_that_have_taken_something_in_this_decision_are_all_there_for_the_
     assert sorted(taken.node for taken in view.taken if taken.ask.name == "other") == [
         f"n{index}" for index in range(6)
     ]
+
+
+def test_a_share_that_is_kept_is_taken_from_its_device_and_from_no_whole_one() -> None:
+    share = replace(nodes.ask(count=1), rules=PodRules(share=500, devices=1))
+    found = nodes.ledger(nodes.node("a", cpu=8, gpu=2))
+    view = View(found)
+    assert place(view, [replace(share, rules=PodRules(share=300, devices=1))]) is None
+    whole = [nodes.ask(count=1, gpu=1)]
+    kept = view.keep(share, "a", 1, devices=(0,))
+    assert place(view, [replace(share, name="other")]) is None, "the second device is free"
+    assert place(view, [replace(share, name="third", rules=PodRules(share=300, devices=1))]) is None
+    assert [taken.devices for taken in view.taken] == [(0,), (1,), (1,)]
+    view.unkeep("a", kept)
+    assert place(view, [replace(share, name="fourth")]) is None
+    assert view.taken[-1].devices == (0,)
+    opened = View(found)
+    kept = opened.keep(share, "a", 1, devices=(0,))
+    assert place(opened, whole) is None
+    assert place(opened, whole) is not None
+    opened.unkeep("a", kept)
+    assert place(opened, whole) is None
