@@ -11,7 +11,8 @@ from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
-from muster.core.quota.demand import chain_of
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.kaireclaim import between
 from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.ledger.owing import owed_beside
@@ -91,9 +92,12 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     """
     heads = [job for _, job in _heads(state) if _due(state, job) <= state.now]
     held = state.age_claims.held(state.queues.ledger) if heads else {}
+    aged = [claim for claim in state.queues.ledger.claims.by_uid.values() if not claim.firm]
     for job in sorted(heads, key=lambda job: (_waits_since(state, job), job.ref.uid)):
         shape = state.queues.book.shapes[job.shape]
-        if shape.denial is None or state.is_gated(job.ref.uid) or not state.in_turn(job):
+        if shape.denial is None or any(_is_refused_at(state, job, claim) for claim in aged):
+            continue
+        if state.is_gated(job.ref.uid) or not state.in_turn(job):
             continue
         refusals = list(state.queues.ledger.refusals(job.queue, job.demand, now=state.now))
         if not refusals or any(each.hopeless or each.of_runtime for each in refusals):
@@ -113,6 +117,21 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
         if owed_beside(state.queues.ledger, job.queue, job.demand) is None:
             return shape, job, top
     return None
+
+
+def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
+    """Whether a limit of a node at which another has a claim for age refuses a job, claims apart: its own would be held
+    there too.
+    """
+    if claim.uid == job.ref.uid:
+        return False
+    ledger, mine = state.queues.ledger, chain_of(job.queue)
+    for path in claim.paths():
+        for name, amount in counted(job.demand).items() if path in mine else ():
+            room = ledger.headroom(path, name)
+            if amount and room is not None and room < amount:
+                return True
+    return False
 
 
 def next_aged_at(state: PreemptorState) -> int | None:
