@@ -64,20 +64,28 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
             members.append(each)
     news = [job for jobs in fresh.values() for job in jobs] if dividing else []
     members += [_SharedTurns(state, root, below, news) for root, below in dividing.items()]
-    heap = [(turn.order(scratch), turn) for turn in members if turn.advance(scratch)]
+    return _in_turn(state, [turn for turn in members if turn.advance(scratch)], scratch)
+
+
+def _in_turn(state: SorterState, members: Iterable[_Turn | _SharedTurns], scratch: Scratch) -> list[Candidate]:
+    """As many of their heads as fit beside each other, best first."""
+    heap = [(turn.order(scratch), turn) for turn in members]
     heapify(heap)
     chosen: list[Candidate] = []
     size = 0
     while heap and len(chosen) < MAX_DECISIONS and size < MAX_CHOSEN_BYTES:
-        turn = heap[0][1]
+        before, turn = heap[0]
+        if not turn.advance(scratch):  # Those chosen meanwhile may leave it no room.
+            heappop(heap)
+            continue
+        order = turn.order(scratch)
+        if order != before:
+            heapreplace(heap, (order, turn))
+            continue
         job = turn.take()
         size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
         scratch.add(job.queue, job.demand)
         chosen.append(_candidate(state, job))
-        if turn.advance(scratch):
-            heapreplace(heap, (turn.order(scratch), turn))
-        else:
-            heappop(heap)
     return chosen
 
 
@@ -242,7 +250,8 @@ class _SharedTurns:
         self.turns = turns
         self.places = KaiOrder(state, root, fresh)
         self.first = ""
-        self.taken: str | None = None
+        self.moved = [*turns]
+        """Queues whose heads may have changed, or may have lost their room."""
 
     def __lt__(self, other: _Turn | _SharedTurns) -> bool:
         return self.queue < other.queue
@@ -253,16 +262,23 @@ class _SharedTurns:
 
     def advance(self, scratch: Scratch) -> bool:
         """Find the first queue now; False when none is left."""
-        for queue in [*self.turns] if self.taken is None else [self.taken]:
+        self._advance(self.moved, scratch)
+        while self.turns:
+            heads = {queue: turn.lines[turn.heads[0][1]].demand.request for queue, turn in self.turns.items()}
+            self.first = self.places.first(heads, (self.state.queues.proposed, scratch))
+            head = self.turns[self.first].heads[0]
+            if self.turns[self.first].advance(scratch) and self.turns[self.first].heads[0] == head:
+                self.moved = []
+                return True
+            self._advance([*self.turns], scratch)
+        return False
+
+    def _advance(self, queues: Iterable[str], scratch: Scratch) -> None:
+        for queue in queues:
             self.places.changed(queue)
             if not self.turns[queue].advance(scratch):
                 del self.turns[queue]
-        if not self.turns:
-            return False
-        heads = {queue: turn.lines[turn.heads[0][1]].demand.request for queue, turn in self.turns.items()}
-        self.first = self.places.first(heads, (self.state.queues.proposed, scratch))
-        return True
 
     def take(self) -> Job:
-        self.taken = self.first
+        self.moved = [self.first]
         return self.turns[self.first].take()
