@@ -32,18 +32,21 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)
 JOINED_S = 400.0
 """On a busy machine a raylet takes a minute to join, and more beside others."""
 MINE, OTHERS = "ray-loop", "ray-owed"
+MERGE = "application/merge-patch+json"
 
 
-def tree() -> dict[str, Any]:
+def tree(cores: int = 4, mine: int = 1, others: int = 1) -> dict[str, Any]:
+    """So many cores, of which the two queues are guaranteed a part; there is no GPU in any quota."""
+    most = {"cpu": str(cores), "nvidia.com/gpu": "0"}
     children = [
-        {"name": "mine", "namespaces": [MINE], "min": {"cpu": "1"}, "max": {"cpu": "4"}},
-        {"name": "owed", "namespaces": [OTHERS], "min": {"cpu": "1"}, "max": {"cpu": "4"}},
+        {"name": "mine", "namespaces": [MINE], "min": {"cpu": str(mine)}, "max": most},
+        {"name": "owed", "namespaces": [OTHERS], "min": {"cpu": str(others)}, "max": most},
     ]
     return {
         "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
         "kind": "ElasticQuotaTree",
         "metadata": {"name": "tree", "namespace": "kube-system", "annotations": {"muster.dev/reclaim": "enabled"}},
-        "spec": {"root": {"name": "root", "min": {"cpu": "4"}, "max": {"cpu": "4"}, "children": children}},
+        "spec": {"root": {"name": "root", "min": most, "max": most, "children": children}},
     }
 
 
@@ -51,6 +54,17 @@ def suspended(name: str, **group: Any) -> dict[str, Any]:
     made = manifest(name, **group)
     made["spec"]["suspend"] = True
     return made
+
+
+def worker_group(name: str, market: str = "", **devices: str) -> dict[str, Any]:
+    """One CPU, besides that such devices, on nodes of such a market."""
+    amounts = {"cpu": "1", "memory": "1Gi", **devices}
+    labels = {"market": market} if market else {}
+    container = {"name": "ray-worker", "image": "ray", "resources": {"requests": amounts, "limits": amounts}}
+    counts = {"replicas": 0, "minReplicas": 0, "maxReplicas": 10}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    # Of groups that would do as well Ray takes the one with the higher priority.
+    return {"groupName": name, **counts, "priority": -1, "rayStartParams": {}, "labels": labels, "template": template}
 
 
 class Loop:
@@ -81,6 +95,10 @@ async def loop(
 
         async with deciding(ray_plane, nats_server.url, ray_folder, address) as muster:
             body = suspended("c", idleTimeoutSeconds=600)
+            body["spec"]["workerGroupSpecs"] += [
+                worker_group("gpu-group", **{"nvidia.com/gpu": "1"}),
+                worker_group("spot-group", "spot"),
+            ]
             async with real_cluster(api, ray_plane, clients, ray_folder / "loop", body) as cluster:
                 heads["c"] = cluster
                 yield Loop(cluster, muster)
@@ -103,7 +121,7 @@ async def test_it_gets_exactly_what_fits(loop: Loop) -> None:
     refusals = await loop.muster.told(GrowthDenied)
     short = refusals[-1].short
     assert (short.resource, short.limit) == ("cpu", 4_000)
-    assert (await loop.muster.told(GrowthGranted))[-1].groups == {"small-group": 3}
+    assert (await loop.muster.told(GrowthGranted))[-1].groups["small-group"] == 3
 
 
 @pytest.mark.row(20)
@@ -150,3 +168,39 @@ async def test_it_grows_again_when_there_is_room(loop: Loop) -> None:
     await cluster.until_workers(3, within_s=JOINED_S)
     assert (await cluster.spec())["maxReplicas"] == 3
     await cluster.pod_of("e")
+
+
+async def test_each_piece_by_itself_and_growth_takes_back_what_is_lent(loop: Loop) -> None:
+    """A labelled actor grows its group out of what a queue without a guarantee has borrowed, beside a placement group
+    that never fits and an actor whose device has no quota. A second cluster of the same queue keeps its size.
+    """
+    cluster, api = loop.cluster, loop.cluster.api
+    body = {"spec": tree(cores=8, mine=7, others=0)["spec"]}
+    assert (await api.call("PATCH", QUOTA_TREES.path("kube-system", "tree"), body, content_type=MERGE)).status == 200
+    for name, namespace, workers in (("second", MINE, 1), ("lent", OTHERS, 1)):
+        made = suspended(name, replicas=workers, minReplicas=workers, maxReplicas=workers)
+        made["spec"]["enableInTreeAutoscaling"] = False
+        assert (await api.call("POST", RAYCLUSTERS.path(namespace), made)).status == 201
+
+        async def runs(name: str = name, namespace: str = namespace) -> bool:
+            found = await api.call("GET", RAYCLUSTERS.path(namespace, name))
+            return found.body["spec"]["suspend"] is False
+
+        await cluster.settle(runs, LIMIT_S, f"{name} to be admitted: 8 of 8 cores")
+    before = await cluster.workers()
+    await cluster.head.do("never = placement_group([{'CPU': 1}] * 20, strategy='STRICT_SPREAD')")
+    await cluster.head.do("Actor.options(name='g', lifetime='detached', num_gpus=1).remote()")
+    await cluster.head.do("Actor.options(name='s', lifetime='detached', label_selector={'market': 'spot'}).remote()")
+    pod = await cluster.pod_of("s")
+    assert pod not in before
+    assert "spot-group" in pod
+    [order] = [each for each in await loop.muster.told(EvictionOrdered) if each.victims]
+    assert [victim.ref.name for victim in order.victims] == ["lent"]
+    await cluster.ticks(2)
+    found = await api.get(RAYCLUSTERS, "c")
+    assert found is not None
+    most = {group["groupName"]: group["maxReplicas"] for group in found["spec"]["workerGroupSpecs"]}
+    assert most == {"small-group": 3, "gpu-group": 0, "spot-group": 1}, "no grant that is not used"
+    assert set(await cluster.workers()) >= {*before, pod}
+    refusals = [each for denied in await loop.muster.told(GrowthDenied) for each in denied.refusals]
+    assert {"nvidia.com/gpu", "cpu"} <= {each.short.resource for each in refusals}

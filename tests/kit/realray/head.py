@@ -154,14 +154,17 @@ class RayHead:
         assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
         return done.stdout
 
-    async def join(self, pod: str, *, group: str = "small", cpus: int = 1, ip: str = HOST) -> None:
+    async def join(
+        self, pod: str, *, group: str = "small", cpus: int = 1, gpus: int = 0, labels: str = "", ip: str = HOST
+    ) -> None:
         """Start a raylet that reports as this pod of this group. It joins some seconds later.
 
-        ``ip``: any of 127.0.0.0/8; the first version of the autoscaler knows nodes by their addresses.
+        ``labels``: as ``market=spot``. ``ip``: any of 127.0.0.0/8; the first version of the autoscaler knows nodes by
+        their addresses.
         """
         command = ["ray", "start", "--block", f"--address={self.address}", f"--num-cpus={cpus}"]
         command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", "--include-log-monitor=False"]
-        command += [f"--node-ip-address={ip}"]
+        command += [f"--node-ip-address={ip}", f"--num-gpus={gpus}", *([f"--labels={labels}"] if labels else [])]
         # In one folder those that start at once choose the same sockets: all but one fail, and say so after 30 s.
         self._joined += 1
         command += [f"--temp-dir={self.folder / f'r{self._joined}'}"]

@@ -116,8 +116,12 @@ class RayKubelet:
                 if self.autoscaler is not None:
                     self.autoscaler.start(name)
         else:
-            cpus = int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
-            await self.head.join(name, group=labels[words.GROUP], cpus=cpus, ip=self._addresses[name])
+            asked = pod["spec"]["containers"][0]["resources"]["requests"]
+            cpus, gpus = int(asked["cpu"]), int(asked.get("nvidia.com/gpu", 0))
+            # KubeRay gives ``ray start`` the labels of the group; here they are those of the pod without a prefix.
+            own = ",".join(f"{key}={value}" for key, value in sorted(labels.items()) if "/" not in key)
+            at = self._addresses[name]
+            await self.head.join(name, group=labels[words.GROUP], cpus=cpus, gpus=gpus, labels=own, ip=at)
         self._up.add(name)
         self._finish(name)
 
