@@ -77,7 +77,7 @@ def ask(
         text = "no quota that you may see claims its namespace"
         key, summary = lens.words(ref.key), f"It is not queued: {text}."
         return supposed.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
-    job = new_job(ref, leaf, queues.demand_of(workload), queues.priority_of(workload), max(now, state.now))
+    job = new_job(state, workload, leaf, max(now, state.now))
     refused = refusal(state, job, workload)
     after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
     promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
@@ -192,7 +192,7 @@ def _in_queue(state: ReadState, job: Job, workload: Workload, node: QuotaNode) -
     named = structs.replace(workload, labels={**workload.labels, QUOTA_NAME: node.name})
     if node.children or leaf_of(queues.ledger, named) != node.path:
         return None
-    return new_job(job.ref, node.path, queues.demand_of(named), queues.priority_of(named), job.queued_at)
+    return new_job(state, named, node.path, job.queued_at)
 
 
 def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice | None:

@@ -14,14 +14,14 @@ from msgspec import structs
 from muster.core.learned.durations import Durations
 from muster.core.promising.projection import MAX_STARTS, Projected, Projection
 from muster.core.queueing.book import Place, Shape, shape_key
+from muster.core.queueing.learned import Learned
 from muster.core.queueing.queues import Job, Queues
 from muster.core.readmodel.promisefolds import running
 from muster.core.readmodel.state import ReadState
 from muster.core.wording.explain import waiting_for_quota
 from muster.events.base import Cause
-from muster.model.demand import Demand
-from muster.model.keys import Ref
 from muster.model.quota import QuotaNode
+from muster.model.workload import Workload
 
 FIELDS = {"min": "guaranteed", "max": "limit", "weight": "weight"}
 """What of a quota may be changed -> the field of its node."""
@@ -88,18 +88,22 @@ def with_job(queues: Queues, job: Job) -> Queues:
     return structs.replace(queues, book=structs.replace(queues.book, shapes=shapes), jobs=jobs)
 
 
-def new_job(ref: Ref, queue: str, demand: Demand, priority: int, now: int) -> Job:
-    """A job that would be queued now."""
+def new_job(state: ReadState, workload: Workload, queue: str, now: int) -> Job:
+    """A job that would be queued now, at the place that the order of its queue gives it."""
+    queues = state.queues
+    demand, rank = queues.demand_of(workload), now
+    if queues.order(queue) == "learned":
+        rank = Learned(durations=state.promises.durations).rank(workload, queue, demand.request, now)
     return Job(
-        ref=ref,
+        ref=workload.ref,
         attempt=1,
         status="waiting",
         queue=queue,
         shape=shape_key(queue, demand),
         demand=demand,
-        priority=priority,
+        priority=queues.priority_of(workload),
         queued_at=now,
-        rank=now,
+        rank=rank,
         generation=1,
         basis="",
         cause=Cause(0, 0),
