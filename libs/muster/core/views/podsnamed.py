@@ -25,7 +25,7 @@ def pods_named(state: ReadState, wanted: str, now: int) -> dict[str, PodNamed]:
     found: dict[str, PodNamed] = {}
     for placed in state.nodes.pods.values():
         if placed.ref.name == name:
-            _add(state, found, name, placed.owner, f"Pod {name} is on node {placed.node}")
+            _add(state, found, name, placed.owner, pods.placed(name, placed.node))
     for owner, codes in state.pods.live.items():
         for each in (pod for troubled in codes.values() for pod in troubled.values() if pod.name == name):
             _add(state, found, name, owner, pods.since(HeldUp(each), now))

@@ -70,6 +70,11 @@ def matter(found: PodTrouble) -> str:
     return WORDS[found.code][0](found)
 
 
+def placed(name: str, node: str) -> str:
+    """Of a pod with which nothing is wrong."""
+    return f"Pod {name} is on node {node}"
+
+
 def reason(held: HeldUp) -> Reason:
     """One code and one sentence. There is no span of time in it, so that objects are not written as time passes."""
     found, way_out = held.first.trouble, WORDS[held.code][1]
