@@ -154,11 +154,15 @@ def _gateway_service(pods: str) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": _meta(f"muster-{GATEWAY}"), "spec": spec}
 
 
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+"""Names the default of the server, as the claim of NATS does: applied again it is unchanged."""
+
+
 def _deployment(name: str, replicas: int, pod: Object) -> Object:
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": _names(name)},
-        "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}} if replicas > 1 else {"type": "Recreate"},
+        "strategy": ROLLING if replicas > 1 else {"type": "Recreate"},
         "template": {"metadata": {"labels": _names(name)}, "spec": pod},
     }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(name), "spec": spec}
@@ -336,9 +340,13 @@ def _nats(servers: int) -> Iterator[Object]:
             {"name": "tls", "secret": {"secretName": TLS, "defaultMode": 0o440}},
         ],
     }
+    disk = {"requests": {"storage": NATS_SIZE}}
     claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": NATS_SIZE}}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": disk, "volumeMode": "Filesystem"},
+        "status": {"phase": "Pending"},
     }
     spec = {
         "replicas": servers,
@@ -387,5 +395,6 @@ def _tcp(port: int, last: int = 0) -> list[Object]:
 
 def _rule(name: str, pods: Object, rules: Object) -> Object:
     types = [kind.capitalize() for kind in ("ingress", "egress") if kind in rules]
-    spec = {"podSelector": {"matchLabels": pods} if pods else {}, "policyTypes": types, **rules}
+    said = {kind: each for kind, each in rules.items() if each}
+    spec = {"podSelector": {"matchLabels": pods} if pods else {}, "policyTypes": types, **said}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": _meta(name), "spec": spec}

@@ -6,7 +6,9 @@ more than it was given fails the test.
 """
 
 import asyncio
+import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -43,6 +45,8 @@ constants; a try that was made meanwhile is made again within 2 s.
 """
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 VIDEO = "root/algorithm/video"
+BEFORE: set[str] = set()
+"""What the cluster has before the page."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -52,6 +56,7 @@ async def installed(
     """The production form, by the page."""
     folder = tmp_path_factory.mktemp("production")
     async with ControlPlane(prepare=with_kuberay, kwok=False) as plane, Installation(plane, folder) as found:
+        BEFORE.update(await inventory(found))
         await found.install()
         yield found
 
@@ -72,6 +77,19 @@ async def test_from_nothing_to_the_first_admission(installed: Installation, requ
     once = {each["metadata"]["name"] for each in deployments if each["spec"]["replicas"] != 2}
     assert once == {"muster-keeper"}, "its volume has one writer"
     assert len(installed.kubelet.of("nats-")) == 3
+
+
+async def test_what_is_applied_again_is_unchanged(installed: Installation) -> None:
+    rights = [f"deploy/rbac/{each.name}" for each in (REPOSITORY / "deploy" / "rbac").glob("*.yaml")]
+    kube = installed.cluster.kube
+    before = await kube.list_objects("policy/v1", "PodDisruptionBudget", "muster-system")
+    for what in ("deploy/install.yaml", "deploy/policies", *(each for each in rights if "kustomization" not in each)):
+        told = (await installed.shell(f"kubectl apply -f {what}")).splitlines()
+        # kubectl sends the selector of a budget each time, for its schema says that it is replaced.
+        told = [line for line in told if not line.startswith("poddisruptionbudget.policy/")]
+        assert told and not [line for line in told if not line.endswith(" unchanged")], what
+    after = await kube.list_objects("policy/v1", "PodDisruptionBudget", "muster-system")
+    assert [each["metadata"]["generation"] for each in after] == [each["metadata"]["generation"] for each in before]
 
 
 async def test_a_reader_signs_in_and_sees_the_queues(installed: Installation) -> None:
@@ -264,12 +282,44 @@ async def test_the_page_takes_everything_away_again(installed: Installation) -> 
             for each in found
             if "part-of" in str(each["metadata"].get("labels")) or each["metadata"]["name"] in ours
         ]
+    left: set[str] = set()
+
+    async def nothing_else() -> bool:
+        left.clear()
+        left.update(each for each in await inventory(installed) - BEFORE if not OF_THE_CLUSTER.search(each))
+        return left == {"v1 Namespace video"}
+
+    with contextlib.suppress(AssertionError):  # Said below.
+        await until(nothing_else, 60.0, what="all but the namespace of the team to be gone")
+    assert left == {"v1 Namespace video"}
     for line in [each for block in section(PAGE, "## On one machine", "") for each in lines(block)]:
         await installed.shell(line)
     assert installed.docker()[-1] == "compose --profile act up --build"
 
 
 # --- what the tests ask -----------------------------------------------------------------------------------------------
+
+
+OF_THE_CLUSTER = re.compile(
+    r" (Event|Lease|Node|CSINode|EndpointSlice|Endpoints)\b|ServiceAccount/kube-system/|/video/"
+)
+"""What a cluster makes and forgets by itself, and what the team has in its namespace."""
+
+
+async def inventory(installed: Installation) -> set[str]:
+    """Every object of the cluster by its name, whatever its kind; in a namespace `VERSION KIND/NAMESPACE/NAME`."""
+    kube, found = installed.cluster.kube, set()
+    groups = (await kube.request("GET", "/apis"))["groups"]
+    paths = ["/api/v1", *(f"/apis/{each['preferredVersion']['groupVersion']}" for each in groups)]
+    for path in paths:
+        for resource in (await kube.request("GET", path))["resources"]:
+            if "list" not in resource["verbs"]:
+                continue
+            for each in (await kube.request("GET", f"{path}/{resource['name']}"))["items"]:
+                meta, kind = each["metadata"], f"{path.removeprefix('/apis/').removeprefix('/api/')} {resource['kind']}"
+                where = meta.get("namespace")
+                found.add(f"{kind}/{where}/{meta['name']}" if where else f"{kind} {meta['name']}")
+    return found
 
 
 def in_order(objects: Iterator[Object]) -> list[str]:
