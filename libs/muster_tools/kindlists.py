@@ -109,7 +109,7 @@ def _rules(verbs: str, selected: Selected) -> list[str]:
         asked = f"resources: [{', '.join(map(_plain, resources))}]"
         if verbs.isupper():
             served = f"apiVersions: [{', '.join(map(_plain, versions))}]"
-            lines += [f"  {served}", f"  operations: [{verbs}]", f"  {asked}"]
+            lines += [f"  {served}", f"  operations: [{verbs}]", f"  {asked}", '  scope: "*"']
         else:
             lines += [f"  {asked}", f"  verbs: [{verbs}]"]
     return lines

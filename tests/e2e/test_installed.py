@@ -301,7 +301,7 @@ async def test_the_page_takes_everything_away_again(installed: Installation) -> 
 
 
 OF_THE_CLUSTER = re.compile(
-    r" (Event|Lease|Node|CSINode|EndpointSlice|Endpoints)\b|ServiceAccount/kube-system/|/video/"
+    r" (Event|Lease|Node|CSINode|EndpointSlice|Endpoints)\b|ServiceAccount/kube-system/|/kube-root-ca.crt$|/video/"
 )
 """What a cluster makes and forgets by itself, and what the team has in its namespace."""
 
