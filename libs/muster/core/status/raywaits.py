@@ -25,12 +25,12 @@ def _waits(state: ReadState, cluster: Scaled) -> RayWaits:
     assert heard is not None
     growth = record.growth if record is not None else GrowthRecord()
     stuck = state.pods.live.get(cluster.ref.uid, {}).get("Unschedulable", {})
-    look = _Look(cluster, heard.demand, growth, [*stuck.values()])
+    look = _Waiter(cluster, heard.demand, growth, [*stuck.values()])
     return RayWaits(cluster.ref, heard.read_at, tuple(look.pieces()), heard.demand.trouble or None)
 
 
-class _Look:
-    """One look at a cluster."""
+class _Waiter:
+    """What waits in one cluster, asked of each of its worker groups."""
 
     def __init__(self, cluster: Scaled, demand: RayDemand, growth: GrowthRecord, stuck: Sequence[TroubledPod]) -> None:
         self._elastic, self._demand, self._growth, self._stuck = cluster.elastic, demand, growth, stuck
