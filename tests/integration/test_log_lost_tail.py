@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,18 +13,24 @@ from kit.doubles.log import MemoryLeases, MemorySnapshots
 from kit.keeping import keeper_of
 from kit.nats import SMALL, commit
 from kit.waiting import until
-from muster.bus.cell import open_log, open_stores
+from muster.bus.cell import POINTER, open_log, open_stores, own_genesis
 from muster.bus.connection import connect
+from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
+from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import JetStreamMarks, Mark, give_up, hear_marks
 from muster.bus.server import EmbeddedServer
 from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
-from muster.events.system import TimeReached
+from muster.events.envelope import encode_commit, genesis_commit
+from muster.events.system import Genesis, TimeReached
 from muster.ports import LogGoneError, LogLostError, LogSealedError
 from muster.runtime.clock import SystemClock
+from muster.runtime.config import Config
+from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.runners.leader import AnyLeader, Leader
+from muster.runtime.service import open_process
 
 
 class Scene:
@@ -133,11 +139,10 @@ async def test_where_two_services_miss_commits_the_next_generation_is_founded(sc
     good = await scene.digest(3)
     await scene.mark("watcher", 3, good)
     await scene.mark("preemptor", 40)
-    marks = JetStreamMarks(scene.js, "main")
-    alone = await hear_marks(scene.log, await marks.all())
+    alone = await hear_marks(scene.js, scene.log)
     assert ([each.service for each in alone.lost], alone.agrees) == (["preemptor"], False)
     await scene.mark("actuator", 41)
-    found = await hear_marks(scene.log, await marks.all())
+    found = await hear_marks(scene.js, scene.log)
     assert found.agrees
     made = await give_up(scene.js, scene.log.identity, 1, by="the keeper")
     assert await give_up(scene.js, scene.log.identity, 1, by="another") == made
@@ -145,22 +150,28 @@ async def test_where_two_services_miss_commits_the_next_generation_is_founded(sc
     assert (after.identity.generation, after.identity.first, after.identity.earlier) == (2, 1, ())
     with pytest.raises(LogSealedError):
         await scene.log.append(commit(9), expected=scene.last)
-    assert (await hear_marks(after, await marks.all())).lost == ()
+    assert (await hear_marks(scene.js, after)).lost == ()
 
 
-@pytest.mark.parametrize("junk", [False, True])
-async def test_a_log_that_lost_its_first_commit_is_given_up_without_a_witness(scene: Scene, junk: bool) -> None:
+MINE = encode_commit(genesis_commit(Genesis(log_id="mine", generation=1, own_time=True), 1))
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", MINE])
+async def test_a_log_that_lost_its_first_commit_is_given_up_without_a_witness(scene: Scene, junk: bytes) -> None:
     """What is written to it meanwhile changes nothing, and no service appends to it."""
     await scene.lose_all()
     log = await open_log(scene.js, "main")
     with pytest.raises(LogGoneError):
         await log.append(commit(9), expected=0)
     if junk:
-        await scene.js.publish(subjects.log_subject("main", 1, "preemptor", "0"), b"junk", {})
+        await scene.js.publish(subjects.log_subject("main", 1, "preemptor", "0"), junk, {})
     with pytest.raises(LogSealedError):
         await keeper_of(scene.js, log)._look()
     after = await open_log(scene.js, "main")
     assert (after.identity.generation, after.identity.first) == (2, 1)
+    begun = await own_genesis(scene.js, "main", 2, 1)
+    assert begun is not None
+    assert not begun.own_time
 
 
 async def test_a_person_gives_up_a_log_that_lost_its_first_commit(scene: Scene, tmp_path: Path) -> None:
@@ -182,3 +193,51 @@ async def test_where_one_service_misses_commits_a_person_decides(scene: Scene, t
     assert "preemptor has read the log up to sequence 2, and that is not in it" in asked.out
     done = (await cli.run("log", "recover", "--yes", *where)).ok()
     assert "Generation 2 of cell main" in done.out
+
+
+async def sealed_and_lost(scene: Scene) -> JetStreamLog:
+    """A roll-over broke off behind the seal, and the server lost what two services have read."""
+    await scene.copy()
+    await scene.say(4, 100)
+    end, digest = scene.last, await scene.digest(scene.last)
+    await scene.lose()
+    await scene.mark("watcher", end, digest)
+    await scene.mark("preemptor", end, digest)
+    log = await open_log(scene.js, "main")
+    await JetStreamGenerations(scene.js, "main").seal(log.identity)
+    return log
+
+
+async def test_a_sealed_log_that_lost_commits_is_given_up_and_not_rolled_over(scene: Scene, tmp_path: Path) -> None:
+    log = await sealed_and_lost(scene)
+    told = await Cli(tmp_path).run("log", "roll", "--complete", "--url", scene.server.url)
+    assert (told.code, "muster log recover" in told.out) == (1, True)
+    with pytest.raises(LogSealedError):
+        await keeper_of(scene.js, log)._look()
+    after = (await open_log(scene.js, "main")).identity
+    assert (after.generation, after.first, after.earlier) == (2, 1, ())
+
+
+async def test_a_keeper_that_starts_gives_up_a_sealed_log_that_lost_commits(scene: Scene) -> None:
+    await sealed_and_lost(scene)
+    async with AsyncExitStack() as stack:
+        await open_process(Config(nats_url=scene.server.url, health_port=-1), "keeper", stack, keeping=True)
+        after = (await open_log(scene.js, "main")).identity
+    assert (after.generation, after.first, after.earlier) == (2, 1, ())
+
+
+async def test_a_roll_over_that_founded_its_successor_before_the_loss_is_completed(scene: Scene) -> None:
+    """The states it begins with were made of the whole log: the pointer alone is missing."""
+    pointer = await KvBucket(scene.js, subjects.state_bucket("main")).get(POINTER)
+    assert pointer is not None
+    rolled = await roll(JetStreamGenerations(scene.js, "main"), clock=SystemClock())
+    state = KvBucket(scene.js, subjects.state_bucket("main"))
+    moved = await state.get(POINTER)
+    assert moved is not None
+    await state.set(POINTER, pointer.value or b"", revision=moved.revision)
+    for service in ("watcher", "preemptor"):
+        await scene.mark(service, 40)
+    log = await open_log(scene.js, "main")
+    await keeper_of(scene.js, log)._look()
+    after = (await open_log(scene.js, "main")).identity
+    assert (after.log_id, after.first) == (rolled.after.log_id, rolled.end + 1)

@@ -106,7 +106,7 @@ async def open_log(
             found = await ensure(js, config, create=False, ignore=ignore)
             if found is not None:
                 _check_subjects(config, found)
-                await _check_genesis(js, pointer)
+                await _check_genesis(js, cell, pointer)
                 return JetStreamLog(js, await _readable(js, pointer.identity(cell)))
         if not create:
             lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
@@ -259,10 +259,17 @@ def _check_subjects(wanted: Mapping[str, Any], found: StreamInfo) -> None:
         raise BusError(f"stream {wanted['name']} is not as it must be: subjects is {opened!r}, must be {[whole]!r}")
 
 
-async def _check_genesis(js: JetStream, pointer: LogPointer) -> None:
+async def own_genesis(js: JetStream, cell: str, generation: int, first: int) -> Genesis | None:
+    """What a generation begins with; None where it has lost that. What another key wrote in its place is no genesis."""
+    stored = await js.get(subjects.log_stream(cell, generation), first)
+    if stored is None or stored.subject != subjects.log_subject(cell, generation, "genesis", "0"):
+        return None
+    return genesis_of(stored.data)
+
+
+async def _check_genesis(js: JetStream, cell: str, pointer: LogPointer) -> None:
     """One without a genesis has lost it: it is opened, so that it can be given up (muster.bus.marks)."""
-    first = await js.get(pointer.stream, pointer.first)
-    found = genesis_of(first.data) if first is not None else None
+    found = await own_genesis(js, cell, pointer.generation, pointer.first)
     if found is not None and (found.log_id != pointer.log_id or found.generation != pointer.generation):
         raise BusError(
             f"stream {pointer.stream} holds log {found.log_id} where log {pointer.log_id} is expected: it was replaced "

@@ -8,19 +8,18 @@ whole log. The marks are the witnesses.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
-from muster.bus.cell import POINTER, LogPointer, found_generation, read_pointer
+from muster.bus.cell import POINTER, LogPointer, found_generation, own_genesis, read_pointer
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.streams import SEALED
 from muster.events import subjects
-from muster.events.envelope import UNREADABLE, genesis_of
+from muster.events.envelope import UNREADABLE
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import LogIdentity, LogLostError
@@ -109,15 +108,30 @@ async def is_shown(log: JetStreamLog, mark: Mark) -> bool:
     return True
 
 
-async def hear_marks(log: JetStreamLog, marks: Sequence[Mark]) -> Testimony:
-    """What the marks say of a log; those of another one say nothing. Raises BusError, LogGoneError."""
+async def hear_marks(js: JetStream, log: JetStreamLog) -> Testimony:
+    """What the marks say of a log; those of another one say nothing. Raises BusError, LogGoneError.
+
+    It lost nothing that matters where its successor has begun with states: those were made of it when it was whole.
+    """
+    if await _rolled_over(js, log.identity):
+        return Testimony()
+    marks = await JetStreamMarks(js, log.identity.cell).all()
     mine = [mark for mark in marks if mark.log_id == log.identity.log_id]
     shown = [await is_shown(log, mark) for mark in mine]
     return Testimony(
         tuple(mark for mark, good in zip(mine, shown, strict=True) if not good),
         tuple(mark for mark, good in zip(mine, shown, strict=True) if good),
-        genesis_of(await log.raw(log.identity.first)) is not None,
+        await own_genesis(js, log.identity.cell, log.identity.generation, log.identity.first) is not None,
     )
+
+
+async def _rolled_over(js: JetStream, identity: LogIdentity) -> bool:
+    """Whether a roll-over has founded the next generation, which the pointer does not name yet."""
+    stream = subjects.log_stream(identity.cell, identity.generation + 1)
+    info = await js.info(stream, checks=1)
+    first = info.state.first_seq if info is not None and info.state.messages else 0
+    genesis = await own_genesis(js, identity.cell, identity.generation + 1, first) if first else None
+    return genesis is not None and bool(genesis.state) and genesis.parent == identity.log_id
 
 
 async def give_up(js: JetStream, identity: LogIdentity, at: int, *, by: str, reason: str = LOST) -> LogIdentity:
@@ -126,8 +140,7 @@ async def give_up(js: JetStream, identity: LogIdentity, at: int, *, by: str, rea
     It may be repeated, by several at once: one generation comes of it.
     """
     cell = identity.cell
-    first = await js.get(subjects.log_stream(cell, identity.generation), identity.first)
-    old = genesis_of(first.data) if first is not None else None
+    old = await own_genesis(js, cell, identity.generation, identity.first)
     born = Genesis(
         log_id=secrets.token_hex(8),
         generation=identity.generation + 1,

@@ -92,7 +92,9 @@ async def open_process(
     if (await log.usage()).sealed:
         logger.warning("log_sealed", generation=log.identity.generation, completing=keeping)
     while (await log.usage()).sealed:
-        if keeping:
+        if keeping and (await hear_marks(js, log)).agrees:
+            await give_up(js, log.identity, clock.now(), by=service)
+        elif keeping:
             with suppress(LogSealedError):  # Another process has completed it.
                 await roll(JetStreamGenerations(js, config.cell), clock=clock, only=log.identity)
         else:
@@ -131,7 +133,7 @@ async def _proven(
             if not told:
                 logger.error("log_lost_commits", message=str(err))
             told = True
-            if keeping and (await hear_marks(log, await marks.all())).agrees:
+            if keeping and (await hear_marks(js, log)).agrees:
                 await give_up(js, log.identity, clock.now(), by=service)
             else:
                 await asyncio.sleep(SEALED_WAIT_S)

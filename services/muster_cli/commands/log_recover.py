@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.cell import open_log
-from muster.bus.marks import LOST, JetStreamMarks, give_up, hear_marks
+from muster.bus.marks import LOST, give_up, hear_marks
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
 from muster.runtime.pairing import recorded_cluster
@@ -33,7 +33,7 @@ async def log_recover(
     async with connected(place) as js:
         log = await open_log(js, place.config.cell)
         identity = log.identity
-        found = await hear_marks(log, await JetStreamMarks(js, identity.cell).all())
+        found = await hear_marks(js, log)
         if not found.begins:
             out.line("the log does not have its first commit: NATS lost all of it")
         for mark in found.lost:

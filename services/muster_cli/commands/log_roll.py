@@ -8,12 +8,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.generations import JetStreamGenerations
+from muster.bus.marks import hear_marks
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster_cli.console import Output
-from muster_cli.exits import OK, VIOLATED
+from muster_cli.exits import FAILED, OK, VIOLATED
 from muster_cli.marking import short
 from muster_cli.options import Bus
 from muster_cli.reading import connected, locate, tell_which
@@ -39,6 +40,9 @@ async def log_roll(
         if complete and not sealed:
             out.line(f"Generation {identity.generation} of cell {identity.cell} is not sealed: nothing to finish.")
             return OK
+        if (await hear_marks(js, log)).agrees:
+            out.line("The log lost commits that were read: nothing is built on it. See `muster log recover`.")
+            return FAILED
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
         by = short(os.environ.get("USER") or "unknown")
         done = await roll(generations, clock=SystemClock(), snapshots=kept, by=by, reason=short(reason))

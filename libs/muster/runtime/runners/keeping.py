@@ -13,7 +13,7 @@ from typing import Protocol
 from muster.bus.errors import BusError, NoRoomError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.marks import JetStreamMarks, give_up, hear_marks
+from muster.bus.marks import give_up, hear_marks
 from muster.bus.shares import close, filled, shares
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
 from muster.runtime.logkeeping.archive import ArchiveError
@@ -101,8 +101,8 @@ class LogKeeper:
         log, sealed = await self._generations.current()
         if log.identity.log_id != self._log_id:
             raise LogSealedError(f"generation {log.identity.generation} of the log is in force: go on with that")
+        await self._check_whole(log)
         if not sealed:
-            await self._check_whole(log)
             await self._check_cluster(log)
         usage = await log.usage()
         full = usage.max_bytes > 0 and usage.bytes * 100 >= usage.max_bytes * self._percent > 0
@@ -134,7 +134,7 @@ class LogKeeper:
 
     async def _check_whole(self, log: JetStreamLog) -> None:
         """Found the next generation where the services agree that this one lost commits that they have read."""
-        found = await hear_marks(log, await JetStreamMarks(self._js, log.identity.cell).all())
+        found = await hear_marks(self._js, log)
         if found.whole:
             return
         names = [f"{each.service} at {each.seq}" for each in found.lost]
