@@ -31,7 +31,7 @@ Warn = Callable[[str], None]
 """Told in one sentence why a snapshot cannot be used."""
 
 
-class Kept(Struct, frozen=True):
+class KeptSnapshot(Struct, frozen=True):
     """One snapshot the pointer knows: its place and what it must be."""
 
     generation: int
@@ -45,7 +45,7 @@ class Kept(Struct, frozen=True):
 class Pointer(Struct, frozen=True):
     """The snapshots of a (stage, shard), newest first."""
 
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptSnapshot, ...] = ()
 
 
 _pointers = msgspec.json.Decoder(Pointer)
@@ -119,7 +119,7 @@ class JetStreamSnapshots:
 
     async def _save(self, snapshot: Snapshot) -> bool:
         digest = body_hash(snapshot.body)
-        kept = Kept(
+        kept = KeptSnapshot(
             generation=self._identity.generation,
             log_id=snapshot.log_id,
             seq=snapshot.seq,
@@ -142,7 +142,7 @@ class JetStreamSnapshots:
             await self._forget(snapshot.stage, kept)
         return False
 
-    async def _forget(self, stage: str, kept: Kept) -> None:
+    async def _forget(self, stage: str, kept: KeptSnapshot) -> None:
         try:
             await self._objects(stage).delete(kept.object)
         except BusError as err:
@@ -171,7 +171,7 @@ async def forget_snapshots(js: JetStream, cell: str) -> None:
             await state.set(key, encode(Pointer()), revision=entry.revision)
 
 
-def _newer(kept: Kept, pointer: Pointer) -> bool:
+def _newer(kept: KeptSnapshot, pointer: Pointer) -> bool:
     """Whether a snapshot is newer than all that are kept; a later generation is newer than any sequence."""
     return all((kept.generation, kept.seq) > (each.generation, each.seq) for each in pointer.kept)
 
