@@ -216,11 +216,10 @@ CONFINED = {
 
 
 def _resources(services: int) -> Object:
-    """Of a process with so many services."""
-    return {
-        kind: {"cpu": CPU[kind], "memory": f"{MEMORY_MI[kind] + (services - 1) * STATE_MI[kind]}Mi"}
-        for kind in ("requests", "limits")
-    }
+    """Of a process with so many services; amounts as the API server writes them, so that they can be applied again."""
+    memory = {kind: MEMORY_MI[kind] + (services - 1) * STATE_MI[kind] for kind in CPU}
+    texts = {kind: f"{mi}Mi" if mi % 1024 else f"{mi // 1024}Gi" for kind, mi in memory.items()}
+    return {kind: {"cpu": CPU[kind], "memory": texts[kind]} for kind in CPU}
 
 
 def _container(process: str, port: int) -> Object:

@@ -87,7 +87,8 @@ async def test_what_is_applied_again_is_unchanged(installed: Installation) -> No
         told = (await installed.shell(f"kubectl apply -f {what}")).splitlines()
         # kubectl sends the selector of a budget each time, for its schema says that it is replaced.
         told = [line for line in told if not line.startswith("poddisruptionbudget.policy/")]
-        assert told and not [line for line in told if not line.endswith(" unchanged")], what
+        assert told, what
+        assert [line for line in told if not line.endswith(" unchanged")] == [], what
     after = await kube.list_objects("policy/v1", "PodDisruptionBudget", "muster-system")
     assert [each["metadata"]["generation"] for each in after] == [each["metadata"]["generation"] for each in before]
 
@@ -301,7 +302,8 @@ async def test_the_page_takes_everything_away_again(installed: Installation) -> 
 
 
 OF_THE_CLUSTER = re.compile(
-    r" (Event|Lease|Node|CSINode|EndpointSlice|Endpoints)\b|ServiceAccount/kube-system/|/kube-root-ca.crt$|/video/"
+    r" (Event|Lease|Node|CSINode|EndpointSlice|Endpoints)\b|ServiceAccount/(kube-system/|[^/]+/default$)"
+    r"|/kube-root-ca.crt$|/video/"
 )
 """What a cluster makes and forgets by itself, and what the team has in its namespace."""
 
