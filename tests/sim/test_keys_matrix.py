@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import cycle
 
 import pytest
 
@@ -16,8 +17,7 @@ DONE = {"one": "Complete", "two": "Complete"}
 TRIES = [*matrix("watcher.pods", 1, 0)]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("what", TRIES)
+@pytest.mark.parametrize(("what", "layout"), [*zip(TRIES, cycle(LAYOUTS), strict=False)])
 def test_what_no_key_may_say_is_void_and_fences_no_leader(what: str, layout: str) -> None:
     cell = Cell(layout=layout)
     written: set[int] = set()
