@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.kai import queue, work
+from muster.core.actuation.answers import said as answered
 from muster.core.views.story import Story
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, GangAdmitted
-from muster.events.effects import EffectApplied
+from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import PodGone, PodObserved, WorkloadGone
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
@@ -109,6 +110,22 @@ class Play:
         self.pods[name] = [self.pod(name, index) for index in range(len(self.at[name]))]
         self.jobs[name] = replace(job, rv=rv, phase="suspending", suspended=True)
         self.bench.facts(facts.seen(self.jobs[name]))
+        self.settle()
+
+    def refused(self, name: str) -> None:
+        """The order to suspend it is refused: by a budget, or by the API server."""
+        [order] = self.orders()
+        seq = next(each.seq for each in self.bench.log if order in each.commit.events)
+        victim = next(each for each in order.victims if each.ref.name == name)
+        failed = EffectFailed(
+            cause=Cause(seq, 0),
+            ref=victim.ref,
+            attempt=victim.attempt,
+            action="suspend",
+            reason="refused",
+            problem=answered("no"),
+        )
+        self.bench.append("actuator", "input", [failed])
         self.settle()
 
     def left(self, name: str, **changes: Any) -> None:

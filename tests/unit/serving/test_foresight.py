@@ -127,14 +127,19 @@ async def test_readers_do_not_wait_for_a_look_that_is_made_again(seat: Seat[Read
     keeping.cancel()
 
 
-def test_a_change_that_changes_nothing_lets_no_job_start_earlier_however_much_later_it_is_asked(
-    seat: Seat[ReadState],
-) -> None:
+def foreseeable(seat: Seat[ReadState]) -> None:
+    """Jobs that wait, and enough past to tell when they start."""
     for stored in whole().bench.log:
         seat.fold(stored)
     for _ in range(30):
         seat.state.promises.durations.ended(("",), 600_000)
         seat.state.promises.calibration.waited(60_000, 60_000)
+
+
+def test_a_change_that_changes_nothing_lets_no_job_start_earlier_however_much_later_it_is_asked(
+    seat: Seat[ReadState],
+) -> None:
+    foreseeable(seat)
     ahead = Ahead(lambda: seat.state)
     for later in (0, 1_000, 60_000):
         now = seat.state.now + later
@@ -146,11 +151,7 @@ def test_a_change_that_changes_nothing_lets_no_job_start_earlier_however_much_la
 def test_where_many_start_before_it_its_cost_is_said_not_to_be_foreseen(
     seat: Seat[ReadState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for stored in whole().bench.log:
-        seat.fold(stored)
-    for _ in range(30):
-        seat.state.promises.durations.ended(("",), 600_000)
-        seat.state.promises.calibration.waited(60_000, 60_000)
+    foreseeable(seat)
     small = read_job({**samples.manifest(samples.RAYJOB), "metadata": {"name": "new", "namespace": "video"}})
     ahead = Ahead(lambda: seat.state)
     monkeypatch.setattr(asking, "LOOKED_AT", -1)

@@ -6,11 +6,9 @@ import pytest
 
 from kit import facts
 from kit.clearings import Play, halves
-from muster.core.actuation.answers import said as answered
-from muster.events.base import Cause, Event
+from muster.events.base import Event
 from muster.events.claims import PlanTried
 from muster.events.decisions import QuotaReleased
-from muster.events.effects import EffectFailed
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
 from muster.model.workload import PodSet, Wishes
@@ -48,27 +46,10 @@ def test_nobody_takes_the_place_or_the_quota_of_what_moves() -> None:
     play.bench.sound()
 
 
-def failed(play: Play, name: str) -> None:
-    """The order to suspend it is refused: by a budget, or by the API server."""
-    [order] = play.orders()
-    seq = next(each.seq for each in play.bench.log if order in each.commit.events)
-    victim = next(each for each in order.victims if each.ref.name == name)
-    refused = EffectFailed(
-        cause=Cause(seq, 0),
-        ref=victim.ref,
-        attempt=victim.attempt,
-        action="suspend",
-        reason="refused",
-        problem=answered("no"),
-    )
-    play.bench.append("actuator", "input", [refused])
-    play.settle()
-
-
 def test_the_one_that_moves_may_stay() -> None:
     play = halves(moves=16)
     play.job("big", "a", 2)
-    failed(play, "y")
+    play.refused("y")
     assert not play.bench.states["gang_admitter"].orders
     assert not play.bench.states["quota_accountant"].ledger.claims.moving
     play.bench.pass_time(3_500_000)
@@ -99,7 +80,7 @@ def test_a_budget_that_refuses_one_of_them_leaves_the_others_a_place() -> None:
     play.suspended(first)
     play.left(first)
     assert first not in play.runs(), "it waits for the other"
-    failed(play, second)
+    play.refused(second)
     assert first in play.runs() and second in play.runs(), "it has a place, if not the one that was planned"
     assert "big" not in play.runs()
     play.bench.sound()

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.clearings import Play, halves
-from muster.core.actuation.answers import said as answered
 from muster.core.audit.auditor import audit
 from muster.core.gang import orders
 from muster.core.gang.state import KEPT_MS
@@ -17,7 +16,6 @@ from muster.core.quota.claims import LEAVES_WITHIN_MS
 from muster.events.base import Cause
 from muster.events.claims import PlanStale, PlanTried
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, Victim
-from muster.events.effects import EffectFailed
 from muster.events.envelope import Stored
 from muster.events.facts import QueueObserved, WorkloadGone
 from muster.events.reasons import OrderKind
@@ -67,18 +65,8 @@ def test_a_victim_that_cannot_be_suspended_is_not_waited_for() -> None:
     play = halves()
     play.job("big", "a", 2, "build")
     [order] = play.orders()
-    seq = next(each.seq for each in play.bench.log if order in each.commit.events)
     [victim] = order.victims
-    failed = EffectFailed(
-        cause=Cause(seq, 0),
-        ref=victim.ref,
-        attempt=victim.attempt,
-        action="suspend",
-        reason="refused",
-        problem=answered("no"),
-    )
-    play.bench.append("actuator", "input", [failed])
-    play.settle()
+    play.refused(victim.ref.name)
     play.bench.pass_time(120_000)
     play.settle()
     assert play.ordered() == ["y", "x"], "the other goes in its place"
