@@ -3,7 +3,8 @@
 It begins with a copy of the read model at the first question, and is sent every commit that is folded here: its answer
 is of the state here when the question was asked, or of a newer one. Both speak in frames over its standard input and
 output: eight bytes of length, then a pickled (method, arguments) or (whether it was answered, answer or exception).
-Where it ends, the question under way fails, and the next one begins another.
+Where it ends, the question under way fails, and the next one begins another. It is replaced as well where it reads too
+slowly: more than so many unread bytes are not kept for it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.serving.ahead import Ahead
 
 HEAD = 8
+MOST_UNREAD = 32 << 20
+"""Bytes it has not read yet, beside the copy that it begins with, beyond which no commit is sent to it."""
 
 
 class AwayError(Exception):
@@ -65,14 +68,23 @@ class Beside:
     def __init__(self, state: Callable[[], ReadState]) -> None:
         self._state = state
         self._process: asyncio.subprocess.Process | None = None
+        self._most = MOST_UNREAD
+        self._behind = False
+        """Whether commits are missing there: it answers the question under way, and no other."""
         self._turn = asyncio.Lock()
 
     def fold(self, batch: Sequence[Stored]) -> None:
-        if self._process is not None and batch:
+        if self._process is None or self._behind or not batch:
+            return
+        assert self._process.stdin is not None
+        self._behind = self._process.stdin.transport.get_write_buffer_size() > self._most
+        if not self._behind:
             _send(self._process, "fold", tuple(batch))
 
     async def call(self, method: str, *args: object) -> Any:
         async with self._turn:  # It answers one after the other.
+            if self._behind:
+                await self.stop()
             process = self._process if self._process is not None else await self._begin()
             _send(process, method, *args)
             assert process.stdout is not None
@@ -90,7 +102,7 @@ class Beside:
         return found
 
     async def stop(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._behind = self._process, None, False
         if process is None:
             return
         assert process.stdin is not None
@@ -105,8 +117,9 @@ class Beside:
             start_new_session=True,
         )  # fmt: skip
         # Nothing is folded between the copy and what is sent after it: both are of one turn of the loop.
-        _send(process, "begin", encode_state(self._state()))
-        self._process = process
+        copy = encode_state(self._state())
+        _send(process, "begin", copy)
+        self._process, self._most = process, len(copy) + MOST_UNREAD
         return process
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from random import Random
 
 import pytest
 
+from kit import facts
 from kit.chaos import Chaos
 from muster.core.cell.seat import Seat
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
+from muster.events.envelope import Commit, Stored
 from muster.serving import asking
 from muster.serving.ahead import Ahead
 from muster.serving.asking import read_job
@@ -92,6 +95,37 @@ async def test_where_it_ends_a_question_fails_and_the_next_begins_another(
     with pytest.raises(asyncio.CancelledError):
         await question
     assert (await beside.call("ask", *ASKED[0][1], seat.state.now)).job == "video/new"
+
+
+async def test_what_it_has_not_read_is_bounded_however_slow_it_is(
+    seat: Seat[ReadState], beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.serving.beside.MOST_UNREAD", 100_000)
+    for stored in whole().bench.log:
+        seat.fold(stored)
+    now = seat.state.now
+    before = await beside.call("foreseen", now)
+    process = beside._process
+    assert process is not None
+    assert process.stdin is not None
+    process.send_signal(signal.SIGSTOP)
+    question = asyncio.ensure_future(beside.call("foreseen", now))
+    await asyncio.sleep(0)
+    for _ in range(200):
+        stored = filler(seat.state.seq + 1)
+        seat.fold(stored)
+        beside.fold((stored,))
+        assert process.stdin.transport.get_write_buffer_size() < 200_000
+    process.send_signal(signal.SIGCONT)
+    assert await question == before, "the question under way is answered"
+    assert await beside.call("foreseen", now) == Ahead(lambda: seat.state).foreseen(now), "it is of now again"
+    assert beside._process is not process
+
+
+def filler(seq: int) -> Stored:
+    """Pods that change."""
+    pods = tuple(facts.pod("one", each, "video", running=bool(seq % 2)) for each in range(20))
+    return Stored(seq, Commit(commit_id=f"c{seq}", stage="watcher", shard="pods", kind="input", at=0, events=pods))
 
 
 async def test_readers_do_not_wait_for_a_look_that_is_made_again(seat: Seat[ReadState]) -> None:
