@@ -42,6 +42,19 @@ def installed() -> str:
     return found
 
 
+# In one turn of the page: where a stream draws it again and again, an element moves between a look and a click.
+_CLICK = """(selector, text) => {
+  const found = [...document.querySelectorAll(selector)].find((e) => e.innerText.includes(text));
+  if (!found) return false;
+  found.scrollIntoView({ block: "center", behavior: "instant" });
+  const { left, top, width, height } = found.getClientRects()[0] || found.getBoundingClientRect();
+  const hit = document.elementFromPoint(left + width / 2, top + height / 2);
+  if (!hit || !(found.contains(hit) || hit.contains(found))) return false;
+  found.click();
+  return true;
+}"""
+
+
 class Page:
     """One tab."""
 
@@ -97,11 +110,8 @@ class Page:
         await until(true, limit_s)
 
     async def click(self, selector: str, text: str = "") -> None:
-        """Click the first element of a selector with a text."""
-        every = f"[...document.querySelectorAll({json.dumps(selector)})]"
-        found = f"{every}.find((e) => e.innerText.includes({json.dumps(text)}))"
-        await self.holds(f"!!{found}")
-        await self.run(f"{found}.click()")
+        """Click the first element of a selector with a text, once it can be seen and nothing lies over it."""
+        await self.holds(f"({_CLICK})({json.dumps(selector)}, {json.dumps(text)})")
 
     async def size(self, width: int, height: int, *, dark: bool = False) -> None:
         await self.call(

@@ -113,12 +113,14 @@ def format_quantity(amount: int, resource: str) -> str:
 
 
 def format_part(amount: int, whole: int | None, resource: str) -> str:
-    """``12 of 14``, ``11.2Gi of 40Gi``: a part in the unit of the whole, for people; the part alone without a whole."""
+    """``30.5 of 64``, ``11.2Gi of 40Gi``: a part in the unit of the whole; the part alone without a whole."""
     alone = format_quantity(amount, resource)
     if whole is None:
         return alone
     text = format_quantity(whole, resource)
     suffix = text.lstrip("0123456789")
+    if not in_bytes(resource) and amount > 0 and not suffix and amount % 1000:
+        return f"{amount // 1000}.{f'{amount % 1000:03}'.rstrip('0')} of {text}"
     if not in_bytes(resource) or not suffix or alone.endswith(suffix):
         return f"{alone} of {text}"
     unit = 1 << _BINARY[suffix] if suffix in _BINARY else 10 ** _DECIMAL[suffix]

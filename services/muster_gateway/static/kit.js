@@ -102,13 +102,13 @@ export function amount(value, resource) {
   return `${Math.round(value * 10) / 10}${BINARY[unit]}`;
 }
 
-// A quantity as Kubernetes writes it, as people read it: 456528Mi is 445.8Gi.
-export const roughly = (text) => { const [, number, unit] = /^(\d+)(Ki|Mi|Gi)?$/.exec(text) || []; return unit ? amount(number * 1024 ** (1 + ["Ki", "Mi", "Gi"].indexOf(unit)), "memory") : text; };
+// A quantity as Kubernetes writes it, as people read it: 456528Mi is 445.8Gi, 30500m is 30.5.
+export const roughly = (text) => { if (/^\d+m$/.test(text)) return `${parseInt(text, 10) / 1000}`; const [, number, unit] = /^(\d+)(Ki|Mi|Gi)?$/.exec(text) || []; return unit ? amount(number * 1024 ** (1 + ["Ki", "Mi", "Gi"].indexOf(unit)), "memory") : text; };
 
 export const short = (resource) => resource === GPU ? "GPU" : resource.includes("/") ? resource.split("/")[1] : resource;
 export const requestText = (request) => {
   const names = Object.keys(request).sort((a, b) => (b === GPU) - (a === GPU));
-  return names.filter((name) => name !== "memory" || names.length < 2).slice(0, 2).map((name) => `${request[name]} ${short(name)}`).join(", ");
+  return names.filter((name) => name !== "memory" || names.length < 2).slice(0, 2).map((name) => `${roughly(request[name])} ${short(name)}`).join(", ");
 };
 
 const TONE = { good: "good", waits: "wait", act: "bad", plain: "done" };
@@ -130,13 +130,14 @@ export function Told({ text, jobs = [] }) {
 }
 
 export function Promised({ job, now }) {
-  if (!job.promise) return job.state === "waiting" ? html`<span class="dim" title=${job.why_no_promise}>no promise yet</span>` : null;
+  if (!job.promise) return job.state === "waiting" ? html`<span class="dim" title=${job.why_no_promise}>${job.tone === "act" ? "not as it is" : "no promise yet"}</span>` : null;
   const { start, latest, percent, kept, settled } = job.promise;
   const title = `by ${clock(latest, false)} in ${percent} of 100 cases; ${kept} of ${settled} promises were kept`;
   return html`<span title=${title}>in ${span(new Date(start) - new Date(now))}<span class="dim"> · by ${clock(latest, false)}</span></span>`;
 }
 
 export const Problem = ({ text }) => text ? html`<p class="problem" role="status">${text}</p>` : null;
+export const fragments = (count) => count ? `, ${count} partly used` : "";
 export const Loading = ({ data, problem }) => data ? null : problem ? html`<${Problem} text=${problem} />` : html`<p class="dim">Loading…</p>`;
 export function hue(text) {
   let n = 2166136261;

@@ -1,6 +1,6 @@
 // The first page: the tree, what waits, what happens, and the share of one quota over time.
 import { html, useData, useContext, useEffect, useRef, useState, Link, JobLink, Now, GPU, State, Word, Told, Promised, Problem,
-  Loading, amount, short, clock, hue, requestText, change, usePlace } from "./kit.js";
+  Loading, amount, short, clock, fragments, hue, requestText, change, usePlace } from "./kit.js";
 import uPlot from "./vendor/uplot.js";
 
 export function resourcesOf(tree) {
@@ -28,7 +28,7 @@ export function Tree({ tree, resource, chosen, choose }) {
   return html`<div class="scroll"><table class="tree">
     <thead><tr><th scope="col">Quota</th><th scope="col" class="wide">${short(resource)}</th><th scope="col" class="number">used</th>
       <th scope="col" class="number">guaranteed</th><th scope="col" class="number">max</th><th scope="col" class="number">borrowed</th>
-      <th scope="col" class="number">runs</th><th scope="col" class="number">waits</th></tr></thead>
+      <th scope="col" class="number">running</th><th scope="col" class="number">waiting</th></tr></thead>
     <tbody>${tree.queues.map((queue) => {
       const a = find(queue), on = queue.path === chosen;
       return html`<tr key=${queue.path} class=${on ? "chosen" : ""}>
@@ -94,16 +94,16 @@ function Chart({ series }) {
 }
 
 export function Share({ queue, resource }) {
-  const { data, problem } = useData(queue ? `/api/v1/series?queue=${encodeURIComponent(queue)}&resource=${encodeURIComponent(resource)}` : "");
+  const found = useData(queue ? `/api/v1/series?queue=${encodeURIComponent(queue)}&resource=${encodeURIComponent(resource)}` : ""), { data, problem } = found;
   const last = data && data.points[data.points.length - 1];
   const words = last ? `${queue} uses ${amount(last.used, resource)} ${short(resource)}; its guarantee is ${amount(last.guaranteed, resource)}` : "";
   return html`<section aria-label="Share over time"><h2>Share of ${queue ? queue.split("/").pop() : ""} <span class="dim">${short(resource)} over time</span></h2>
-    <${Problem} text=${problem} />
-    ${data ? html`<div role="img" aria-label=${words}><${Chart} series=${data} /></div>` : null}
+    ${queue ? html`<${Loading} ...${found} />` : null}<${Problem} text=${data ? problem : ""} />
+    ${last ? html`<div role="img" aria-label=${words}><${Chart} series=${data} /></div>` : data ? html`<p class="dim">What it used until then is not known yet.</p>` : null}
     <p class="legend"><i class="own"></i> used <i class="line least"></i> guaranteed <i class="line"></i> max</p></section>`;
 }
 
-const STATES = [["running", "run"], ["waiting", "wait"], ["admitted", "start"], ["leaving", "leave"], ["refused", "refused"], ["finished", "finished"]];
+const STATES = [["running", "running"], ["waiting", "waiting"], ["admitted", "starting"], ["leaving", "leaving"], ["refused", "refused"], ["finished", "finished"]];
 export const FAILED = "/jobs?outcome=failed";
 
 export function Counts({ states, failed }) {
@@ -137,7 +137,7 @@ export function Overview({ news }) {
       </section></div>
     <div>
       <${Share} queue=${chosen} resource=${resource} />
-      ${nodes.data && nodes.data.nodes.length ? html`<section aria-label="Devices"><h2>Nodes <span class="dim">${nodes.data.total}${nodes.data.fragmented ? `, ${nodes.data.fragmented} partly used` : ""}</span></h2>
+      ${nodes.data && nodes.data.nodes.length ? html`<section aria-label="Devices"><h2>Nodes <span class="dim">${nodes.data.total}${fragments(nodes.data.fragmented)}</span></h2>
         <${Strip} nodes=${nodes.data.nodes} /><p><${Link} to="/nodes">Which job is where<//></p></section>` : null}
       <section aria-label="What happens"><h2>${at ? "Happened until then" : "Happening"} ${at || !news.connected ? null : html`<span class="live" title="Live">live</span>`}</h2>
         <${Loading} ...${past} />${past.data ? html`<${Feed} events=${past.data.events} />` : null}</section>

@@ -1,6 +1,6 @@
 // The other pages: jobs, one job, nodes, and what would be if.
 import { html, useData, useState, useContext, Link, JobLink, jobPath, Now, GPU, State, Word, Told, Promised, Problem, Loading, amount, short, clock,
-  span, requestText, roughly, many, change, go, usePlace } from "./kit.js";
+  span, fragments, requestText, roughly, many, change, go, usePlace } from "./kit.js";
 import { Waiting, cells, paint, resourcesOf } from "./overview.js";
 
 const PAGE = 50;
@@ -68,7 +68,7 @@ export function Job({ name }) {
 export function Nodes() {
   const found = useData("/api/v1/nodes?limit=500"), { data } = found;
   const [marked, mark] = useState("");
-  return html`<h1>Nodes ${data ? html`<span class="dim">${data.total}, ${data.fragmented} with only a part of the GPUs free</span>` : null}</h1><${Loading} ...${found} />
+  return html`<h1>Nodes ${data ? html`<span class="dim">${data.total}${fragments(data.fragmented)}</span>` : null}</h1><${Loading} ...${found} />
     ${data ? html`<div class="nodes">${data.nodes.map((node) => { const jobs = [...new Set(node.pods.map((pod) => pod.job).filter(Boolean))], free = node.gpus - node.gpus_used_milli / 1000;
       return html`<section key=${node.name} class="node" aria-label=${node.name}><h2>${node.name} ${node.ready && node.schedulable ? null : html`<span class="chip bad">${node.ready ? "cordoned" : "not ready"}</span>`}
         <span class="dim">${node.gpus ? `${free} of ${node.gpus} GPUs free` : "no GPU"}</span></h2>
@@ -96,14 +96,15 @@ export function Health() {
 }
 
 const parse = (text) => { try { const found = JSON.parse(text || "[]"); return Array.isArray(found) ? found : []; } catch { return []; } };
-const when = (wait, owed) => wait === null ? "not foreseen" : owed ? "by reclaim" : wait ? `in ${span(wait)}` : "now";
+const when = (wait, owed, binds) => wait === null ? "not foreseen" : owed ? "by reclaim" : wait ? `in ${span(wait)}` : binds ? "any moment" : "now";
 const words = (c) => c.job ? `${c.job} asks for ${c.value} ${short(c.resource)}` : c.nodes ? `${c.nodes} more node${c.nodes > 1 ? "s" : ""} with ${c.value} ${short(c.resource)} each` : `${c.field} of ${c.queue}: ${c.value || "none"} ${short(c.resource)}`;
 
 export function WhatIf() {
   const { query } = usePlace(), changes = parse(query.get("change")), job = query.get("job") || "";
   const tree = useData("/api/v1/queues"), waiting = useData("/api/v1/jobs?state=waiting&limit=200");
   const found = useData(changes.length ? "/api/v1/whatif" : "", changes.length ? { changes, job } : undefined);
-  const [kind, setKind] = useState("quota");
+  const [kind, setKind] = useState("quota"), [picked, setPicked] = useState({});
+  const pick = (event) => setPicked(Object.fromEntries(new FormData(event.currentTarget)));
   const set = (list) => change({ change: list.length ? JSON.stringify(list) : "" });
   const add = (event) => {
     event.preventDefault();
@@ -115,22 +116,28 @@ export function WhatIf() {
     set([...changes, made]);
   };
   const resources = tree.data ? resourcesOf(tree.data) : [GPU];
+  // The quota of the job that is asked about comes first, and what a value is now is shown where the new one is typed.
+  const line = waiting.data ? waiting.data.jobs : [], asked = line.find((each) => `${each.namespace}/${each.name}` === job);
+  const queue = picked.queue || (asked ? asked.queue : ""), quota = (tree.data ? tree.data.queues : []).find((each) => each.path === queue);
+  const resource = picked.resource || resources[0], part = quota && quota.amounts.find((each) => each.resource === resource);
+  const now = part && { max: part.limit, min: part.guaranteed }[picked.field || "max"];
+  const becomes = kind === "quota" && part && now !== undefined ? `now ${amount(now, resource)}` : "8";
   return html`<h1>What if… <span class="dim">the queues as they are, and with a change, played forward</span></h1>
     <div class="columns turned"><div><section aria-label="Changes"><h2>Changes</h2>
       ${changes.length ? html`<ul class="changes">${changes.map((each, n) => html`<li>${words(each)} <button aria-label=${`Remove: ${words(each)}`} onClick=${() => set(changes.filter((_, other) => other !== n))}>✕</button></li>`)}</ul>` : html`<p class="dim">None yet: add one.</p>`}
       <span class="tabs" role="group" aria-label="What to change">${[["quota", "a quota"], ["nodes", "more nodes"], ["job", "a job's request"]].map(([name, text]) => html`<button aria-pressed=${kind === name} onClick=${() => setKind(name)}>${text}</button>`)}</span>
-      <form onSubmit=${add} key=${kind}>
-        ${kind === "quota" ? html`<label>Quota <select name="queue" required>${(tree.data ? tree.data.queues : []).map((each) => html`<option value=${each.path}>${each.path}</option>`)}</select></label>
+      <form onSubmit=${add} onChange=${pick} key=${kind}>
+        ${kind === "quota" ? html`<label>Quota <select name="queue" required>${(tree.data ? tree.data.queues : []).map((each) => html`<option value=${each.path} selected=${each.path === queue}>${each.path}</option>`)}</select></label>
           <label>What <select name="field"><option>max</option><option>min</option><option>weight</option></select></label>` : null}
         ${kind === "nodes" ? html`<label>How many <input name="nodes" type="number" min="1" max="1000" value="1" /></label>` : null}
-        ${kind === "job" ? html`<label>Job <select name="job" required>${(waiting.data ? waiting.data.jobs : []).map((each) => { const key = `${each.namespace}/${each.name}`; return html`<option selected=${key === job}>${key}</option>`; })}</select></label>` : null}
+        ${kind === "job" ? html`<label>Job <select name="job" required>${line.map((each) => { const key = `${each.namespace}/${each.name}`; return html`<option selected=${key === job}>${key}</option>`; })}</select></label>` : null}
         <label>Resource <select name="resource">${resources.map((each) => html`<option value=${each}>${short(each)}</option>`)}</select></label>
-        <label>${kind === "nodes" ? "Each has" : "Becomes"} <input name="value" required placeholder="8" size="8" /></label>
+        <label>${kind === "nodes" ? "Each has" : "Becomes"} <input name="value" required placeholder=${becomes} size="8" /></label>
         <button class="button">Add</button></form></section></div>
     <div><section aria-label="Outcome" aria-live="polite"><h2>Outcome</h2>${changes.length ? html`<${Loading} ...${found} /><${Problem} text=${found.data ? found.problem : ""} />` : html`<p class="dim">It is shown here as soon as there is a change.</p>`}
       ${changes.length && found.data ? html`<p class="lead">${found.data.summary}</p>
         <p>${found.data.now_before} could start now as it is; with the change ${found.data.now_after}.</p>
         <div class="scroll"><table class="list"><thead><tr><th scope="col">Waiting job</th><th scope="col" class="number">as it is</th><th scope="col" class="number">with it</th><th scope="col" class="wide">What still binds</th></tr></thead>
-        <tbody>${found.data.effects.slice(0, 25).map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} job=${each.job} /></th><td class="number">${when(each.before, each.owed_before)}</td>
-          <td class="number ${each.after !== null && (each.before === null || each.after < each.before) ? "cool" : ""}">${when(each.after, each.owed_after)}</td><td class="wide reason">${each.binds}</td></tr>`)}</tbody></table></div>` : null}</section></div></div>`;
+        <tbody>${found.data.effects.slice(0, 25).map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} job=${each.job} /></th><td class="number">${when(each.before, each.owed_before, each.binds)}</td>
+          <td class="number ${each.after !== null && (each.before === null || each.after < each.before) ? "cool" : ""}">${when(each.after, each.owed_after, each.binds)}</td><td class="wide reason">${each.binds}</td></tr>`)}</tbody></table></div>` : null}</section></div></div>`;
 }

@@ -260,7 +260,10 @@ def test_scaling_is_adding_so_many_times(vector: dict[str, int], times: int) -> 
     ("amount", "whole", "resource", "text"),
     [
         (12_000, 14_000, "cpu", "12 of 14"),
-        (500, 4_000, "nvidia.com/gpu", "500m of 4"),
+        (500, 4_000, "nvidia.com/gpu", "0.5 of 4"),
+        (30_500, 64_000, "cpu", "30.5 of 64"),
+        (62_005, 64_000, "cpu", "62.005 of 64"),
+        (1_500, 2_500, "cpu", "1500m of 2500m"),
         (12 * 10**9, 40 * 2**30, "memory", "11.2Gi of 40Gi"),
         (12 * 10**9, 40 * 10**9, "memory", "12G of 40G"),
         (2**30, 40 * 10**9, "memory", "1.1G of 40G"),

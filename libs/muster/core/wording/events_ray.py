@@ -60,7 +60,7 @@ def counts(found: Mapping[str, int]) -> str:
 
 def granted(event: elastic.GrowthGranted) -> str:
     return (
-        f"{counts(event.added)} more granted to {event.cluster}: {counts(event.groups)} in all; "
+        f"{event.cluster} may grow by {_of_groups(event.added)}, to {_of_groups(event.groups)}; "
         f"{format_vector(event.request)} at {event.queue}"
     )
 
@@ -68,7 +68,7 @@ def granted(event: elastic.GrowthGranted) -> str:
 def withdrawn(event: elastic.GrowthWithdrawn) -> str:
     why = f"for {event.claimant}" if event.claimant is not None else "they are unused"
     return (
-        f"{counts(event.removed)} of {event.cluster} released, {why}: {counts(event.groups)} stay granted; "
+        f"{event.cluster} shrinks by {_of_groups(event.removed)}, {why}, to {_of_groups(event.groups)}; "
         f"{format_vector(event.request)} at {event.queue}"
     )
 
