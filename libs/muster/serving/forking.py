@@ -13,7 +13,7 @@ from msgspec import structs
 
 from muster.core.learned.durations import Durations
 from muster.core.promising.projection import MAX_STARTS, Projected, Projection
-from muster.core.queueing.book import Place, Shape, shape_key
+from muster.core.queueing.book import Book, Place, Shape, shape_key
 from muster.core.queueing.learned import Learned
 from muster.core.queueing.queues import Job, Queues
 from muster.core.readmodel.promisefolds import running
@@ -73,7 +73,8 @@ def without_job(queues: Queues, uid: str) -> Queues:
     shapes = dict(queues.book.shapes)
     shape = shapes[job.shape]
     shapes[job.shape] = structs.replace(shape, waiting=[each for each in shape.waiting if each.uid != uid])
-    return structs.replace(queues, book=structs.replace(queues.book, shapes=shapes))
+    line = [each for each in queues.book.in_order(job.queue) if each[0].uid != uid]
+    return structs.replace(queues, book=_with_line(queues, shapes, job.queue, line))
 
 
 def with_job(queues: Queues, job: Job) -> Queues:
@@ -85,7 +86,12 @@ def with_job(queues: Queues, job: Job) -> Queues:
     waiting = sorted([*(before.waiting if before is not None else ()), job.place])
     shapes[key] = Shape(job.queue, job.demand, waiting)
     jobs = {**queues.jobs, job.ref.uid: job}
-    return structs.replace(queues, book=structs.replace(queues.book, shapes=shapes), jobs=jobs)
+    line = sorted([*queues.book.in_order(job.queue), (job.place, key)])
+    return structs.replace(queues, book=_with_line(queues, shapes, job.queue, line), jobs=jobs)
+
+
+def _with_line(queues: Queues, shapes: dict[str, Shape], queue: str, line: list[tuple[Place, str]]) -> Book:
+    return structs.replace(queues.book, shapes=shapes, lines={**queues.book.lines, queue: line})
 
 
 def new_job(state: ReadState, workload: Workload, queue: str, now: int) -> Job:
@@ -135,10 +141,5 @@ def first_before(queues: Queues, job: Job) -> Place | None:
     """The head of a queue with policy Block, where that is another job."""
     if not queues.is_blocking(job.queue):
         return None
-    heads = [shape.waiting[0] for shape in _shapes(queues, job.queue) if shape.waiting]
-    first = min(heads, default=job.place)
+    first = queues.book.head(job.queue) or job.place
     return first if first < job.place else None
-
-
-def _shapes(queues: Queues, path: str) -> Iterable[Shape]:
-    return (shape for shape in queues.book.shapes.values() if shape.queue == path)

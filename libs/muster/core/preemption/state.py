@@ -333,9 +333,7 @@ class PreemptorState(StageState):
 
     def head(self, queue: str) -> Job | None:
         """The first job of a queue."""
-        shapes = (self.queues.book.shapes[key] for key in self.queues.book.queues.get(queue, ()))
-        places = (shape.waiting[0] for shape in shapes if shape.waiting)
-        first = min(places, default=None)
+        first = self.queues.book.head(queue)
         return None if first is None else self.queues.jobs[first.uid]
 
     def outranks(self, queue: str, priority: int, demand: Demand, given: Basis) -> bool:

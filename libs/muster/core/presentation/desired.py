@@ -200,7 +200,7 @@ def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
     ``cleared``: keys of the refused shapes whose first refusal had room then; brought up to date.
     """
     shapes = state.queues.book.shapes
-    now = {key: None for key in state.queues.book.awake if shapes[key].denial is not None}
+    now = dict.fromkeys(state.queues.book.awake(state.queues.ledger))
     moved = [key for key in (*now, *cleared) if (key in now) != (key in cleared) and key in shapes]
     cleared.clear()
     cleared.update(now)

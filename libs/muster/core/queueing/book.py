@@ -2,22 +2,22 @@
 
 Waiting work of one queue and one request forms a *shape*: quota answers all of it alike, so one denial parks the
 whole shape on exactly what refused it (path, resource), and a shape is looked at again only when that much is free
-there. Looking at what may be tried costs the number of awake shapes, never the number of waiting workloads.
+there. Which shapes that are is known by the order of their asks: nothing is noted on a shape when room comes or goes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
-from heapq import merge
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
+from muster.model.quota import COUNTED
 
 
 class Place(NamedTuple):
@@ -61,8 +61,6 @@ class Shape(Struct):
     open: int = 0
     """Proposed and not answered yet."""
     denial: Denial | None = None
-    woken: Cause | None = None
-    """The release that made it worth trying again, while nothing newer is known."""
 
 
 def shape_key(queue: str, demand: Demand) -> str:
@@ -75,16 +73,71 @@ def shape_key(queue: str, demand: Demand) -> str:
     return f"{queue}|{asked}|{demand.pods}{'' if demand.preemptible else '|firm'}{declared}"
 
 
+class Slot(Struct):
+    """The waiting shapes that one resource refused at one node."""
+
+    resource: str
+    of_min: bool
+    asks: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """queue -> sorted (asked, shape key)"""
+    least: list[tuple[int, str]] = field(default_factory=list)
+    """sorted (the smallest ask of a queue, the queue)"""
+    steps: list[tuple[int, Cause | None]] = field(default_factory=list)
+    """Sorted (amount, the change since which there is room for an ask of so much, and for smaller ones down to the step
+    before); the last is what is free."""
+
+    def park(self, queue: str, ask: tuple[int, str]) -> None:
+        asks = self.asks.setdefault(queue, [])
+        first = asks[0][0] if asks else None
+        insort(asks, ask)
+        self._sort(queue, first, asks)
+
+    def unpark(self, queue: str, ask: tuple[int, str]) -> None:
+        asks = self.asks[queue]
+        first = asks[0][0]
+        del asks[bisect_left(asks, ask)]
+        self._sort(queue, first, asks)
+
+    def _sort(self, queue: str, before: int | None, asks: list[tuple[int, str]]) -> None:
+        if before is not None:
+            del self.least[bisect_left(self.least, (before, queue))]
+        if asks:
+            insort(self.least, (asks[0][0], queue))
+        else:
+            del self.asks[queue]
+
+    def resized(self, room: int, cause: Cause | None) -> None:
+        """So much is free from here on."""
+        while self.steps and self.steps[-1][0] > room:
+            cause = self.steps.pop()[1]
+        if not self.steps or self.steps[-1][0] < room:
+            self.steps.append((room, cause))
+
+    def within(self, queue: str, room: int) -> list[str]:
+        """The keys of the shapes of a queue that ask for no more than this."""
+        asks = self.asks.get(queue, [])
+        return [key for _, key in asks[: bisect_left(asks, (room + 1, ""))]]
+
+    def since(self, asked: int) -> Cause | None:
+        """The change since which there is room for so much; None where that is not known."""
+        index = bisect_left(self.steps, (asked,))
+        return self.steps[index][1] if index < len(self.steps) else None
+
+
 class Book(Struct):
     """All shapes, and the index of the nodes they are parked on."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     queues: dict[str, dict[str, None]] = field(default_factory=dict)
     """queue path -> keys of its shapes"""
-    awake: dict[str, None] = field(default_factory=dict)
-    """keys of the shapes that have waiting work and nothing known against trying it"""
-    parked: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
-    """path -> slot -> sorted (asked, shape key) of every denied shape with waiting work"""
+    lines: dict[str, list[tuple[Place, str]]] = field(default_factory=dict)
+    """queue path -> (place, shape key) of everything that waits there, head first"""
+    untried: dict[str, None] = field(default_factory=dict)
+    """keys of the shapes that have waiting work and were never refused"""
+    parked: dict[str, dict[str, Slot]] = field(default_factory=dict)
+    """path -> slot -> the shapes with waiting work that were refused there"""
+    roomy: dict[str, None] = field(default_factory=dict)
+    """paths at which there may be room for a shape that is parked there"""
     waiting: int = 0
 
     def add(self, key: str, queue: str, demand: Demand, place: Place, ledger: Ledger) -> None:
@@ -94,22 +147,25 @@ class Book(Struct):
             shape = self.shapes[key] = Shape(queue, demand)
             self.queues.setdefault(queue, {})[key] = None
         insort(shape.waiting, place)
+        insort(self.lines.setdefault(queue, []), (place, key))
         self.waiting += 1
         if len(shape.waiting) == 1:
-            self._index(key, shape)
-            self._judge(key, shape, ledger)
+            self._index(key, shape, ledger)
 
-    def take(self, key: str, place: Place) -> None:
+    def take(self, key: str, place: Place, ledger: Ledger) -> None:
         """A waiting workload no longer waits (or is being proposed)."""
         shape = self.shapes[key]
         index = bisect_left(shape.waiting, place)
         if index == len(shape.waiting) or shape.waiting[index] != place:
             raise AssertionError(f"{place} is not in shape {key}")
         del shape.waiting[index]
+        line = self.lines[shape.queue]
+        del line[bisect_left(line, (place, key))]
+        if not line:
+            del self.lines[shape.queue]
         self.waiting -= 1
         if not shape.waiting:
-            self._unindex(key, shape)
-            self.awake.pop(key, None)
+            self._unindex(key, shape, ledger)
         self._drop_if_unused(key, shape)
 
     def opened(self, key: str) -> None:
@@ -122,74 +178,60 @@ class Book(Struct):
             shape.open -= 1
             self._drop_if_unused(key, shape)
 
-    def deny(self, key: str, denial: Denial | None, ledger: Ledger) -> None:
-        """Park a shape on what refused it, or forget what did."""
-        shape = self.shapes.get(key)
-        if shape is None:
-            return
-        self._unindex(key, shape)
+    def deny(self, key: str, denial: Denial, ledger: Ledger) -> None:
+        """Park a shape on what refused it."""
+        shape = self.shapes[key]
+        self._unindex(key, shape, ledger)
         shape.denial = denial
-        if shape.waiting:
-            self._index(key, shape)
-            self._judge(key, shape, ledger)
+        self._index(key, shape, ledger)
 
-    def moved(self, queue: str, demand: Demand, ledger: Ledger, cause: Cause) -> None:
-        """``demand`` was charged or released at ``queue``: wake or park what it makes a difference to."""
+    def moved(self, queue: str, ledger: Ledger, cause: Cause) -> None:
+        """What is used at a queue has changed, and what is left for those that are parked on its path."""
         for path in chain_of(queue):
-            by_slot = self.parked.get(path)
-            if by_slot is None:
-                continue
-            for resource, by in counted(demand).items():
-                for of_min in (False, True):
-                    parked = by_slot.get(slot_of(resource, of_min=of_min))
-                    room = ledger.room(queue, path, resource, of_min=of_min) if parked else None
-                    if parked and ledger.lends:
-                        self._sweep(parked, -1, UNBOUNDED, ledger, cause)
-                    elif parked and room is not None:
-                        self._sweep(parked, room - by, room + by, ledger, cause)
+            self._resized(path, ledger, cause)
 
     def resized(self, ledger: Ledger, cause: Cause) -> None:
-        """What some nodes may use by weight has changed: judge again what is parked there."""
+        """What some nodes may use by weight has changed."""
         for path in ledger.shares.settle() if ledger.shares.resized else ():
-            for parked in self.parked.get(path, {}).values():
-                self._sweep(parked, -1, UNBOUNDED, ledger, cause)
-
-    def _sweep(self, parked: list[tuple[int, str]], low: int, high: int, ledger: Ledger, cause: Cause) -> None:
-        """Judge again the parked shapes whose ask is over ``low`` and at most ``high``."""
-        for _, key in parked[bisect_left(parked, (low + 1, "")) : bisect_left(parked, (high + 1, ""))]:
-            if key not in self.awake:
-                self.shapes[key].woken = cause
-            self._judge(key, self.shapes[key], ledger)
+            self._resized(path, ledger, cause)
 
     def rejudge(self, ledger: Ledger) -> None:
-        """The limits changed: judge every shape again."""
-        for key, shape in self.shapes.items():
-            if shape.waiting:
-                self._judge(key, shape, ledger)
+        """The limits changed."""
+        for path in self.parked:
+            self._resized(path, ledger, None)
 
-    def _judge(self, key: str, shape: Shape, ledger: Ledger) -> None:
-        if clear(shape, ledger):
-            self.awake[key] = None
-        else:
-            self.awake.pop(key, None)
+    def _resized(self, path: str, ledger: Ledger, cause: Cause | None) -> None:
+        self.roomy.pop(path, None)
+        for slot in self.parked.get(path, _NO_SLOTS).values():
+            room = room_at(ledger, path, path, slot)
+            slot.resized(UNBOUNDED if ledger.lends and cause else room, cause)
+            if slot.least[0][0] <= room:
+                self.roomy[path] = None
 
-    def _index(self, key: str, shape: Shape) -> None:
-        if shape.denial is not None:
-            by_slot = self.parked.setdefault(shape.denial.short.path, {})
-            insort(by_slot.setdefault(shape.denial.slot, []), (shape.denial.short.asked, key))
-
-    def _unindex(self, key: str, shape: Shape) -> None:
-        denial = shape.denial
-        parked = self.parked.get(denial.short.path, {}).get(denial.slot) if denial else None
-        if denial is None or parked is None:
+    def _index(self, key: str, shape: Shape, ledger: Ledger) -> None:
+        if shape.denial is None:
+            self.untried[key] = None
             return
-        index = bisect_left(parked, (denial.short.asked, key))
-        if index < len(parked) and parked[index] == (denial.short.asked, key):
-            del parked[index]
-            if not parked:
-                del self.parked[denial.short.path][denial.slot]
-                if not self.parked[denial.short.path]:
-                    del self.parked[denial.short.path]
+        short = shape.denial.short
+        by_slot = self.parked.setdefault(short.path, {})
+        if shape.denial.slot not in by_slot:
+            by_slot[shape.denial.slot] = Slot(short.resource, short.of_min)
+        by_slot[shape.denial.slot].park(shape.queue, (short.asked, key))
+        self._resized(short.path, ledger, None)
+
+    def _unindex(self, key: str, shape: Shape, ledger: Ledger) -> None:
+        if shape.denial is None:
+            self.untried.pop(key, None)
+            return
+        short = shape.denial.short
+        by_slot = self.parked[short.path]
+        slot = by_slot[shape.denial.slot]
+        slot.unpark(shape.queue, (short.asked, key))
+        if not slot.asks:
+            del by_slot[shape.denial.slot]
+        if not by_slot:
+            del self.parked[short.path]
+        self._resized(short.path, ledger, None)
 
     def _drop_if_unused(self, key: str, shape: Shape) -> None:
         if not shape.waiting and shape.open <= 0:
@@ -199,18 +241,99 @@ class Book(Struct):
             if not siblings:
                 del self.queues[shape.queue]
 
+    def with_room(self, ledger: Ledger) -> Iterator[tuple[str, Slot, int, str]]:
+        """(path, slot there, the smallest ask of a queue, the queue), where there may be room for that."""
+        for path in self.roomy:
+            for slot in self.parked[path].values():
+                most = bisect_left(slot.least, (room_at(ledger, path, path, slot) + 1, ""))
+                for asked, queue in slot.least[:most]:
+                    yield path, slot, asked, queue
+
+    def awake(self, ledger: Ledger) -> Iterator[str]:
+        """Keys of the shapes that were refused where there is room for them now."""
+        for path, slot, _, queue in self.with_room(ledger):
+            yield from slot.within(queue, room_at(ledger, queue, path, slot))
+
+    def since(self, shape: Shape) -> Cause | None:
+        """The change that made a refused shape worth trying again, where that is known."""
+        if shape.denial is None:
+            return None
+        slot = self.parked.get(shape.denial.short.path, _NO_SLOTS).get(shape.denial.slot)
+        return slot.since(shape.denial.short.asked) if slot is not None else None
+
     def in_order(self, queue: str) -> Iterator[tuple[Place, str]]:
         """(place, shape key) of everything that waits in a queue, head first."""
-        keys = self.queues.get(queue, ())
-        return merge(*([(place, key) for place in self.shapes[key].waiting] for key in keys))
+        return iter(self.lines.get(queue, ()))
+
+    def head(self, queue: str) -> Place | None:
+        """The first of a queue."""
+        return next((place for place, _ in self.lines.get(queue, ())), None)
+
+    def ahead(self, queue: str, count: int) -> tuple[str, ...]:
+        """namespace/name of so many of the first of a queue."""
+        return tuple(place.key for place, _ in self.lines.get(queue, [])[:count])
+
+    def first_rank(self, queue: str) -> int:
+        """The smallest rank of all that waits in a queue."""
+        line, index, least = self.lines.get(queue, []), 0, UNBOUNDED
+        while index < len(line):  # By rank within each priority.
+            place = line[index][0]
+            least = min(least, place.rank)
+            index = bisect_left(line, ((place.below + 1,),))
+        return least
 
     def position(self, queue: str, place: Place) -> int:
-        """The position of a waiting workload in its queue, from 1. O(shapes x log waiting)."""
-        return 1 + sum(bisect_left(self.shapes[key].waiting, place) for key in self.queues.get(queue, ()))
+        """The position of a waiting workload in its queue, from 1."""
+        return 1 + bisect_left(self.lines.get(queue, []), (place, ""))
 
     def length(self, queue: str) -> int:
         """How many workloads wait in a queue."""
-        return sum(len(self.shapes[key].waiting) for key in self.queues.get(queue, ()))
+        return len(self.lines.get(queue, ()))
+
+
+_NO_SLOTS: Mapping[str, Slot] = {}
+_NOTHING: Mapping[str, int] = {}
+
+
+def room_at(ledger: Ledger, queue: str, path: str, slot: Slot | Shortfall) -> int:
+    """How much a shape of a queue may ask for where it was refused, claims apart."""
+    room = ledger.room(queue, path, slot.resource, of_min=slot.of_min)
+    return UNBOUNDED if room is None else room
+
+
+class Rooms:
+    """What fits beside others at a glance, at one moment: where it does not, nothing that asks for so much does."""
+
+    def __init__(self, ledger: Ledger, proposed: Scratch, now: int) -> None:
+        self._ledger, self._proposed = ledger, proposed
+        claims = ledger.claims.by_uid.values()
+        self._claimants = {claim.queue for claim in claims}
+        self._aged = [claim for claim in claims if not claim.firm and not claim.promised_now(now)]
+
+    def takes(self, queue: str, path: str, slot: Slot | Shortfall, asked: int, *scratches: Scratch) -> bool:
+        """Whether so much may fit in a queue where it was refused before, beside scratches."""
+        room = room_at(self._ledger, queue, path, slot)
+        for each in (self._proposed, *scratches):
+            room -= (each.firm if slot.of_min else each.extra).get(path, _NOTHING).get(slot.resource, 0)
+        return asked <= room and asked <= room - self._held(queue, path, slot, asked)
+
+    def _held(self, queue: str, path: str, slot: Slot | Shortfall, asked: int) -> int:
+        """What claims hold against all of the queue: for those of others, and what age holds from borrowers."""
+        if slot.of_min or queue in self._claimants:
+            return 0
+        held = self._ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
+        if not self._aged or slot.resource in COUNTED or self._may_be_owed(queue, slot.resource, asked):
+            return held
+        aged = (counted(claim.demand) for claim in self._aged if path in claim.paths())
+        return held + sum(amounts.get(slot.resource, 0) for amounts in aged)
+
+    def _may_be_owed(self, queue: str, resource: str, asked: int) -> bool:
+        nodes, used = self._ledger.nodes, self._ledger.used
+        return any(
+            used.get(path, _NOTHING).get(resource, 0) + asked <= nodes[path].guaranteed.get(resource, 0)
+            for path in chain_of(queue)[:-1]
+            if path in nodes
+        )
 
 
 def clear(shape: Shape, ledger: Ledger) -> bool:

@@ -7,10 +7,10 @@ denial tells the whole shape what it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
-from muster.core.queueing.book import Place, Shape, clear
+from muster.core.queueing.book import Place, Rooms, Shape, Slot, clear, room_at
 from muster.core.queueing.kaiorder import KaiOrder
 from muster.core.queueing.lending import Reserve, freely_ms
 from muster.core.queueing.order import used_first
@@ -18,8 +18,10 @@ from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.standing import Standing, may_be_proposed
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch
+from muster.core.quota.ledger.ledger import UNBOUNDED
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadQueued
+from muster.model.demand import Demand
 from muster.model.keys import root_of
 
 MAX_CHOSEN_BYTES = 256 * 1024
@@ -27,6 +29,8 @@ MAX_CHOSEN_BYTES = 256 * 1024
 
 MAX_OPEN = 128
 """Unanswered proposals per leaf queue."""
+
+_NOTHING = Demand({}, jobs=0)
 
 
 def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]:
@@ -38,48 +42,64 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         if isinstance(standing, WorkloadQueued) and standing.ref.uid not in state.queues.ledger.charges:
             job = job_from(standing, standing.cause)
             fresh.setdefault(job.shape, []).append(job)
-    scratch = Scratch()
     turns: dict[str, _Turn] = {}
-    reserve = Reserve(state.queues, state.now)
+    reserve, rooms = Reserve(state.queues, state.now), Rooms(state.queues.ledger, state.queues.proposed, state.now)
+
+    def turn_of(queue: str) -> _Turn | None:
+        if queue not in turns and "admissions" not in state.queues.resting(queue):
+            turns[queue] = _Turn(state, queue, skip, reserve, rooms)
+        return turns.get(queue)
+
+    book = state.queues.book
     again = [key for key, retry in state.queues.retries.items() if retry.at <= state.now]
-    for key in dict.fromkeys((*state.queues.book.awake, *fresh, *again)):
-        shape = state.queues.book.shapes.get(key)
+    for key in dict.fromkeys((*book.untried, *fresh, *again)):
+        shape = book.shapes.get(key)
         jobs = fresh.get(key, [])
         if shape is not None and key not in again and not clear(shape, state.queues.ledger):
             continue
         if shape is None and not jobs:
             continue
-        queue = shape.queue if shape is not None else jobs[0].queue
-        if "admissions" in state.queues.resting(queue):
-            continue
-        if queue not in turns:
-            turns[queue] = _Turn(state, queue, skip, reserve)
-        turns[queue].join(key, shape, jobs, again=key in again)
-    ledger, dividing = state.queues.ledger, dict[str, dict[str, _Turn]]()
+        turn = turn_of(shape.queue if shape is not None else jobs[0].queue)
+        if turn is not None:
+            turn.join(key, shape, jobs, again=key in again)
+    for path, slot, asked, queue in book.with_room(state.queues.ledger):
+        turn = turn_of(queue) if rooms.takes(queue, path, slot, asked) else None
+        if turn is not None:
+            turn.slots.append((path, slot))
+    news = [job for jobs in fresh.values() for job in jobs]
+    return _in_turn(state, _members(state, turns, news))
+
+
+def _members(state: SorterState, turns: Mapping[str, _Turn], news: Sequence[Job]) -> list[_Turn | _SharedTurns]:
+    """Those that take turns: queues, and trees of fair shares as one."""
+    dividing: dict[str, dict[str, _Turn]] = {}
     members: list[_Turn | _SharedTurns] = []
     for queue, each in turns.items():
-        if ledger.by_shares(queue):
+        if state.queues.ledger.by_shares(queue):
             dividing.setdefault(root_of(queue), {})[queue] = each
         else:
             members.append(each)
-    news = [job for jobs in fresh.values() for job in jobs] if dividing else []
-    members += [_SharedTurns(state, root, below, news) for root, below in dividing.items()]
-    return _in_turn(state, [turn for turn in members if turn.advance(scratch)], scratch)
+    return members + [_SharedTurns(state, root, below, news) for root, below in dividing.items()]
 
 
-def _in_turn(state: SorterState, members: Iterable[_Turn | _SharedTurns], scratch: Scratch) -> list[Candidate]:
+def _in_turn(state: SorterState, members: Iterable[_Turn | _SharedTurns]) -> list[Candidate]:
     """As many of their heads as fit beside each other, best first."""
-    heap = [(turn.order(scratch), turn) for turn in members]
+    scratch = Scratch()
+    heap = [(turn.at_first(), turn) for turn in members]
     heapify(heap)
+    begun: set[str] = set()
     chosen: list[Candidate] = []
     size = 0
     while heap and len(chosen) < MAX_DECISIONS and size < MAX_CHOSEN_BYTES:
         before, turn = heap[0]
-        if not turn.advance(scratch):  # Those chosen meanwhile may leave it no room.
+        known = turn.queue in begun
+        # Where it comes first depends on nothing chosen; those chosen meanwhile may leave it no room.
+        if not turn.has_room(scratch) or not turn.advance(scratch if known else Scratch()):
             heappop(heap)
             continue
+        begun.add(turn.queue)
         order = turn.order(scratch)
-        if order != before:
+        if order != before or not known:
             heapreplace(heap, (order, turn))
             continue
         job = turn.take()
@@ -95,7 +115,7 @@ _BYTES = 256
 
 def _candidate(state: SorterState, job: Job) -> Candidate:
     shape = state.queues.book.shapes.get(job.shape)
-    woken = shape.woken if shape is not None else None
+    woken = state.queues.book.since(shape) if shape is not None else None
     return Candidate(
         cause=max(job.cause, woken) if woken else job.cause,
         ref=job.ref,
@@ -120,49 +140,83 @@ def _tries(state: SorterState, job: Job) -> int:
 class _ShapeLine:
     """The waiting of one shape that take part, in order."""
 
-    def __init__(self, state: SorterState, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
+    def __init__(self, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
         known = shape.waiting if shape is not None else ()
-        waiting = self._waiting(state, known, skip)
-        news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
-        self.places = merge(waiting, news) if news and known else iter(news) if news else waiting
+        waiting = (place for place in known if place.uid not in skip)
+        self.places = merge(waiting, sorted(job.place for job in fresh)) if fresh else waiting
         self.takes: Callable[[Job], bool] | None = None
         """Which of the waiting jobs may go on; None for all."""
         self.demand = shape.demand if shape is not None else fresh[0].demand
         self.untried = shape is None or (shape.denial is None and not shape.open)
         """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""
 
-    def _waiting(self, state: SorterState, known: Iterable[Place], skip: set[str]) -> Iterator[Place]:
-        for place in known:
-            job = state.queues.jobs[place.uid]
-            if (self.takes is None or self.takes(job)) and place.uid not in skip and may_be_proposed(state, job):
-                yield place
-
 
 class _Turn:
     """One queue while candidates are being chosen: the heads of its lines, best first."""
 
-    def __init__(self, state: SorterState, queue: str, skip: set[str], reserve: Reserve) -> None:
+    def __init__(self, state: SorterState, queue: str, skip: set[str], reserve: Reserve, rooms: Rooms) -> None:
         self.state = state
+        self.rooms = rooms
         self.reserve = reserve if freely_ms(state.queues, queue) else None
         self.queue = queue
         self.skip = skip
+        self.slots: list[tuple[str, Slot]] = []
+        """(path, what is parked there) where shapes of the queue may have room; they join when it is their turn"""
         self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
+        self.admitted: tuple[Place, str] | None = None
+        """The head that is known to be one that may be proposed."""
         self.blocking = state.queues.is_blocking(queue)
         """No job overtakes the head of the queue: whether it may be tried or not, whatever the nodes have room for."""
-        self.open = sum(state.queues.book.shapes[key].open for key in state.queues.book.queues.get(queue, ()))
+        self.sure = False
+        """Whether it has shapes that take part whatever is free."""
+        self.open = -1
 
     def __lt__(self, other: _Turn | _SharedTurns) -> bool:
         return self.queue < other.queue
 
     def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
         """A shape takes part, with those of it that are about to be queued; ``again``: whatever is free."""
-        line = self.lines[key] = _ShapeLine(self.state, shape, fresh, self.skip)
+        self.sure = True
+        self._line(key, shape, fresh, again=again)
+
+    def _line(self, key: str, shape: Shape | None, fresh: Sequence[Job] = (), *, again: bool = False) -> None:
+        line = self.lines[key] = _ShapeLine(shape, fresh, self.skip)
         line.untried = line.untried or again
         head = next(line.places, None)
         if head is not None:
             heappush(self.heads, (head, key))
+
+    def _begin(self) -> None:
+        """All that have room by themselves take part."""
+        book = self.state.queues.book
+        self.open = sum(book.shapes[key].open for key in book.queues.get(self.queue, ()))
+        for path, slot in self.slots:
+            for key in slot.within(self.queue, room_at(self.state.queues.ledger, self.queue, path, slot)):
+                if key not in self.lines:
+                    self._line(key, book.shapes[key])
+
+    def has_room(self, scratch: Scratch) -> bool:
+        """False where nothing of it fits beside those that are chosen."""
+        return self.sure or any(
+            self.rooms.takes(self.queue, path, slot, slot.asks[self.queue][0][0], scratch) for path, slot in self.slots
+        )
+
+    def _is_full(self, key: str, scratch: Scratch) -> bool:
+        """Whether a shape that was refused does not fit beside those that are chosen, at a glance."""
+        shape = self.state.queues.book.shapes.get(key)
+        if shape is None or shape.denial is None or self.lines[key].untried:
+            return False
+        short = shape.denial.short
+        return not self.rooms.takes(self.queue, short.path, short, short.asked, scratch)
+
+    def at_first(self) -> tuple[int, int, int]:
+        """No place in the order of turns is before this one."""
+        queues = self.state.queues
+        used = used_first(queues.ledger, queues.order(self.queue), self.queue, _NOTHING, queues.proposed)
+        rank = min((place.rank for place, _ in self.heads), default=UNBOUNDED)
+        return (-queues.queue_priorities.get(self.queue, 0), used, min(rank, queues.book.first_rank(self.queue)))
 
     def order(self, scratch: Scratch) -> tuple[int, int, int]:
         """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
@@ -174,31 +228,54 @@ class _Turn:
 
     def advance(self, scratch: Scratch) -> bool:
         """Drop heads that should not be tried until one should; False when none is left."""
+        if self.open < 0:
+            self._begin()
         if self.open >= MAX_OPEN:
             return False
         if self.blocking and (not self._head_first() or self._passes()):
             return False
-        while self.heads:
+        ledger, proposed = self.state.queues.ledger, self.state.queues.proposed
+        while self._has_head(scratch):
             place, key = self.heads[0]
             line = self.lines[key]
             if self.reserve is not None and self._is_kept(place.uid, line, scratch):
                 if self.blocking:
                     return False
                 line.takes = self.reserve.spares  # What keeps one from borrowing keeps all others of its shape.
-                following = next(line.places, None)
-                if following is not None:
-                    heapreplace(self.heads, (following, key))
-                else:
-                    heappop(self.heads)
+                self._next()
                 continue
-            if line.untried or not self.state.queues.ledger.shortfall(
-                self.queue, line.demand, self.state.queues.proposed, scratch, now=self.state.now
-            ):
+            if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=self.state.now):
                 return True
             if self.blocking:
                 return False
             heappop(self.heads)
         return False
+
+    def _has_head(self, scratch: Scratch | None = None) -> bool:
+        """Drop those that may not be proposed, or do not fit at a glance; False when none is left."""
+        while self.heads:
+            place, key = self.heads[0]
+            line = self.lines[key]
+            if scratch is not None and not self.blocking and self._is_full(key, scratch):
+                heappop(self.heads)
+                continue
+            if self.heads[0] == self.admitted:
+                return True
+            job = self.state.queues.jobs.get(place.uid)
+            may = line.takes is None or (job is not None and line.takes(job))
+            if place.uid in line.jobs or (job is not None and may and may_be_proposed(self.state, job)):
+                self.admitted = self.heads[0]
+            else:
+                self._next()
+        return False
+
+    def _next(self) -> None:
+        """The next of the first line takes its turn."""
+        following = next(self.lines[self.heads[0][1]].places, None)
+        if following is not None:
+            heapreplace(self.heads, (following, self.heads[0][1]))
+        else:
+            heappop(self.heads)
 
     def _is_kept(self, uid: str, line: _ShapeLine, scratch: Scratch) -> bool:
         """Whether what is free is kept for owners, and not lent to a job that may run long."""
@@ -212,7 +289,7 @@ class _Turn:
             for key in self.state.queues.book.queues.get(self.queue, ())
             if key not in self.lines and (place := self._first_of(key)) is not None
         ]
-        return bool(self.heads) and (not resting or self.heads[0][0] < min(resting))
+        return self._has_head() and (not resting or self.heads[0][0] < min(resting))
 
     def _passes(self) -> bool:
         """Whether the first would pass one that has no place on the nodes, or may come to have none: where gangs are
@@ -231,11 +308,7 @@ class _Turn:
         place, key = self.heads[0]
         line = self.lines[key]
         line.untried = False
-        following = next(line.places, None)
-        if following is not None:
-            heapreplace(self.heads, (following, key))
-        else:
-            heappop(self.heads)
+        self._next()
         self.open += 1
         uid = place.uid
         return line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
@@ -259,6 +332,12 @@ class _SharedTurns:
     def order(self, scratch: Scratch) -> tuple[int, int, int]:
         """By the age of the job that is first."""
         return (0, 0, self.turns[self.first].heads[0][0].rank)
+
+    def at_first(self) -> tuple[int, int, int]:
+        return (0, 0, 0)
+
+    def has_room(self, _scratch: Scratch) -> bool:
+        return True
 
     def advance(self, scratch: Scratch) -> bool:
         """Find the first queue now; False when none is left."""

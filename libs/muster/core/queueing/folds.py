@@ -131,7 +131,7 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
     charge = charge_of(event, at.at)
     queues.ledger.charge(uid, charge)
     lending.runs(queues, uid, at.at)
-    queues.book.moved(event.queue, charge.demand, queues.ledger, Cause(at.seq, at.item))
+    queues.book.moved(event.queue, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     return (uid,)
 
@@ -142,7 +142,7 @@ def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
     before = queues.ledger.move(event.ref.uid, event.queue, event.named)
     if before is not None:
         for queue in (before.queue, event.queue):
-            queues.book.moved(queue, before.demand, queues.ledger, cause)
+            queues.book.moved(queue, queues.ledger, cause)
     queues.book.resized(queues.ledger, cause)
     if job is not None and job.status == "charged" and job.attempt == event.attempt:
         _stands_at(job, event.queue)
@@ -176,7 +176,7 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
     charge = queues.ledger.release(uid, event.attempt, at.at)
     queues.reserved.pop(uid, None)
     if charge is not None:
-        queues.book.moved(charge.queue, charge.demand, queues.ledger, Cause(at.seq, at.item))
+        queues.book.moved(charge.queue, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     job = queues.jobs.get(uid)
     if job is not None and job.status == "charged":
@@ -240,7 +240,7 @@ def charge_changed(
     if isinstance(event, GrowthGranted):
         queues.ledger.grown(event.ref.uid, event.added, at.at)
     if moved is not None:
-        queues.book.moved(*moved, queues.ledger, Cause(at.seq, at.item))
+        queues.book.moved(moved[0], queues.ledger, Cause(at.seq, at.item))
         queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     return ()
 
@@ -320,7 +320,7 @@ def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterab
         job = queues.jobs.get(candidate.ref.uid)
         if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
             queues.book.opened(job.shape)
-            queues.book.take(job.shape, job.place)
+            queues.book.take(job.shape, job.place, queues.ledger)
             queues.proposed.add(job.queue, job.demand)
             job.status = "proposed"
     return ()
@@ -329,7 +329,7 @@ def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterab
 def withdraw(queues: Queues, job: Job) -> None:
     """Take a job out of the waiting order, or out of the open proposals."""
     if job.status == "waiting":
-        queues.book.take(job.shape, job.place)
+        queues.book.take(job.shape, job.place, queues.ledger)
     elif job.status == "proposed":
         queues.book.closed(job.shape)
         queues.proposed.add(job.queue, job.demand, -1)

@@ -40,7 +40,7 @@ def freely_ms(queues: Queues, queue: str) -> int:
 def time_passed(queues: Queues, now: int) -> None:
     """Log time has gone on to ``now``: what was wanted until now is noted."""
     lending, ledger, hour = queues.lending, queues.ledger, now // HOUR_MS
-    roots = [root for root, tree in ledger.trees.items() if tree.rules.borrow_freely_ms and not tree.by_shares]
+    roots = _roots(queues)
     if not roots:
         lending.wanted.clear()
         return
@@ -54,6 +54,12 @@ def time_passed(queues: Queues, now: int) -> None:
                 before[hour] = amount
                 for old in [each for each in before if each <= hour - WINDOW_HOURS]:
                     del before[old]
+
+
+def _roots(queues: Queues) -> list[str]:
+    """Of the trees that lend by how long jobs run."""
+    trees = queues.ledger.trees
+    return [root for root, tree in trees.items() if tree.rules.borrow_freely_ms and not tree.by_shares]
 
 
 def runs(queues: Queues, uid: str, now: int) -> None:
@@ -70,7 +76,8 @@ def next_look(queues: Queues, now: int) -> list[int]:
     leaf is forgotten, or one has waited for long enough.
     """
     book, wanted = queues.book, queues.lending.wanted
-    awake = [key for key in book.awake if freely_ms(queues, book.shapes[key].queue)]
+    tried = (*book.untried, *book.awake(queues.ledger)) if _roots(queues) else ()
+    awake = [key for key in tried if freely_ms(queues, book.shapes[key].queue)]
     jobs = (queues.jobs[place.uid] for key in awake for place in book.shapes[key].waiting[:MAX_TIMED])
     times = [job.queued_at + LONGEST_WAIT_MS for job in jobs]
     roots = list(dict.fromkeys(root_of(book.shapes[key].queue) for key in awake))

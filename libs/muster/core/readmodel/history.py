@@ -6,7 +6,6 @@ Called after the queues have folded the event and before the read model forgets 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import merge
 from itertools import islice
 from typing import Any
 
@@ -27,7 +26,6 @@ from muster.model.resources import Vector
 from muster.model.workload import Workload
 
 AHEAD = 3
-SHAPES = 200
 """Where a queue has more shapes, positions are not noted: each costs a look at all of them."""
 RELEASES = 1_000
 TAKERS = 2_000
@@ -47,16 +45,13 @@ def tag_of(event: Event) -> str:
     return str(event.__struct_config__.tag)
 
 
-def where(state: ReadState, job: Job) -> Where | None:
-    """A job's place in its queue; None where finding out would cost too much."""
+def where(state: ReadState, job: Job) -> Where:
+    """A job's place in its queue."""
     if job.status != "waiting":
         return Where()
-    keys, shapes = state.queues.book.queues.get(job.queue, {}), state.queues.book.shapes
-    if len(keys) > SHAPES:
-        return None
-    position, length = state.queues.book.position(job.queue, job.place), state.queues.book.length(job.queue)
-    heads = merge(*(shapes[key].waiting[:AHEAD] for key in keys)) if position > 1 else ()
-    return Where(position, length, tuple(place.key for place in islice(heads, min(AHEAD, position - 1))))
+    book = state.queues.book
+    position = book.position(job.queue, job.place)
+    return Where(position, book.length(job.queue), book.ahead(job.queue, min(AHEAD, position - 1)))
 
 
 def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]:

@@ -5,7 +5,6 @@ Every reader asks this one: QueueUnits and Events, ``muster why``, ``position`` 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -256,11 +255,9 @@ def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
 
 def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
     book = state.queues.book
-    shapes = [book.shapes[key].waiting for key in book.queues.get(job.queue, ())]
-    position = 1 + sum(bisect_left(waiting, job.place) for waiting in shapes)
-    heads = sorted(place for waiting in shapes for place in waiting[:AHEAD_SHOWN]) if position > 1 else []
-    ahead = tuple(place.key for place in heads[: min(AHEAD_SHOWN, position - 1)])
-    line = InLine(position, sum(len(waiting) for waiting in shapes), ahead, state.leaving.get(job.ref.uid))
+    position = book.position(job.queue, job.place)
+    ahead = book.ahead(job.queue, min(AHEAD_SHOWN, position - 1))
+    line = InLine(position, book.length(job.queue), ahead, state.leaving.get(job.ref.uid))
     return {"queue": job.queue, "since": waits_since(state, job), "line": line}
 
 
