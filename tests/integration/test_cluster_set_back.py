@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.alone import alone, reader_of
 from kit.cli import Cli
 from kit.doubles.log import MemoryLeases
 from kit.keeping import Notes, keeper_of
@@ -33,7 +34,7 @@ async def watched(js: JetStream, log: JetStreamLog, cluster: SimCluster, notes: 
     runner = WatcherRunner(
         "rayjobs",
         cluster.transport(),
-        log=log,
+        log=reader_of(log),
         lease=MemoryLeases().lease("watcher", "rayjobs", "p"),
         snapshots=None,
         clock=SystemClock(),
@@ -41,7 +42,7 @@ async def watched(js: JetStream, log: JetStreamLog, cluster: SimCluster, notes: 
         hooks=notes,
         set_back=partial(record_set_back, js, log.identity),
     )
-    task = asyncio.ensure_future(runner.run())
+    task = asyncio.ensure_future(alone(runner))
     yield runner
     task.cancel()
     await asyncio.wait({task})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.alone import alone, reader_of
 from kit.cli import Cli
 from kit.doubles.log import MemoryLeases, MemorySnapshots
 from kit.keeping import keeper_of
@@ -89,13 +90,13 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 async def led(scene: Scene) -> AsyncIterator[tuple[AnyLeader, "asyncio.Task[None]"]]:
     leader: AnyLeader = Leader(
         DECIDERS["preemptor"](),
-        log=scene.log,
+        log=reader_of(scene.log),
         lease=MemoryLeases().lease("preemptor", "0", "p"),
         snapshots=MemorySnapshots(scene.log.identity),
         clock=SystemClock(),
         process="p",
     )
-    task = asyncio.ensure_future(leader.run())
+    task = asyncio.ensure_future(alone(leader))
     await until(lambda: task.done() or leader.leading())
     yield leader, task
     task.cancel()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.alone import alone, reader_of
 from kit.doubles.log import MemoryLeases
 from kit.hostilelog import SEATS, matrix
 from kit.keeping import Notes, keeper_of
@@ -63,13 +64,13 @@ async def led(js: JetStream, stage: str) -> AsyncIterator[AnyLeader]:
     """A real leader of a stage, at work."""
     leader: AnyLeader = Leader(
         DECIDERS[stage](),
-        log=await open_log(js, "main"),
+        log=reader_of(await open_log(js, "main")),
         lease=MemoryLeases().lease(stage, "0", "p"),
         snapshots=None,
         clock=SystemClock(),
         process="p",
     )
-    task = asyncio.ensure_future(leader.run())
+    task = asyncio.ensure_future(alone(leader))
     await until(lambda: task.done() or leader.leading())
     yield leader
     assert not task.done(), task.exception()

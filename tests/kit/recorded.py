@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from kit.alone import reader_of
 from muster.events.envelope import Commit, Stored
 from muster.ports import LogIdentity
 from muster.serving.access import Viewed
@@ -27,7 +29,7 @@ class RecordedLog:
     async def append(self, commit: Commit, *, expected: int, headers: Mapping[str, str] | None = None) -> int:
         raise AssertionError("a reader appends nothing")
 
-    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+    async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         for at in range(after, len(self.commits), BATCH):
             yield self.commits[at : at + BATCH]
         yield []
@@ -57,7 +59,11 @@ def questions(commits: Sequence[Stored], folder: Path) -> Questions:
     """The gateway's questions, where all of the log has been folded."""
     log = RecordedLog(commits)
     clock = LogTime(log)
-    live = Live(log=log, snapshots=None, clock=clock, moments=Moments(log, folder))
+    reader = reader_of(log)
+    with suppress(StopIteration):
+        reader.begin().send(None)
+        raise AssertionError("what is there tells its end at once")
+    live = Live(log=reader, snapshots=None, clock=clock, moments=Moments(log, folder))
     live._fold(log.commits)
     return Questions(live, clock)
 

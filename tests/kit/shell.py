@@ -10,10 +10,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import looptime
 
+from kit.alone import reader_of
 from kit.doubles.log import (
     LogFaults,
     MemoryGenerations,
@@ -43,7 +44,7 @@ from muster.runtime.runners.activating import Activator, announce
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leader import AnyLeader, Leader
 from muster.runtime.runners.leasing import LostLeadershipError
-from muster.runtime.runners.shared import MeasuredLog, SharedLog
+from muster.runtime.runners.shared import SharedLog
 from muster.runtime.runners.watching import WatcherRunner
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
@@ -194,7 +195,7 @@ class Cell:
             await asyncio.sleep(RESTART_S)
 
     async def _main(self, name: str, process: str) -> None:
-        log = SharedLog(cast("MeasuredLog", self.log))
+        log = reader_of(self.log)
         await log.begin()
         services = self.layout.get(name, (name,))
         by_service = {service: self._runners(service, process, log) for service in services}

@@ -18,6 +18,7 @@ from bench_ask import cell
 from figures import Progress, Table, by_hand
 
 from kit import facts, nodes
+from kit.alone import reader_of
 from kit.compose import REPOSITORY
 from kit.recorded import LogTime, RecordedLog
 from muster.core.readmodel.model import ReadModel
@@ -58,7 +59,7 @@ class Served:
     def __init__(self, state: ReadState, folder: Path) -> None:
         log = RecordedLog([stored(1, [])])
         clock = LogTime(log)
-        self.live = Live(log=log, snapshots=None, clock=clock, moments=Moments(log, folder), apart=True)
+        self.live = Live(log=reader_of(log), snapshots=None, clock=clock, moments=Moments(log, folder), apart=True)
         self.live.seat.state = state
         self.live.observed = lambda _: None  # type: ignore[method-assign]
         pages = REPOSITORY / "services/muster_gateway/static"

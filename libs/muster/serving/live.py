@@ -16,9 +16,10 @@ from muster.core.stage import Folder
 from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
-from muster.ports import Clock, Log, Snapshots
+from muster.ports import Clock, Snapshots
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
+from muster.runtime.runners.shared import SharedLog
 from muster.serving.foresight import Foresight
 from muster.serving.moments import Moments
 from muster.serving.series import UseSeries
@@ -40,7 +41,7 @@ class Live(Follower[ReadState]):
     def __init__(
         self,
         *,
-        log: Log,
+        log: SharedLog,
         snapshots: Snapshots | None,
         clock: Clock,
         moments: Moments,
@@ -82,6 +83,9 @@ class Live(Follower[ReadState]):
         if self.state.seq:
             self.moments.keep(self.state)
             tasks.create_task(self._past(self.state.seq))
+
+    def due(self) -> bool:
+        return True
 
     async def act(self) -> None:
         self._noted = self.series.note(self.state, self._noted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kit.alone import reader_of
 from kit.doubles.log import MemoryLeases, MemoryLog
 from kit.shell import LoopClock
 from muster.fakecluster.world import SimCluster
@@ -34,7 +35,7 @@ async def test_it_is_noted_once_and_warned_of_where_it_was_there(seen: tuple[Del
     runner = WatcherRunner(
         "tfjobs",
         SimCluster({}).transport(),
-        log=MemoryLog(LogIdentity("main", "0" * 16, 1)),
+        log=reader_of(MemoryLog(LogIdentity("main", "0" * 16, 1))),
         lease=MemoryLeases().lease("watcher", "tfjobs", "p"),
         snapshots=None,
         clock=clock,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kit import facts
+from kit.alone import alone, reader_of
 from kit.doubles.log import MemoryLeases, MemoryLog
 from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import REQUIRED_KINDS
@@ -62,7 +63,7 @@ class Scene:
         self._last = 0
         self.leader = Leader(
             DECIDERS[STAGE](),
-            log=self.log,
+            log=reader_of(self.log),
             lease=MemoryLeases().lease(STAGE, "0", "p"),
             snapshots=None,
             clock=self.clock,
@@ -94,7 +95,7 @@ class Scene:
 @asynccontextmanager
 async def leading(scene: Scene) -> AsyncIterator["asyncio.Task[None]"]:
     """It runs beside the test."""
-    task = asyncio.ensure_future(scene.leader.run())
+    task = asyncio.ensure_future(alone(scene.leader))
     try:
         await asyncio.sleep(1)
         yield task

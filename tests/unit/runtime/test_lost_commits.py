@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kit.alone import alone
 from kit.doubles.log import MemoryLeases, MemoryLog, MemorySnapshots
 from muster.bus.log import LogUsage
 from muster.core.cell.deciders import DECIDERS
@@ -23,31 +24,23 @@ class Measured(MemoryLog):
         return LogUsage(await self.end(), 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["one reader for the process", "a reader of its own"])
-async def test_nothing_is_appended_after_a_state_that_the_log_does_not_reach(shared: bool) -> None:
+async def test_nothing_is_appended_after_a_state_that_the_log_does_not_reach() -> None:
     identity = LogIdentity(cell="main", log_id="log", generation=1)
     log, snapshots, stage = Measured(identity), MemorySnapshots(identity), DECIDERS[STAGE]()
     state = stage.initial()
     state.seq = 5
     await snapshots.save(make_snapshot(identity, STAGE, "0", state))
-    common = SharedLog(log)
-    await common.begin()
     leader = Leader(
         stage,
-        log=common if shared else log,
+        log=SharedLog(log),
         lease=MemoryLeases().lease(STAGE, "0", "p"),
         snapshots=snapshots,
         clock=SystemClock(),
         process="p",
     )
 
-    async def both() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(common.pump())
-            tasks.create_task(leader.run())
-
     with pytest.raises(ExceptionGroup) as caught:
         async with asyncio.timeout(30.0):
-            await both()
+            await alone(leader)
     assert caught.group_contains(LogGoneError, match=r"ends at 1 .*lost commits")
     assert await log.end() == 1

@@ -24,13 +24,14 @@ from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import JSON_PATCH, MERGE_PATCH
 from muster.model.keys import Ref
-from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
+from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
 from muster.runtime.presenting.gangs import GangWriter
 from muster.runtime.presenting.objectwriting import RATE_PER_S, ObjectWriter
 from muster.runtime.presenting.scalegates import GateSignals
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
+from muster.runtime.runners.shared import SharedLog
 
 SETTLE_S: Mapping[str, float] = {
     "unit": 0.3,
@@ -73,7 +74,7 @@ class Presenter(Follower[ReadState]):
         self,
         transport: ApiTransport,
         *,
-        log: Log,
+        log: SharedLog,
         lease: Lease,
         snapshots: Snapshots | None,
         clock: Clock,
@@ -122,6 +123,9 @@ class Presenter(Follower[ReadState]):
             return None
         wait = min(self._due.values()) - asyncio.get_running_loop().time()
         return max(0.02, wait)
+
+    def due(self) -> bool:
+        return self.lease.held
 
     async def act(self) -> None:
         """Note what the log has touched; write what is due."""

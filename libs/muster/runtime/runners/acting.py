@@ -19,9 +19,10 @@ from muster.events.effects import EffectFailed
 from muster.events.envelope import MAX_EVENTS, CommitKind
 from muster.model.keys import Intent
 from muster.model.problem import problem
-from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
+from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leader import Leader
+from muster.runtime.runners.shared import SharedLog
 
 MAX_IN_FLIGHT = 32
 REQUEST_TIMEOUT_S = 10.0
@@ -45,7 +46,7 @@ class ActuatorRunner(Leader[ActuatorState]):
         self,
         transport: ApiTransport,
         *,
-        log: Log,
+        log: SharedLog,
         lease: Lease,
         snapshots: Snapshots | None,
         clock: Clock,
@@ -72,6 +73,9 @@ class ActuatorRunner(Leader[ActuatorState]):
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         await super().started(tasks)
+
+    def has_work(self) -> bool:
+        return bool(self._effects) or self._taken != {uid: each.intent for uid, each in orders_of(self.state).items()}
 
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         assert self._tasks is not None

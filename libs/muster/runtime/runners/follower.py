@@ -1,7 +1,8 @@
 """A follower: restores a stage's state, folds the log into it, and does what its subclass does between batches.
 
-Order of work, always: fold a whole batch, then act, then look at the log again. Folding never waits for acting's
-results: those come back through the log.
+Order of work, always: fold what there is, then act, then look at the log again. Folding never waits for acting's
+results: those come back through the log. A follower that rests folds in the turn of the event loop in which the reader
+of the process decoded a commit. Its task is woken only when something is due.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any, Generic, TypeVar
 from muster.core.cell.seat import Seat
 from muster.core.stage import Stage, StageState
 from muster.events.envelope import Stored
-from muster.ports import Clock, Log, LogGoneError, Snapshots
+from muster.ports import Clock, LogGoneError, Snapshots
 from muster.runtime.logkeeping.snapshotting import make_snapshot, restore
 from muster.runtime.runners.hooks import Hooks, NoHooks
+from muster.runtime.runners.shared import Cursor, SharedLog
 
 S = TypeVar("S", bound=StageState)
 
@@ -26,7 +28,8 @@ SNAPSHOT_COMMITS = 5_000
 CHECK_COMMITS = 1_000
 """How often a running stage checks its own invariants."""
 
-BUFFERED_BATCHES = 4
+CLOCK_STEP_S = 0.002
+"""The clock of the log counts whole milliseconds, that of the loop does not: a deadline is known no better."""
 
 
 class Follower(Generic[S]):
@@ -37,7 +40,7 @@ class Follower(Generic[S]):
         stage: Stage[S],
         *,
         shard: str = "0",
-        log: Log,
+        log: SharedLog,
         snapshots: Snapshots | None,
         clock: Clock,
         hooks: Hooks | None = None,
@@ -57,7 +60,13 @@ class Follower(Generic[S]):
         """Sequence of the last commit of this (stage, shard)."""
         self.unfolded_since = 0
         """When the first commit was stored (ms) that was read and is not folded yet; 0 where there is none."""
-        self._batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(BUFFERED_BATCHES)
+        self._cursor = Cursor(log, self._more)
+        self._resting = False
+        """Nothing is under way that relies on the state as it is: commits are folded as they come."""
+        self._wakes_at = float("inf")
+        """When (time of the loop) a rest ends by itself."""
+        self._failure: Exception | None = None
+        """What went wrong while a commit was folded in the turn of the reader."""
         self._woken = asyncio.Event()
         self._every = every
         self._kept = 0
@@ -80,20 +89,34 @@ class Follower(Generic[S]):
         if self.state.seq:
             await self.log.prove(self.state.seq, self.state.docket.last)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._pump())
-            await self.started(tasks)
-            while True:
-                for batch in await self._next_batches():
-                    self._fold(batch)
-                await self.act()
-                await self._keep()
+            self._cursor.open(self.state.seq)
+            try:
+                await self.started(tasks)
+                async with aclosing(self.log.earlier(self._cursor, self.state.docket.last)) as stream:
+                    async for batch in stream:
+                        self._fold(batch)
+                        self.unfolded_since = batch[-1].stored_at
+                        await self.act()
+                        await asyncio.sleep(0)
+                while True:
+                    self._woken.clear()
+                    self._fold_new()
+                    await self.act()
+                    await self._keep()
+                    await self._rest()
+            finally:
+                self._cursor.close()
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         """Called once, when following begins."""
         self.hooks.role("following", 0)
 
     async def act(self) -> None:
-        """Called after every batch, and when woken."""
+        """Called after commits were folded that make something due, and when woken."""
+
+    def due(self) -> bool:
+        """Whether ``act`` should be called now that commits were folded."""
+        return False
 
     def deadline_s(self) -> float | None:
         """In how many seconds ``act`` should be called though nothing happens."""
@@ -117,28 +140,46 @@ class Follower(Generic[S]):
             self.last_own = await self.log.last(self.stage.name, self.shard)
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
 
-    async def _pump(self) -> None:
-        async with aclosing(self.log.follow(self.state.seq, self.state.docket.last)) as stream:
-            async for batch in stream:
-                if batch and not self.unfolded_since:
-                    self.unfolded_since = batch[0].stored_at
-                await self._batches.put(batch)
+    def _more(self) -> None:
+        """There is more to take: it is folded here and now, unless something is under way."""
+        if not self._resting or self._failure is not None:
+            waiting = self._cursor.next()
+            if waiting is not None and not self.unfolded_since:
+                self.unfolded_since = waiting.stored_at
+            self._woken.set()
+            return
+        try:
+            self._fold_new()
+            if self._keeps() or self.due() or self._deadline() < self._wakes_at - CLOCK_STEP_S:
                 self._woken.set()
+        except Exception as err:
+            self._failure = err
+            self._woken.set()
 
-    async def _next_batches(self) -> list[Sequence[Stored]]:
-        """What has arrived; waits for something to arrive, to be woken, or for the deadline."""
-        if self._batches.empty() and not self._woken.is_set():
-            try:
-                async with asyncio.timeout(self.deadline_s()):
-                    await self._woken.wait()
-            except TimeoutError:
-                return []
-        self._woken.clear()
-        found = []
-        while not self._batches.empty():
-            found.append(self._batches.get_nowait())
+    def _fold_new(self) -> None:
+        while (batch := self._cursor.take()) is not None:
+            self._fold(batch)
         self.unfolded_since = 0
-        return found
+
+    async def _rest(self) -> None:
+        """Wait to be woken, or for the deadline."""
+        if self._woken.is_set():
+            return
+        self._resting, self._wakes_at = True, self._deadline()
+        try:
+            async with asyncio.timeout_at(self._wakes_at if self._wakes_at < float("inf") else None):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._resting = False
+        if self._failure is not None:
+            raise self._failure
+
+    def _deadline(self) -> float:
+        """When (time of the loop) ``act`` should be called though nothing happens."""
+        seconds = self.deadline_s()
+        return float("inf") if seconds is None else asyncio.get_running_loop().time() + seconds
 
     def _fold(self, batch: Sequence[Stored]) -> None:
         if not batch:
@@ -156,7 +197,7 @@ class Follower(Generic[S]):
                 self.voided(found)
             self.observed(found)
             counted.append(found)
-        self.hooks.folded(counted, self._batches.qsize())
+        self.hooks.folded(counted, self._cursor.behind)
         if seat.state.seq - self._checked >= CHECK_COMMITS:
             self._checked = seat.state.seq
             violations = self.stage.check(seat.state)
@@ -171,9 +212,12 @@ class Follower(Generic[S]):
         self.hooks.voided(stored)
 
     async def _keep(self) -> None:
-        every = self._every * (4 if self.leading() else 1)
-        if self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every:
+        if self._keeps():
             await self.keep_snapshot()
+
+    def _keeps(self) -> bool:
+        every = self._every * (4 if self.leading() else 1)
+        return self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every
 
     async def keep_snapshot(self) -> None:
         """Keep a snapshot of the state as it is now, if the log has what it was folded from. Raises LogLostError."""

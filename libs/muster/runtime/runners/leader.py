@@ -17,10 +17,11 @@ from muster.core.stage import Stage, StageState
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted
-from muster.ports import Clock, FencedError, Lease, Log, LogGoneError, Snapshots
+from muster.ports import Clock, FencedError, Lease, LogGoneError, Snapshots
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
+from muster.runtime.runners.shared import SharedLog
 
 S = TypeVar("S", bound=StageState)
 
@@ -46,7 +47,7 @@ class Leader(Follower[S]):
         stage: Stage[S],
         *,
         shard: str = "0",
-        log: Log,
+        log: SharedLog,
         lease: Lease,
         snapshots: Snapshots | None,
         clock: Clock,
@@ -69,6 +70,8 @@ class Leader(Follower[S]):
         self._asked_at = float("-inf")
         self._repeats: Counter[str] = Counter()
         self._announcements: list[Event] = []
+        self._found: tuple[int, tuple[CommitKind, list[Event]] | None] = (0, None)
+        """What the state at a sequence makes due: found when that was folded, and not appended yet."""
 
     def leading(self) -> bool:
         return self.epoch > 0 and self.state.seq >= self.epoch
@@ -93,6 +96,16 @@ class Leader(Follower[S]):
             if kind == "decision":
                 self._watch_for_circles(events)
             await self._append(kind, events)
+
+    def due(self) -> bool:
+        if not self.lease.held or not self.caught_up or self.state.seq < self._in_flight:
+            return False
+        return not self.epoch or self._opening is not None or bool(self._announcements) or self.has_work()
+
+    def has_work(self) -> bool:
+        """Whether there is something to produce."""
+        self._found = self.state.seq, self.seat.commit_due(self.clock.now())
+        return self._found[1] is not None
 
     async def _take_over(self) -> None:
         await self._append("input", [LeaderStarted(process=self.process)])
@@ -139,7 +152,8 @@ class Leader(Follower[S]):
         if self._announcements:
             events, self._announcements = self._announcements[:MAX_EVENTS], self._announcements[MAX_EVENTS:]
             return "input", events
-        return self.seat.commit_due(self.clock.now())
+        (at, found), self._found = self._found, (0, None)
+        return found if found is not None and at == self.state.seq else self.seat.commit_due(self.clock.now())
 
     def announce(self, event: Event) -> None:
         """Have an input event appended before anything else is decided."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Protocol
 
@@ -25,6 +25,53 @@ class MeasuredLog(Log, Protocol):
     def waits_s(self) -> float: ...
 
 
+class Cursor:
+    """A follower's place in a shared log: nothing after it is dropped while it is open.
+
+    ``news``: called in the turn in which there is more to take.
+    """
+
+    def __init__(self, log: SharedLog, news: Callable[[], None]) -> None:
+        self.news = news
+        self.after = 0
+        """Sequence of the last commit that was taken."""
+        self._log = log
+        self._told = False
+
+    def open(self, after: int) -> None:
+        """Begin after a sequence; what lies before the shared reader is :meth:`SharedLog.earlier`."""
+        self.after = after
+        self._log.enter(self)
+
+    def take(self) -> list[Stored] | None:
+        """What comes next; an empty list once, when the end that the log had is reached; None when there is nothing."""
+        batch = self._log.kept(self.after)
+        if batch:
+            self.move(batch[-1].seq)
+            return batch
+        if self._told or not self._log.end_reached:
+            return None
+        self._told = True
+        return []
+
+    def next(self) -> Stored | None:
+        """What comes next, left where it is."""
+        return next(iter(self._log.kept(self.after, 1)), None)
+
+    @property
+    def behind(self) -> int:
+        """How many commits were read and not taken."""
+        return max(0, self._log.read - self.after)
+
+    def move(self, after: int) -> None:
+        """All up to there has been taken."""
+        self.after = after
+        self._log.forget()
+
+    def close(self) -> None:
+        self._log.leave(self)
+
+
 class SharedLog:
     """A Log whose followers share one reader. Call :meth:`begin`, then run :meth:`pump` beside them.
 
@@ -37,11 +84,10 @@ class SharedLog:
         self._kept: list[Stored] = []
         self._base = 0
         """Sequence before the first commit kept."""
-        self._cursors: dict[asyncio.Event, int] = {}
-        """{what wakes a follower: the last sequence it has been given}"""
+        self._cursors: dict[Cursor, None] = {}
         self._room = asyncio.Event()
         """Set when the slowest follower has gone on."""
-        self._end_reached = False
+        self.end_reached = False
 
     @property
     def identity(self) -> LogIdentity:
@@ -78,54 +124,67 @@ class SharedLog:
         """Read for the followers, for ever; raises what the log raises."""
         async with aclosing(self._log.follow(self._base)) as stream:
             async for batch in stream:
-                self._end_reached = self._end_reached or not batch
+                self.end_reached = self.end_reached or not batch
                 if self._cursors:
                     self._kept += batch
                 else:
                     self._base += len(batch)
-                for news in self._cursors:
-                    news.set()
+                for cursor in tuple(self._cursors):
+                    cursor.news()
                 while len(self._kept) >= WINDOW:
                     self._room.clear()
                     await self._room.wait()
 
-    async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
-        """As :meth:`ports.Log.follow`; what lies before the shared reader is read apart, once."""
-        news, told = asyncio.Event(), False
-        self._cursors[news] = after
-        try:
-            while True:
-                if after < self._base:
-                    async with aclosing(self._log.follow(after, last)) as stream:
-                        async for batch in stream:
-                            if not batch:
-                                break
-                            after = self._cursors[news] = batch[-1].seq
-                            last = batch[-1].digest
-                            yield batch
-                    continue
-                batch = self._kept[after - self._base : after - self._base + BATCH]
-                if batch:
-                    after = self._cursors[news] = batch[-1].seq
-                    self._forget()
+    async def earlier(self, cursor: Cursor, last: bytes) -> AsyncGenerator[list[Stored], None]:
+        """What lies before the shared reader; it is read apart, once."""
+        while cursor.after < self._base:
+            async with aclosing(self._log.follow(cursor.after, last)) as stream:
+                async for batch in stream:
+                    if not batch:
+                        break
+                    last = batch[-1].digest
+                    cursor.move(batch[-1].seq)
                     yield batch
-                elif self._end_reached and not told:
-                    told = True
-                    yield []
-                else:
-                    news.clear()
-                    await news.wait()
-        finally:
-            del self._cursors[news]
-            self._forget()
 
-    def _last(self) -> int:
+    async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
+        """As :meth:`ports.Log.follow`."""
+        news = asyncio.Event()
+        cursor = Cursor(self, news.set)
+        cursor.open(after)
+        try:
+            async with aclosing(self.earlier(cursor, last)) as stream:
+                async for batch in stream:
+                    yield batch
+            while True:
+                news.clear()
+                while (found := cursor.take()) is not None:
+                    yield found
+                await news.wait()
+        finally:
+            cursor.close()
+
+    def kept(self, after: int, most: int = BATCH) -> list[Stored]:
+        """What was read after a sequence; nothing where that lies before the shared reader."""
+        return [] if after < self._base else self._kept[after - self._base : after - self._base + most]
+
+    @property
+    def read(self) -> int:
+        """Sequence of the last commit that was read."""
         return self._base + len(self._kept)
 
-    def _forget(self) -> None:
-        """Drop what every follower has been given."""
-        seen = min((self._last(), *self._cursors.values())) - self._base
+    def forget(self) -> None:
+        """Drop what every follower has taken."""
+        seen = min((self.read, *(cursor.after for cursor in self._cursors))) - self._base
         if seen >= min(BATCH, len(self._kept)) > 0:
             del self._kept[:seen]
             self._base += seen
             self._room.set()
+
+    def enter(self, cursor: Cursor) -> None:
+        """A follower takes what comes."""
+        self._cursors[cursor] = None
+
+    def leave(self, cursor: Cursor) -> None:
+        """A follower takes no more."""
+        del self._cursors[cursor]
+        self.forget()

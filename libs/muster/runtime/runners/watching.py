@@ -28,9 +28,10 @@ from muster.kube.objects import ObjectMeta
 from muster.kube.reflector import ABSENT_S, Reflector
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
-from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
+from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
 from muster.runtime.runners.hooks import Hooks, Level
 from muster.runtime.runners.leader import Leader
+from muster.runtime.runners.shared import SharedLog
 
 
 class _UnreportedObject(Struct):
@@ -54,7 +55,7 @@ class WatcherRunner(Leader[WatchState]):
         shard: str,
         transport: ApiTransport,
         *,
-        log: Log,
+        log: SharedLog,
         lease: Lease,
         snapshots: Snapshots | None,
         clock: Clock,
@@ -99,6 +100,9 @@ class WatcherRunner(Leader[WatchState]):
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         await super().started(tasks)
+
+    def has_work(self) -> bool:
+        return not self._watching or bool(self._pending or self._put_off)
 
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         if not self._watching:
