@@ -155,6 +155,20 @@ class WantingView(Struct, frozen=True):
     held_by: int = 0
 
 
+class PieceView(Struct, frozen=True):
+    """Tasks and actors of one shape, or a placement group, that wait; ``groups``: what each worker group says to it."""
+
+    text: str
+    groups: list[str]
+
+
+class RayWaitsView(Struct, frozen=True):
+    """What waits in a Ray cluster, as its head said last."""
+
+    text: str
+    pieces: list[PieceView]
+
+
 class WhyView(Struct, frozen=True):
     """A job: its status, what it waits for, and everything that happened to it."""
 
@@ -166,6 +180,8 @@ class WhyView(Struct, frozen=True):
     pauses: list[str] = field(default_factory=list)
     earlier: int = 0
     """How many jobs of the same name there were before it."""
+    waits: list[RayWaitsView] = field(default_factory=list)
+    """What waits in its Ray clusters."""
 
 
 class CauseView(Struct, frozen=True):

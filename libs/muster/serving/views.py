@@ -100,6 +100,13 @@ def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind:
         ],
         pauses=[lens.words(text) for text in told.pauses],
         earlier=told.earlier,
+        waits=[
+            shapes.RayWaitsView(
+                lens.words(each.text),
+                [shapes.PieceView(lens.words(text), [lens.words(group) for group in groups]) for text, groups in each.pieces],
+            )
+            for each in told.waits
+        ],
     )
 
 

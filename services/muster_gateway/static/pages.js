@@ -57,7 +57,9 @@ export function Job({ name }) {
         <p>${wanting.quota} has ${wanting.free} of ${wanting.limit} ${short(wanting.resource)} free; it asks for ${wanting.request}: <b>${wanting.missing} more</b> must be released.</p>
         <table class="list"><thead><tr><th scope="col">Held by</th><th scope="col" class="number">${short(wanting.resource)}</th><th scope="col"></th></tr></thead>
         <tbody>${wanting.holders.map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} job=${each.job} /></th><td class="number">${each.amount}</td><td>${each.text}</td></tr>`)}</tbody></table>
-        ${wanting.held_by > wanting.holders.length ? html`<p class="dim">and ${wanting.held_by - wanting.holders.length} more</p>` : null}</section>` : null}</div>
+        ${wanting.held_by > wanting.holders.length ? html`<p class="dim">and ${wanting.held_by - wanting.holders.length} more</p>` : null}</section>` : null}
+      ${data.waits.map((cluster) => html`<section key=${cluster.text} aria-label="What waits in it"><h2>${cluster.text}</h2>
+        <ul>${cluster.pieces.map((piece) => html`<li key=${piece.text}>${piece.text}<ul>${piece.groups.map((each) => html`<li key=${each} class="dim">${each}</li>`)}</ul></li>`)}</ul></section>`)}</div>
     <div><section aria-label="History"><h2>What happened to it <span class="dim">click one for its causes</span></h2>
       <ol class="history">${data.events.slice().reverse().map((each) => { const id = `${each.sequence}-${each.index}`; return html`<li key=${id}>
         <button class="when" title="Show this moment" onClick=${() => change({ at: each.sequence, event: "" }, {})}>${clock(each.at)}</button>

@@ -19,6 +19,8 @@ from muster.core.views.story import JobStory, Story
 from muster.core.wording import raywaits
 from muster.events.elastic import GateSet
 from muster.model.raydemand import RAY_UNIT, RayConstraint, RayDemand, RayShape
+from muster.serving import views
+from muster.serving.scope import EVERYTHING, Lens, Scope
 from muster_cli.render.why import record, story_lines
 
 SPOT = (RayConstraint("market", ("spot",)),)
@@ -111,6 +113,21 @@ def test_it_is_in_the_lines_and_in_the_record() -> None:
     [cluster] = record(story(scene))["waits"]
     assert cluster["text"].endswith("; its head does not answer since")
     assert cluster["pieces"][0]["text"] == "1 x CPU 8"
+
+
+def test_the_gateway_shows_the_same_to_those_who_may_see_the_job() -> None:
+    scene = RayScene()
+    scene.demands(RayDemand(version="v2", pending=(cpus(8),)))
+    state = read(scene)
+    for scope in (EVERYTHING, Scope(frozenset({"a"}), cluster=False)):
+        told = views.why(state, Lens(scope, state), views.moment_of(state, 0, live=True), "a/one", "", now=0)
+        [cluster] = told.waits
+        [piece] = cluster.pieces
+        assert cluster.text.startswith("Waits in RayCluster a/one, as its head said at ")
+        assert (piece.text, piece.groups) == (
+            "1 x CPU 8",
+            ["small: too small: CPU 8 is asked for, and one worker offers 1"],
+        )
 
 
 @settings(max_examples=60, deadline=None)
