@@ -27,8 +27,9 @@ NAME, NAMESPACE = "raycluster-autoscaler", "video"
 class Walk:
     """One RayCluster, its autoscaler, and Muster."""
 
-    def __init__(self, muster: Muster) -> None:
+    def __init__(self, muster: Muster, name: str = NAME, namespace: str = NAMESPACE) -> None:
         self.muster, self.cluster, self.kube = muster, muster.cluster, muster.cluster.kube
+        self.name, self.namespace = name, namespace
         self.scaler = RayScaler(idle_ms=1_000)
         self.bridge = self._leader("autoscaler_bridge")
 
@@ -38,7 +39,7 @@ class Walk:
         )
 
     async def create(self, **group: Any) -> None:
-        await self.kube.create(raycluster(NAME, NAMESPACE, **group))
+        await self.kube.create(raycluster(self.name, self.namespace, **group))
         await self.cluster.until(self.head_runs, 60.0, "the head to run")
 
     async def head_runs(self) -> bool:
@@ -46,12 +47,12 @@ class Walk:
         return bool(pods) and pods[0].get("status", {}).get("phase") == "Running"
 
     async def pods(self, node_type: str = "worker") -> list[Object]:
-        labels = f"ray.io/cluster={NAME},ray.io/node-type={node_type}"
-        found: list[Object] = await self.kube.list_objects("v1", "Pod", NAMESPACE, labels=labels)
+        labels = f"ray.io/cluster={self.name},ray.io/node-type={node_type}"
+        found: list[Object] = await self.kube.list_objects("v1", "Pod", self.namespace, labels=labels)
         return found
 
     async def object(self) -> Object:
-        return await self.kube.get(RAY, "RayCluster", NAME, NAMESPACE)
+        return await self.kube.get(RAY, "RayCluster", self.name, self.namespace)
 
     async def sizes(self) -> tuple[int, int, int]:
         """(replicas, maxReplicas, workers)."""
@@ -63,8 +64,10 @@ class Walk:
         pods = [*await self.pods(), *await self.pods("head")]
         ops = self.scaler.tick(await self.object(), pods, time.time_ns() // 1_000_000)
         if ops:
-            await self.kube.patch(RAY, "RayCluster", NAME, NAMESPACE, patch=ops)
+            await self.kube.patch(RAY, "RayCluster", self.name, self.namespace, patch=ops)
         for ref, attempt in heads(self.bridge.state):
+            if (ref.namespace, ref.name) != (self.namespace, self.name):
+                continue
             fact = news(self.bridge.state, ref, attempt, self.scaler.demand(), time.time_ns() // 1_000_000)
             if fact is not None:
                 self.bridge.announce(fact)
@@ -86,14 +89,14 @@ class Walk:
         group = found["spec"]["workerGroupSpecs"][0]
         return found["metadata"]["annotations"]["muster.dev/granted"] == f"small={group['maxReplicas']}"
 
-    async def until_placed(self) -> None:
+    async def until_placed(self, timeout_s: float = 30.0) -> None:
         """Let it tick until nothing waits."""
 
         async def placed() -> bool:
             await self.tick()
             return not self.scaler.waiting
 
-        await self.cluster.until(placed, 30.0, "everything to have a worker", every_s=0.3)
+        await self.cluster.until(placed, timeout_s, "everything to have a worker", every_s=0.3)
 
     def charged(self) -> int:
         """cpu, in thousandths."""
