@@ -230,6 +230,8 @@ def _served(bench: Bench, truth: Truth) -> Iterator[str]:
 
 KEPT = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
         "labels", "annotations", "ownerReferences")  # fmt: skip
+FIRST = ("operator", "kubernetes", "scenario", "namespace", "operatorFlags", "manifest", "manifests",
+         "steps")  # fmt: skip
 DULL = ("command", "args", "env", "volumeMounts", "volumes", "image", "livenessProbe", "readinessProbe", "lifecycle")
 """Of containers and pods: says nothing about what they ask for."""
 
@@ -252,7 +254,7 @@ def main(into: str, *paths: str) -> None:
     """Write reduced copies of records: ``python -m kit.kuberayrecords INTO FILE...``."""
     for path in map(Path, paths):
         lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-        first = {key: lines[0][key] for key in ("operator", "kubernetes", "scenario", "steps")}
+        first = {key: _without(lines[0][key]) for key in FIRST if key in lines[0]}
         kept = [reduced(line) for line in lines[1:] if line["object"]["kind"] != "Event"]
         text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in (first, *kept))
         target = Path(into) / lines[0]["operator"] / path.name

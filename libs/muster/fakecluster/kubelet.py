@@ -1,6 +1,7 @@
 """The kubelets of the simulated cluster: bound pods start, run, end and go, after delays.
 
-Annotations on a pod steer it (`kuberay.settings` names them): ``sim.muster.dev/run-for`` and ``fail-after`` end it.
+Annotations on a pod steer it (`kuberay.settings` names them): ``sim.muster.dev/run-for`` and ``fail-after`` end it,
+``start-after`` and ``stop-after`` say how long it takes to start and to stop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from muster.fakecluster.apiserver.pods import condition, with_condition
 from muster.fakecluster.apiserver.status import Obj
 from muster.fakecluster.apiserver.store import ChangeType
 from muster.fakecluster.controllers import WorkQueue
-from muster.fakecluster.kuberay.settings import FAIL_AFTER, RUN_FOR, duration_ms
+from muster.fakecluster.kuberay.settings import FAIL_AFTER, RUN_FOR, START_AFTER, STOP_AFTER, duration_ms
 from muster.fakecluster.operations import DeleteObject, Merge, OperationPlan
 from muster.fakecluster.podneeds import OVER, is_going, key_of, phase
 from muster.model.api import PODS, ApiResource
@@ -87,7 +88,7 @@ class Kubelet:
     def _start(self, pod: Obj, times: _Times, now: int) -> OperationPlan:
         if times.bound is None:
             times.bound = now
-        due = times.bound + self.settings.start_ms
+        due = times.bound + _takes(pod, START_AFTER, self.settings.start_ms)
         if now < due:
             return OperationPlan(again_ms=due - now)
         times.started = now
@@ -119,7 +120,7 @@ class Kubelet:
     def _stop(self, pod: Obj, times: _Times, now: int) -> OperationPlan:
         if times.deleted is None:
             times.deleted = now
-        due = times.deleted + self.settings.stop_ms
+        due = times.deleted + _takes(pod, STOP_AFTER, self.settings.stop_ms)
         if now < due:
             return OperationPlan(again_ms=due - now)
         meta = pod["metadata"]
@@ -127,6 +128,15 @@ class Kubelet:
         if not self.settings.report_stop or phase(pod) in OVER:
             return OperationPlan((gone,))
         return OperationPlan((*_report(pod, _ended(pod, now, exit_code=STOPPED_EXIT_CODE)).operations, gone))
+
+
+def _takes(pod: Obj, annotation: str, usually: int) -> int:
+    """Ms; what is no duration says nothing."""
+    text = (pod["metadata"].get("annotations") or {}).get(annotation)
+    try:
+        return usually if text is None else duration_ms(text)
+    except ValueError:
+        return usually
 
 
 def _report(pod: Obj, status: Obj) -> OperationPlan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections import Counter
 from typing import ClassVar
 
 from muster.fakecluster.apiserver.pods import condition, with_condition
@@ -52,13 +53,23 @@ class _NodeRoom:
             self.labels.get(key) == value for key, value in selector
         )
 
+    def refusals(self, shape: Shape) -> list[str]:
+        """Why a pod does not fit, in the words of kube-scheduler."""
+        request, selector = shape
+        if not self.usable:
+            return ["node(s) were unschedulable"]
+        if any(self.labels.get(key) != value for key, value in selector):
+            return ["node(s) didn't match Pod's node affinity/selector"]
+        return [f"Insufficient {name}" for name, amount in request if self.free.get(name, 0) < amount]
+
 
 class DefaultScheduler:
-    """Binds the pods that name it, or none, as their scheduler."""
+    """Binds the pods that name it, or none, as their scheduler; ``names``: what it goes by."""
 
     watches: ClassVar[tuple[ApiResource, ...]] = (NODES, PODS)
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
+        self._names = (NAME, *names)
         self.queue = WorkQueue()
         self._nodes: dict[str, _NodeRoom] = {}
         self._order: list[str] = []
@@ -130,7 +141,9 @@ class DefaultScheduler:
 
     def _tell(self, shape: Shape, now: int) -> list[ApiOperation]:
         """Mark the pods of a shape as unschedulable, as autoscalers expect."""
-        message = f"0/{len(self._order)} nodes are available: no node fits the request."
+        why = Counter(text for each in self._nodes.values() for text in each.refusals(shape))
+        told = ", ".join(f"{count} {text}" for text, count in sorted(why.items()))
+        message = f"0/{len(self._order)} nodes are available{': ' if told else ''}{told}."
         entry = condition("PodScheduled", "False", now, "Unschedulable", message)
         operations: list[ApiOperation] = []
         for uid in self._untold.pop(shape):
@@ -176,7 +189,11 @@ class DefaultScheduler:
             if self._placed.get(uid, ("",))[0] != node:
                 self._release(uid)
                 self._hold(uid, node, holds(pod))
-        elif is_going(pod) or pod["spec"].get("schedulingGates") or pod["spec"].get("schedulerName", NAME) != NAME:
+        elif (
+            is_going(pod)
+            or pod["spec"].get("schedulingGates")
+            or pod["spec"].get("schedulerName", NAME) not in self._names
+        ):
             self._waiting.pop(uid, None)
         else:
             new = uid not in self._waiting
@@ -191,6 +208,9 @@ class DefaultScheduler:
         heapq.heappush(self._lines.setdefault(shape, []), (-int(spec.get("priority") or 0), self._number, uid))
         self._untold.setdefault(shape, []).append(uid)
         self.queue.mark(ALL)
+
+    def _is_mine(self, pod: Obj) -> bool:
+        return pod["spec"].get("schedulerName", NAME) in self._names
 
     def _hold(self, uid: str, node: str, request: Vector) -> None:
         self._placed[uid] = (node, request)

@@ -98,7 +98,7 @@ class SimCluster:
                 self.server.objects.create(NODES, "", node(name, capacity, self.clock.now()))
         self.operator = KubeRayOperator(kuberay)
         self.kubelet = Kubelet(kubelet)
-        controllers: list[Controller] = [self.operator, RayServiceOperator(), self.kubelet]
+        controllers: list[Controller] = [RayServiceOperator(kuberay), self.operator, self.kubelet]
         if self.operator.settings.submitter_pods:
             controllers.append(JobController())
         if scheduler:

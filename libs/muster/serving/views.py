@@ -11,7 +11,7 @@ from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promises_of
 from muster.core.views.gangstory import gang_tale, gangs_named
 from muster.core.views.narrator import NarratedEvent
-from muster.core.views.story import JobStory, Story
+from muster.core.views.story import JobStory, Story, Waits
 from muster.core.wording import queues as queue_words
 from muster.model.resources import add_into, format_part, texts
 from muster.model.text import instant
@@ -100,14 +100,15 @@ def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind:
         ],
         pauses=[lens.words(text) for text in told.pauses],
         earlier=told.earlier,
-        waits=[
-            shapes.RayWaitsView(
-                lens.words(each.text),
-                [shapes.PieceView(lens.words(text), [lens.words(group) for group in groups]) for text, groups in each.pieces],
-            )
-            for each in told.waits
-        ],
+        waits=[_waits(each, lens) for each in told.waits],
     )
+
+
+def _waits(told: Waits, lens: Lens) -> shapes.RayWaitsView:
+    pieces = [
+        shapes.PieceView(lens.words(text), [lens.words(group) for group in groups]) for text, groups in told.pieces
+    ]
+    return shapes.RayWaitsView(lens.words(told.text), pieces)
 
 
 def _wanting(told: JobStory, lens: Lens) -> shapes.WantingView | None:

@@ -66,7 +66,7 @@ def test_the_story_of_the_document() -> None:
     cluster.advance(1_000)
     assert shown(cluster, first) == ("", "Initializing")
     until(cluster, first, "Running")
-    assert status(cluster, first)["rayClusterName"].startswith(f"{first}-raycluster-")
+    assert status(cluster, first)["rayClusterName"].startswith(f"{first}-")
     cluster.advance_until(lambda: len(pods(cluster)) == 4 and set(pods(cluster).values()) == {"Running"}, 60_000)
     cluster.advance(1_000)
     raycluster = status(cluster, first)["rayClusterName"]
@@ -126,7 +126,11 @@ def test_annotations_say_how_long_a_ray_job_runs_and_how_it_ends() -> None:
     refused = create(cluster, "refused", **{RUNTIME: "1s", OUTCOME: "submission-failed"})
     until(cluster, refused, "Failed")
     assert status(cluster, refused)["reason"] == "SubmissionFailed"
-    tries = [pod for pod in pods(cluster) if pod.startswith("refused-") and "raycluster" not in pod]
+    tries = [
+        pod
+        for pod in pods(cluster)
+        if pod.startswith(f"{refused}-") and not pod.startswith(status(cluster, refused)["rayClusterName"])
+    ]
     assert len(tries) == 3, "a submitter is tried again twice"
 
 

@@ -35,14 +35,13 @@ def submitter_job(job: Obj, cluster: Obj, status: Obj, settings: OperatorSetting
     """The Kubernetes Job, named as the RayJob, whose pod submits the Ray job and waits for its end."""
     meta, spec = job["metadata"], job["spec"]
     retries = (spec.get("submitterConfig") or {}).get("backoffLimit")
-    labels = {words.FROM_NAME: meta["name"], words.FROM_KIND: "RayJob", words.CREATED_BY: words.OPERATOR}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": meta["name"],
             "namespace": meta["namespace"],
-            "labels": labels,
+            "labels": _marks(job),
             "ownerReferences": owner_of(job),
         },
         "spec": {
@@ -93,4 +92,10 @@ def _submitter_template(job: Obj, cluster: Obj, status: Obj, settings: OperatorS
     meta = given.get("metadata") or {}
     annotations = {**(meta.get("annotations") or {}), ends: f"{runtime_ms(job, settings)}ms"}
     spec = {"restartPolicy": "Never", **given["spec"], "containers": [{**first, "env": environment}, *others]}
-    return {**given, "metadata": {**meta, "annotations": annotations}, "spec": spec}
+    labels = {**(meta.get("labels") or {}), **(_marks(job) if settings.version == "1.7" else {})}
+    return {**given, "metadata": {**meta, "labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _marks(job: Obj) -> dict[str, str]:
+    """The labels of the submitter: its Job and its pods."""
+    return {words.FROM_NAME: job["metadata"]["name"], words.FROM_KIND: "RayJob", words.CREATED_BY: words.OPERATOR}

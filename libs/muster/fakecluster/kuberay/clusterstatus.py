@@ -36,7 +36,7 @@ def cluster_status(cluster: Obj, pods: tuple[Obj, ...], now: int, *, imagined: b
         head_runs = imagined or bool(heads and _is_running(heads[0]))
         _provisioning(conditions, head_exists=imagined or bool(heads), head_runs=head_runs, complete=complete)
     status["conditions"] = conditions.entries
-    state = words.STATE_SUSPENDED if suspended else _state(old, complete=complete)
+    state = words.STATE_SUSPENDED if rests(cluster) and not pods else _state(old, complete=complete)
     if state:
         status["state"] = state
     else:
@@ -50,11 +50,8 @@ def is_true(status: Obj, condition: str) -> bool:
 
 
 def _state(old: Obj, *, complete: bool) -> str:
-    """``ready`` once all pods ran together; it stays so whatever becomes of them, until suspension."""
-    before = str(old.get("state", ""))
-    if complete:
-        return words.READY
-    return "" if before == words.STATE_SUSPENDED else before
+    """``ready`` once all pods ran together; it stays as it was until then, also after a suspension."""
+    return words.READY if complete else str(old.get("state", ""))
 
 
 def _with_times(status: Obj, old: Obj, now: int) -> Obj:

@@ -1,7 +1,10 @@
-"""The size of a worker group, and whether its cluster is to have pods at all."""
+"""The size of a worker group, whether its cluster is to have pods at all, and what of a spec needs new ones."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from muster.fakecluster.apiserver.names import derived_suffix
 from muster.fakecluster.apiserver.status import Obj
 
 
@@ -22,3 +25,17 @@ def hosts_of(group: Obj) -> int:
 def rests(cluster: Obj) -> bool:
     """Whether the spec of a cluster wants no pods: its owner says so, or its autoscaler, since nothing uses it."""
     return bool(cluster["spec"].get("suspend") or cluster["spec"].get("idleSuspend"))
+
+
+SCALED = ("replicas", "minReplicas", "maxReplicas", "scaleStrategy", "suspend")
+"""What of a worker group changes in place."""
+
+
+def config_hash(spec: Obj, groups: int | None = None) -> str:
+    """What of a cluster's spec tells whether its pods are made of it; ``groups``: of the first ones only."""
+    told: list[Any] = [
+        {key: value for key, value in group.items() if key not in SCALED}
+        for group in (spec.get("workerGroupSpecs") or ())[:groups]
+    ]
+    kept = {key: value for key, value in spec.items() if key != "suspend"}
+    return derived_suffix("hash", repr({**kept, "workerGroupSpecs": told}))

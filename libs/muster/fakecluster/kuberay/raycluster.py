@@ -12,7 +12,7 @@ from muster.fakecluster.apiserver.status import Obj
 from muster.fakecluster.kuberay import words
 from muster.fakecluster.kuberay.clusterstatus import cluster_status, is_true
 from muster.fakecluster.kuberay.events import warning
-from muster.fakecluster.kuberay.groups import hosts_of, replicas, rests
+from muster.fakecluster.kuberay.groups import config_hash, hosts_of, replicas, rests
 from muster.fakecluster.kuberay.raypods import head_pod, surroundings, worker_pod
 from muster.fakecluster.kuberay.settings import OperatorSettings
 from muster.fakecluster.kuberay.validation import raycluster_problem
@@ -78,12 +78,21 @@ def _pod_operations(cluster: Obj, pods: tuple[Obj, ...], settings: OperatorSetti
         # Nothing is made in the pass that removes a broken pod.
         return [_delete(pod) for pod in lost if not _going(pod)]
     heads = [pod for pod in pods if pod["metadata"]["labels"].get(words.NODE_TYPE) == "head"]
+    if heads and _made_of_another(cluster, heads[0]):
+        return [_delete(pod) for pod in pods if not _going(pod)]
     operations: list[ApiOperation] = []
     if not heads and _may_make_head(cluster, status):
         operations.append(Create(PODS, cluster["metadata"]["namespace"], head_pod(cluster, settings)))
     for group in cluster["spec"].get("workerGroupSpecs") or ():
         operations.extend(_group_operations(cluster, group, pods, settings))
     return operations
+
+
+def _made_of_another(cluster: Obj, head: Obj) -> bool:
+    """All pods are replaced where the spec says so, and has changed since the head was made."""
+    made_of = (head["metadata"].get("annotations") or {}).get(words.RECREATE_HASH)
+    strategy = (cluster["spec"].get("upgradeStrategy") or {}).get("type")
+    return strategy == "Recreate" and made_of is not None and made_of != config_hash(cluster["spec"])
 
 
 def _may_make_head(cluster: Obj, status: Obj) -> bool:
@@ -113,8 +122,9 @@ def _group_operations(
     left = [pod for pod in workers if pod["metadata"]["name"] not in named]
     missing = replicas(group) - len(left)
     if missing > 0:
-        body = worker_pod(cluster, group, settings, {})
-        operations.extend(Create(PODS, namespace, body) for _ in range(missing))
+        for index in _free_indexes(left, missing):
+            body = worker_pod(cluster, group, settings, {words.REPLICA_INDEX: str(index)})
+            operations.append(Create(PODS, namespace, body))
     elif missing < 0 and not cluster["spec"].get("enableInTreeAutoscaling"):
         operations.extend(_delete(pod) for pod in left[:-missing] if not _going(pod))
     return operations
@@ -138,14 +148,12 @@ def _multi_host_operations(
             whole.append(members)
     if doomed:
         return [_delete(pod) for pod in doomed]
-    waiting = sum(1 for members in by_replica.values() if members not in whole)
-    missing = replicas(group) - len(whole) - waiting
-    if missing < 0 and not cluster["spec"].get("enableInTreeAutoscaling"):
-        return [_delete(pod) for members in whole[:-missing] for pod in members]
+    surplus = len(whole) - replicas(group)
+    if surplus > 0 and not cluster["spec"].get("enableInTreeAutoscaling"):
+        return [_delete(pod) for members in whole[:surplus] for pod in members]
+    missing = replicas(group) - len(by_replica)
     operations: list[ApiOperation] = []
-    taken = {members[0]["metadata"]["labels"].get(words.REPLICA_INDEX, "") for members in by_replica.values()}
-    free = (index for index in range(len(taken) + max(missing, 0)) if str(index) not in taken)
-    for index in [next(free) for _ in range(max(missing, 0))]:
+    for index in _free_indexes([members[0] for members in by_replica.values()], missing):
         serial = cluster["metadata"]["resourceVersion"]
         name = f"{group['groupName']}-{derived_suffix(cluster['metadata']['uid'], group['groupName'], index, serial)}"
         for host in range(hosts):
@@ -157,6 +165,13 @@ def _multi_host_operations(
             body = worker_pod(cluster, group, settings, marks)
             operations.append(Create(PODS, cluster["metadata"]["namespace"], body))
     return operations
+
+
+def _free_indexes(replicas_there: list[Obj], count: int) -> list[int]:
+    """The lowest indexes that no replica has."""
+    taken = {pod["metadata"]["labels"].get(words.REPLICA_INDEX, "") for pod in replicas_there}
+    free = (index for index in range(len(taken) + max(count, 0)) if str(index) not in taken)
+    return [next(free) for _ in range(max(count, 0))]
 
 
 def _delete(pod: Obj) -> DeleteObject:

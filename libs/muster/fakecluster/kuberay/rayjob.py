@@ -57,6 +57,8 @@ def _initializing(step: RayJobStep) -> None:
     """Wait for a cluster that is ready, then submit. Suspension is asked for first: then there is no cluster."""
     if rules.suspend(step) or rules.deadlines(step):
         return
+    if step.mode == words.K8S_JOB and step.settings.batch_scheduler == "kai-scheduler":
+        return  # Only the operator's log says that it does not do that: no event, no condition.
     cluster = _cluster(step)
     if cluster is None:
         return
@@ -167,9 +169,8 @@ def _over(step: RayJobStep) -> None:
         step.look_again(again_at)
 
 
-def _validation_failed(step: RayJobStep) -> None:
-    """The spec was corrected (else this is not reached): begin again, with the cluster there is if there is one."""
-    step.set(jobDeploymentStatus=words.NEW, reason=None, message=None)
+def _validation_failed(_: RayJobStep) -> None:
+    """Final: a spec that is put right changes nothing."""
 
 
 def _cluster(step: RayJobStep) -> Obj | None:
@@ -217,15 +218,14 @@ def _write_status(step: RayJobStep) -> None:
 def _with_finalizer(job: Obj) -> tuple[ApiOperation, ...]:
     """The operator writes back what it has decoded, so its empty structs come along and the generation grows."""
     finalizers = [*(job["metadata"].get("finalizers") or ()), words.FINALIZER]
-    now = {**job, "metadata": {**job["metadata"], "finalizers": finalizers}, "spec": _with_empty_structs(job["spec"])}
-    return (Replace(RAYJOBS, now),)
+    spec, cluster = job["spec"], job["spec"].get("rayClusterSpec")
+    if cluster:
+        spec = {**spec, "rayClusterSpec": with_empty_structs(cluster)}
+    return (Replace(RAYJOBS, {**job, "metadata": {**job["metadata"], "finalizers": finalizers}, "spec": spec}),)
 
 
-def _with_empty_structs(spec: Obj) -> Obj:
-    """A RayJob's spec as Go writes it: a template without metadata gets some, a group without scaleStrategy one."""
-    cluster = spec.get("rayClusterSpec")
-    if not cluster:
-        return spec
+def with_empty_structs(cluster: Obj) -> Obj:
+    """A cluster's spec as Go writes it: a template without metadata gets some, a group without scaleStrategy one."""
     head = cluster.get("headGroupSpec") or {}
     cluster = {**cluster, "headGroupSpec": {**head, "template": {"metadata": {}, **(head.get("template") or {})}}}
     if cluster.get("workerGroupSpecs"):
@@ -233,7 +233,7 @@ def _with_empty_structs(spec: Obj) -> Obj:
             {"scaleStrategy": {}, **group, "template": {"metadata": {}, **(group.get("template") or {})}}
             for group in cluster["workerGroupSpecs"]
         ]
-    return {**spec, "rayClusterSpec": cluster}
+    return cluster
 
 
 def _without_finalizer(job: Obj) -> tuple[ApiOperation, ...]:

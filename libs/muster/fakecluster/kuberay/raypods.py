@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.fakecluster.apiserver.kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
 from muster.fakecluster.apiserver.status import Obj
 from muster.fakecluster.kuberay import words
+from muster.fakecluster.kuberay.groups import config_hash
 from muster.fakecluster.kuberay.settings import OperatorSettings
 from muster.fakecluster.operations import Create, owner_of
 from muster.model.api import ApiResource
@@ -30,7 +31,12 @@ def head_pod(cluster: Obj, settings: OperatorSettings) -> Obj:
         if options.get("version", settings.autoscaler_version) == "v2":
             body["restartPolicy"] = "Never"
     _add_collector(cluster, body)
-    return _pod(cluster, group, body, "head", words.HEAD_GROUP, f"{name}-head-", _scheduled(cluster, body, settings))
+    marks = _scheduled(cluster, body, settings)
+    made = _pod(cluster, group, body, "head", words.HEAD_GROUP, words.pod_prefix(name, "head"), marks)
+    if (spec.get("upgradeStrategy") or {}).get("type") == "Recreate":
+        notes = made["metadata"].get("annotations") or {}
+        made["metadata"]["annotations"] = {**notes, words.RECREATE_HASH: config_hash(spec)}
+    return made
 
 
 def _autoscaler(options: Obj, image: str) -> Obj:
@@ -65,7 +71,7 @@ def worker_pod(cluster: Obj, group: Obj, settings: OperatorSettings, marks: dict
     _add_collector(cluster, body)
     name, group_name = cluster["metadata"]["name"], group["groupName"]
     marks = {**marks, **_scheduled(cluster, body, settings)}
-    return _pod(cluster, group, body, "worker", group_name, f"{name}-{group_name}-worker-", marks)
+    return _pod(cluster, group, body, "worker", group_name, words.pod_prefix(f"{name}-{group_name}", "worker"), marks)
 
 
 def _add_collector(cluster: Obj, body: Obj) -> None:
@@ -129,6 +135,8 @@ def _pod(
     cluster: Obj, group: Obj, spec: Obj, node_type: str, group_name: str, prefix: str, marks: dict[str, str]
 ) -> Obj:
     meta, given = cluster["metadata"], group["template"].get("metadata") or {}
+    if (meta.get("labels") or {}).get(words.FROM_KIND) == "RayService":
+        marks = {**marks, words.SERVES: "false" if node_type == "head" else "true"}
     labels = {
         **(given.get("labels") or {}),
         **(group.get("labels") or {}),

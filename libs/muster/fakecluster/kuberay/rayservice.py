@@ -1,13 +1,11 @@
 """One RayService: from its observed objects to the operator's next writes. Pure; KubeRay 1.7.
 
-A cluster is named in the status before it is made. A changed ``rayClusterConfig`` (its replicas apart) makes a second
-one, which takes over once it is ready; what the service names no longer is deleted a minute later. A suspension that
-has begun deletes everything, whatever the spec says meanwhile.
+A cluster is named in the status before it is made. A changed ``rayClusterConfig`` (its replicas, its suspension and
+groups that are added apart) makes a second one, which takes over once it is ready; what the service names no longer is
+deleted a minute later. A suspension that has begun deletes everything, whatever the spec says meanwhile.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -15,15 +13,19 @@ from muster.fakecluster.apiserver.names import derived_suffix, stamp
 from muster.fakecluster.apiserver.status import Obj
 from muster.fakecluster.kuberay import words
 from muster.fakecluster.kuberay.clusterstatus import is_true
-from muster.fakecluster.operations import ApiOperation, Create, DeleteObject, OperationPlan, Replace, owner_of
-from muster.model.api import RAYCLUSTERS, RAYSERVICES
+from muster.fakecluster.kuberay.events import warning
+from muster.fakecluster.kuberay.groups import config_hash
+from muster.fakecluster.kuberay.rayjob import with_empty_structs
+from muster.fakecluster.kuberay.settings import OperatorSettings
+from muster.fakecluster.kuberay.validation import name_problem
+from muster.fakecluster.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan, Replace, owner_of
+from muster.model.api import PODS, RAYCLUSTERS, RAYSERVICES
 
-LINGERS_MS = 60_000
-"""How long a cluster stays that the service names no longer."""
+LINGERS_S = 60
+"""How long a cluster stays that the service names no longer, where ``rayClusterDeletionDelaySeconds`` is not set."""
 REQUEUE_MS = 2_000
 HASH = "ray.io/hash-without-replicas-and-workers-to-delete"
-SCALED = ("replicas", "minReplicas", "maxReplicas", "scaleStrategy")
-"""What of a worker group changes without a new cluster."""
+GROUPS = "ray.io/num-worker-groups"
 READY, SUSPENDING, SUSPENDED, UPGRADING = "Ready", "Suspending", "Suspended", "UpgradeInProgress"
 
 
@@ -75,40 +77,72 @@ class _Look:
         return OperationPlan(tuple(self.operations), REQUEUE_MS)
 
 
-def reconcile_rayservice(seen: RayServiceSeen, now: int) -> OperationPlan:
+def reconcile_rayservice(seen: RayServiceSeen, now: int, settings: OperatorSettings) -> OperationPlan:
     """What the operator does about a RayService at ``now`` (ms)."""
-    if seen.service["metadata"].get("deletionTimestamp"):
+    service = seen.service
+    if service["spec"].get("managedBy") not in (None, words.MANAGER):
         return OperationPlan()
-    if seen.service["spec"].get("managedBy") not in (None, words.MANAGER):
-        return OperationPlan()
+    if service["metadata"].get("deletionTimestamp"):
+        return _let_go(seen, now)
+    if words.SERVICE_FINALIZER not in (service["metadata"].get("finalizers") or ()):
+        return OperationPlan((_with_finalizer(service),))
     look = _Look(seen, now)
-    if is_true(look.old, SUSPENDING):
+    problem = name_problem(service["metadata"]["name"])
+    if problem:
+        look.mark(READY, "False", "ValidationFailed")
+        look.operations.append(warning(service, "ValidationFailed", problem, now))
+    elif is_true(look.old, SUSPENDING):
         _suspend(look)
     elif is_true(look.old, SUSPENDED):
         if not look.spec.get("suspend"):
             look.mark(SUSPENDED, "False", "RayServiceResumed")
+            for kind in (READY, UPGRADING):
+                look.mark(kind, "False", "Initializing")
     elif look.spec.get("suspend"):
-        look.mark(SUSPENDING, "True", "SuspendInProgress")
+        look.mark(SUSPENDING, "True", "SuspendRequested")
+        for kind in (READY, UPGRADING):
+            look.mark(kind, "False", "SuspendInProgress")
+        look.name("activeServiceStatus", "")
+        look.name("pendingServiceStatus", "")
     else:
-        _serve(look)
+        _serve(look, settings)
     return look.plan()
 
 
+def _with_finalizer(service: Obj) -> Replace:
+    """The operator writes back what it has decoded, so its empty structs come along and the generation grows."""
+    meta, config = service["metadata"], with_empty_structs(service["spec"]["rayClusterConfig"])
+    finalizers = [*(meta.get("finalizers") or ()), words.SERVICE_FINALIZER]
+    spec = {**service["spec"], "rayClusterConfig": config}
+    return Replace(RAYSERVICES, {**service, "metadata": {**meta, "finalizers": finalizers}, "spec": spec})
+
+
+def _let_go(seen: RayServiceSeen, now: int) -> OperationPlan:
+    """Its clusters go before it does."""
+    look, meta = _Look(seen, now), seen.service["metadata"]
+    for cluster in seen.clusters.values():
+        look.delete(cluster)
+    kept = [each for each in meta.get("finalizers") or () if each != words.SERVICE_FINALIZER]
+    if not seen.clusters and kept != (meta.get("finalizers") or []):
+        look.operations.append(Replace(RAYSERVICES, {**seen.service, "metadata": {**meta, "finalizers": kept}}))
+    return OperationPlan(tuple(look.operations))
+
+
 def _suspend(look: _Look) -> None:
+    look.name("activeServiceStatus", "")
+    look.name("pendingServiceStatus", "")
     for cluster in look.seen.clusters.values():
         look.delete(cluster)
     if look.seen.clusters:
         return
-    look.name("activeServiceStatus", "")
-    look.name("pendingServiceStatus", "")
     look.status.pop("serviceStatus", None)
     for kind in (SUSPENDING, UPGRADING, READY):
         look.mark(kind, "False", "SuspendComplete")
     look.mark(SUSPENDED, "True", "SuspendComplete")
 
 
-def _serve(look: _Look) -> None:
-    goal = config_hash(look.spec["rayClusterConfig"])
+def _serve(look: _Look, settings: OperatorSettings) -> None:
+    config = look.spec["rayClusterConfig"]
     active, pending = look.named("activeServiceStatus"), look.named("pendingServiceStatus")
     clusters = look.seen.clusters
     if pending and is_ready(clusters.get(pending)):
@@ -116,30 +150,80 @@ def _serve(look: _Look) -> None:
         look.name("pendingServiceStatus", "")
         look.status["serviceStatus"] = "Running"
         look.mark(UPGRADING, "False", "NoPendingCluster")
-        look.mark(READY, "True", "NonZeroServeEndpoints")
         active, pending = pending, ""
+    _answer(look, clusters.get(active))
     newest = pending or active
-    changed = newest in clusters and clusters[newest]["metadata"]["annotations"].get(HASH) != goal
-    strategy = (look.spec.get("upgradeStrategy") or {}).get("type")
-    if not newest or (changed and strategy != "None"):
+    if settings.version == "1.6" and newest in clusters:
+        _pass_suspension_on(look, clusters[newest], bool(config.get("suspend")))
+    changed = newest in clusters and not _is_of(clusters[newest], config)
+    if changed and _has_fewer_groups(clusters[newest], config):
+        look.operations.append(_with_groups(clusters[newest], config))
+    elif not newest or (changed and (look.spec.get("upgradeStrategy") or {}).get("type") != "None"):
         meta = look.seen.service["metadata"]
-        suffix = derived_suffix("service", meta["name"], meta["uid"], goal, look.now)
+        suffix = derived_suffix("service", meta["name"], meta["uid"], config_hash(config), look.now)
         look.name("pendingServiceStatus", f"{meta['name']}-{suffix}")
         look.mark(UPGRADING, "True" if active else "False", "BothActivePendingClustersExist" if active else "Initial")
     for name in (pending, active):  # Made at the look after the one that named it.
         if name and name not in clusters:
             made = cluster_of(look, name)
             look.operations.append(Create(RAYCLUSTERS, made["metadata"]["namespace"], made))
+    lingers_ms = look.spec.get("rayClusterDeletionDelaySeconds", LINGERS_S) * 1000
     for name, since in look.seen.unnamed_since.items():
-        if name in clusters and look.now >= since + LINGERS_MS:
+        if name in clusters and look.now >= since + lingers_ms:
             look.delete(clusters[name])
+
+
+def _answer(look: _Look, cluster: Obj | None) -> None:
+    """Whether the cluster that serves can: all of its pods, then its head, which is marked when it does."""
+    if cluster is None:
+        if look.named("activeServiceStatus"):
+            look.mark(READY, "False", "ZeroServeEndpoints")
+        return
+    head = ((cluster.get("status") or {}).get("head") or {}).get("podName")
+    if not is_ready(cluster):
+        look.mark(READY, "False", "ZeroServeEndpoints")
+        return
+    look.mark(READY, "True", "NonZeroServeEndpoints")
+    if head:
+        serves = {"metadata": {"labels": {words.SERVES: "true"}}}
+        look.operations.append(Merge(PODS, cluster["metadata"]["namespace"], head, serves))
+
+
+def _pass_suspension_on(look: _Look, cluster: Obj, wanted: bool) -> None:
+    """What was written on the RayCluster itself is undone."""
+    if bool(cluster["spec"].get("suspend")) != wanted:
+        look.operations.append(Replace(RAYCLUSTERS, {**cluster, "spec": {**cluster["spec"], "suspend": wanted}}))
+
+
+def _is_of(cluster: Obj, config: Obj) -> bool:
+    return bool(cluster["metadata"]["annotations"].get(HASH) == config_hash(config))
+
+
+def _has_fewer_groups(cluster: Obj, config: Obj) -> bool:
+    """Whether the config is the cluster's with more worker groups: these are added in place."""
+    notes = cluster["metadata"]["annotations"]
+    groups = int(notes.get(GROUPS, 0))
+    more = groups < len(config.get("workerGroupSpecs") or ())
+    return more and bool(notes.get(HASH) == config_hash(config, groups))
+
+
+def _with_groups(cluster: Obj, config: Obj) -> Replace:
+    """The cluster with the groups that were added; those it has stay as they are."""
+    meta, groups = cluster["metadata"], cluster["spec"].get("workerGroupSpecs") or []
+    spec = {**cluster["spec"], "workerGroupSpecs": [*groups, *config["workerGroupSpecs"][len(groups) :]]}
+    notes = {**meta["annotations"], **_notes(config)}
+    return Replace(RAYCLUSTERS, {**cluster, "metadata": {**meta, "annotations": notes}, "spec": spec})
+
+
+def _notes(config: Obj) -> dict[str, str]:
+    return {HASH: config_hash(config), GROUPS: str(len(config.get("workerGroupSpecs") or ()))}
 
 
 def cluster_of(look: _Look, name: str) -> Obj:
     """The RayCluster of a RayService; it gets the service's labels and annotations."""
     meta, config = look.seen.service["metadata"], look.spec["rayClusterConfig"]
     labels = {**(meta.get("labels") or {}), words.FROM_NAME: meta["name"], words.FROM_KIND: "RayService"}
-    notes = {**(meta.get("annotations") or {}), HASH: config_hash(config)}
+    notes = {**(meta.get("annotations") or {}), **_notes(config)}
     owner = owner_of(look.seen.service)
     made = {"name": name, "namespace": meta["namespace"], "labels": labels, "annotations": notes}
     return {
@@ -148,15 +232,6 @@ def cluster_of(look: _Look, name: str) -> Obj:
         "metadata": {**made, "ownerReferences": owner},
         "spec": config,
     }
-
-
-def config_hash(config: Obj) -> str:
-    """What of a cluster's spec tells whether a new cluster is needed."""
-    groups: list[Any] = [
-        {key: value for key, value in group.items() if key not in SCALED}
-        for group in config.get("workerGroupSpecs") or ()
-    ]
-    return derived_suffix("hash", repr({**config, "workerGroupSpecs": groups}))
 
 
 def is_ready(cluster: Obj | None) -> bool:

@@ -9,6 +9,7 @@ from muster.fakecluster.apiserver.store import ChangeType
 from muster.fakecluster.controllers import WorkQueue
 from muster.fakecluster.kuberay import words
 from muster.fakecluster.kuberay.rayservice import RayServiceSeen, reconcile_rayservice
+from muster.fakecluster.kuberay.settings import OperatorSettings
 from muster.fakecluster.operations import OperationPlan
 from muster.model.api import RAYCLUSTERS, RAYSERVICES, ApiResource
 
@@ -18,7 +19,8 @@ class RayServiceOperator:
 
     watches: ClassVar[tuple[ApiResource, ...]] = (RAYSERVICES, RAYCLUSTERS)
 
-    def __init__(self) -> None:
+    def __init__(self, settings: OperatorSettings | None = None) -> None:
+        self.settings = settings or OperatorSettings()
         self.queue = WorkQueue()
         self._services: dict[str, Obj] = {}
         self._clusters: dict[str, dict[str, Obj]] = {}
@@ -60,4 +62,4 @@ class RayServiceOperator:
         }
         before = self._unnamed.get(key, {})
         since = self._unnamed[key] = {name: before.get(name, now) for name in clusters if name not in named}
-        return reconcile_rayservice(RayServiceSeen(service, dict(clusters), since), now)
+        return reconcile_rayservice(RayServiceSeen(service, dict(clusters), since), now, self.settings)

@@ -17,6 +17,10 @@ RUN_FOR = "sim.muster.dev/run-for"
 """Annotation on a pod: it succeeds after running that long."""
 FAIL_AFTER = "sim.muster.dev/fail-after"
 """Annotation on a pod: it fails after running that long."""
+START_AFTER = "sim.muster.dev/start-after"
+"""Annotation on a pod: how long it takes from bound to running."""
+STOP_AFTER = "sim.muster.dev/stop-after"
+"""Annotation on a pod: how long it takes from deleted to gone."""
 
 Outcome = Literal["succeeded", "failed", "stopped", "submission-failed"]
 """``submission-failed``: the submitter pods fail, the Ray job never starts."""
@@ -28,6 +32,8 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?
 class OperatorSettings(Struct, frozen=True, kw_only=True):
     """The operator's settings; the defaults are KubeRay's where it has such a setting."""
 
+    version: Literal["1.6", "1.7"] = "1.7"
+    """Of KubeRay. 1.6 knows no suspension of a RayService, but passes that of its ``rayClusterConfig`` on."""
     runtime_ms: int = 20_000
     """Of Ray jobs that do not say."""
     run_for: str = RUN_FOR

@@ -25,11 +25,16 @@ _DESTRUCTIVE = ("DeleteCluster", "DeleteWorkers")
 def rayjob_problem(job: Obj) -> str:
     """Why the operator will not run this RayJob."""
     name, spec = job["metadata"]["name"], job["spec"]
+    return (
+        name_problem(name, "RayJob") or _remembered(spec, _spec_problem) or _state_problem(job) or _script_problem(job)
+    )
+
+
+def name_problem(name: str, kind: str = "RayService") -> str:
+    """Of an object whose clusters are named after it."""
     if len(name) > words.MAX_JOB_NAME:
-        return f"RayJob name should be no more than {words.MAX_JOB_NAME} characters"
-    if not _LABEL.fullmatch(name):
-        return f"RayJob name should be a valid DNS1035 label: {name}"
-    return _remembered(spec, _spec_problem) or _state_problem(job) or _script_problem(job)
+        return f"{kind} name should be no more than {words.MAX_JOB_NAME} characters"
+    return "" if _LABEL.fullmatch(name) else f"{kind} name should be a valid DNS1035 label: {name}"
 
 
 def raycluster_problem(cluster: Obj) -> str:

@@ -6,6 +6,7 @@ from muster.fakecluster.apiserver.names import derived_suffix
 from muster.fakecluster.apiserver.status import Obj
 
 FINALIZER = "ray.io/rayjob-finalizer"
+SERVICE_FINALIZER = "ray.io/rayservice-finalizer"
 IDLE_FINALIZER = "ray.io/idle-termination-cleanup-finalizer"
 """Ray's autoscaler puts it on a cluster that it deletes for idleness, and the operator takes it off."""
 MANAGER = "ray.io/kuberay-operator"
@@ -20,6 +21,10 @@ REPLICA_NAME = "ray.io/worker-group-replica-name"
 REPLICA_INDEX = "ray.io/worker-group-replica-index"
 HOST_INDEX = "ray.io/replica-host-index"
 HEAD_GROUP = "headgroup"
+SERVES = "ray.io/serve"
+"""Whether a pod of a RayService's cluster takes requests: workers do, the head does once it serves."""
+RECREATE_HASH = "ray.io/upgrade-strategy-recreate-hash"
+"""Annotation of a head: what of the spec its cluster was made of."""
 
 # Labels of the objects that a RayJob makes.
 KAI_QUEUE = "kai.scheduler/queue"
@@ -79,15 +84,19 @@ STATE_SUSPENDED = "suspended"
 
 MAX_CLUSTER_NAME = 53
 MAX_JOB_NAME = 47
+MAX_POD_PREFIX = 50
 
 PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "metrics": 8080}
 
 
 def cluster_name(job_name: str, *parts: object) -> str:
     """Name of a RayJob's next cluster; ``parts`` are what makes it another one than the last."""
-    suffix = derived_suffix("cluster", job_name, *parts)
-    name = f"{job_name}-raycluster-{suffix}"
-    return name if len(name) <= MAX_CLUSTER_NAME else f"{job_name}-{suffix}"
+    return f"{job_name}-{derived_suffix('cluster', job_name, *parts)}"
+
+
+def pod_prefix(owner: str, node_type: str) -> str:
+    """What the names of pods begin with; ``owner``: the cluster, and for workers the group, which may be cut off."""
+    return f"{owner[:MAX_POD_PREFIX]}-{node_type}-"
 
 
 def ray_job_id(job_name: str, *parts: object) -> str:
