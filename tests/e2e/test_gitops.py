@@ -1,7 +1,7 @@
 """GitOps over Ray clusters that scale themselves: their manifests are applied again every few seconds, on a real API
 server with the shipped policies, Muster, and a simulated autoscaler.
 
-A sample of some seconds; MUSTER_GITOPS_S=600 goes on for ten minutes, every 3 s, and prints what came of it.
+A sample of some seconds; MUSTER_TEST_GITOPS_S=600 goes on for ten minutes, every 3 s, and prints what came of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GateSet
 from muster.events.facts import TreeNodeSpec
 
-SECONDS = float(os.environ.get("MUSTER_GITOPS_S", "0"))
+SECONDS = float(os.environ.get("MUSTER_TEST_GITOPS_S", "0"))
 EVERY_S = 3.0 if SECONDS else 0.3
 ROUNDS = int(SECONDS / EVERY_S) if SECONDS else 20
 ACTORS = 4
