@@ -95,8 +95,10 @@ class PublicPublisher:
         if sent.answer is None or sent.answer.cancelled():
             return False
         try:
-            async with asyncio.timeout(ACK_TIMEOUT_S):
-                message = await sent.answer
+            if not sent.answer.done():
+                async with asyncio.timeout(ACK_TIMEOUT_S):
+                    await sent.answer
+            message = sent.answer.result()
         except (TimeoutError, UnansweredError):
             return False
         return not no_responders(message) and self._accepted(sent, decode_ack(message.data))
