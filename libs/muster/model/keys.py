@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -61,6 +62,7 @@ def parent_path(path: str) -> str | None:
     return head if slash else None
 
 
+@lru_cache(maxsize=65536)
 def root_of(path: str) -> str:
     """The root of the tree that a quota path belongs to, which is the key of that tree: ``root/a/b`` -> ``root``."""
     return path.partition("/")[0]

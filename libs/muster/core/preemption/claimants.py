@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
 from muster.core.preemption.growing import Claimant, Entitled
 from muster.core.preemption.state import PreemptorState
-from muster.core.queueing.book import Shape
+from muster.core.queueing.book import Rooms, Shape, room_at
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.claims import Claim
-from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.kaireclaim import between
 from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.ledger.owing import owed_beside
@@ -43,8 +43,9 @@ def owed(state: PreemptorState) -> list[Claimant]:
 
     def may_reclaim(queue: str) -> bool:
         if queue not in reclaims:
-            may = state.queues.ledger.rules_of(queue).reclaim != "disabled"
-            reclaims[queue] = may and (state.queues.ledger.by_shares(queue) or state.below_guarantee(queue))
+            tree = state.queues.ledger.tree_of(queue)
+            may = tree is not None and (tree.by_shares or state.below_guarantee(queue))
+            reclaims[queue] = may and tree is not None and tree.rules.reclaim != "disabled"
         return reclaims[queue]
 
     return _entitled(state, may_reclaim, entitled)
@@ -90,9 +91,9 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     for a job that needs what others are owed: its claim is below theirs. It moves up where others have filled a
     node above meanwhile: else they could keep it out for ever.
     """
-    heads = [job for _, job in _heads(state) if _due(state, job) <= state.now]
-    held = state.age_claims.held(state.queues.ledger) if heads else {}
     aged = [claim for claim in state.queues.ledger.claims.by_uid.values() if not claim.firm]
+    heads = [job for job in _heads(state, _may_hold(state, aged)) if _due(state, job) <= state.now]
+    held = state.age_claims.held(state.queues.ledger) if heads else {}
     for job in sorted(heads, key=lambda job: (_waits_since(state, job), job.ref.uid)):
         shape = state.queues.book.shapes[job.shape]
         if shape.denial is None or any(_is_refused_at(state, job, claim) for claim in aged):
@@ -119,6 +120,23 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     return None
 
 
+def _may_hold(state: PreemptorState, aged: Iterable[Claim]) -> Iterable[str]:
+    """The queues for whose heads something may be held: at a glance, where they were refused neither rests, nor has
+    another a claim for age while there is no room for them.
+    """
+    found = {claim.queue: None for claim in aged}
+    taken = {path for claim in aged for path in claim.paths()}
+    rooms = Rooms(state.queues.ledger, Scratch(), state.now)
+    for path, by_slot in state.queues.book.parked.items():
+        if state.age_claims.rests_until(path) > state.now:
+            continue
+        for slot in by_slot.values():
+            full = path in taken and not slot.of_min
+            least = slot.first(room_at(state.queues.ledger, path, path, slot)) if full else slot.least
+            found |= {queue: None for ask, queue in least if not full or rooms.takes(queue, path, slot, ask)}
+    return found
+
+
 def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
     """Whether a limit of a node at which another has a claim for age refuses a job, claims apart: its own would be held
     there too.
@@ -136,17 +154,16 @@ def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
 
 def next_aged_at(state: PreemptorState) -> int | None:
     """Log time (ms) at which the next head of a queue will have waited too long; None for never."""
-    return min((due for _, job in _heads(state) if (due := _due(state, job)) > state.now), default=None)
+    heads = _heads(state, state.queues.book.lines)
+    return min((due for job in heads if (due := _due(state, job)) > state.now), default=None)
 
 
 def next_claims(state: PreemptorState) -> list[int]:
     """Log times (ms) at which the preemption delays of waiting jobs are over."""
-    times = (
-        state.claims_from(job)
-        for queue in state.queues.book.queues
-        for job in _first_jobs(state, queue)
-        if job is not None
-    )
+    shared = any(tree.by_shares for tree in state.queues.ledger.trees.values())
+    queues = [each for each in state.queues.book.queues if state.queues.ledger.by_shares(each)] if shared else ()
+    jobs = (state.claimant(shape) for queue in queues for shape in state.refused(queue))
+    times = (state.claims_from(job) for job in jobs if job is not None)
     return [at for at in (*times, *_graces(state), *growing.deadlines(state)) if at > state.now]
 
 
@@ -157,12 +174,6 @@ def _graces(state: PreemptorState) -> Iterator[int]:
         job = state.claimant(shape) if shape is not None else None
         if job is not None:
             yield state.grace_over_at(job) or 0
-
-
-def _first_jobs(state: PreemptorState, queue: str) -> Iterator[Job | None]:
-    return (
-        (state.claimant(shape) for shape in state.refused(queue)) if state.queues.ledger.by_shares(queue) else iter(())
-    )
 
 
 def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:
@@ -185,12 +196,12 @@ def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:
     return basis(state.queues.ledger, job.ref.uid) if job.ref.uid in state.queues.ledger.claims.by_uid else given
 
 
-def _heads(state: PreemptorState) -> Iterator[tuple[str, Job]]:
-    for queue in state.queues.book.queues:
-        if queue in state.queues.ledger.nodes and state.queues.ledger.rules_of(queue).age_limit_ms:
-            job = state.head(queue)
-            if job is not None:
-                yield queue, job
+def _heads(state: PreemptorState, queues: Iterable[str]) -> Iterator[Job]:
+    ledger, book = state.queues.ledger, state.queues.book
+    for queue in queues:
+        head = book.head(queue)
+        if head is not None and queue in ledger.nodes and ledger.rules_of(queue).age_limit_ms:
+            yield state.queues.jobs[head.uid]
 
 
 def _due(state: PreemptorState, job: Job) -> int:

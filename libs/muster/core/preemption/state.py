@@ -331,11 +331,6 @@ class PreemptorState(StageState):
         """Whether a claim has its quota once all victims have left."""
         return basis(self.queues.ledger, claim.uid).refusal(claim.queue, claim.demand) is None
 
-    def head(self, queue: str) -> Job | None:
-        """The first job of a queue."""
-        first = self.queues.book.head(queue)
-        return None if first is None else self.queues.jobs[first.uid]
-
     def outranks(self, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
         """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.
 
@@ -361,8 +356,9 @@ class PreemptorState(StageState):
         ledger = self.queues.ledger
         for path in chain_of(queue)[:-1]:
             node, used = ledger.nodes.get(path), ledger.used.get(path, {})
-            if node is not None and any(used.get(name, 0) < least for name, least in node.guaranteed.items()):
-                return True
+            for name, least in node.guaranteed.items() if node is not None else ():
+                if used.get(name, 0) < least:
+                    return True
         return False
 
     def refused(self, queue: str) -> Iterator[Shape]:

@@ -18,6 +18,7 @@ from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
 from muster.model.quota import COUNTED
+from muster.model.resources import Vector, add_into
 
 
 class Place(NamedTuple):
@@ -112,6 +113,10 @@ class Slot(Struct):
             cause = self.steps.pop()[1]
         if not self.steps or self.steps[-1][0] < room:
             self.steps.append((room, cause))
+
+    def first(self, room: int) -> list[tuple[int, str]]:
+        """(the smallest ask of a queue, the queue), where that is no more than this."""
+        return self.least[: bisect_left(self.least, (room + 1, ""))]
 
     def within(self, queue: str, room: int) -> list[str]:
         """The keys of the shapes of a queue that ask for no more than this."""
@@ -245,8 +250,7 @@ class Book(Struct):
         """(path, slot there, the smallest ask of a queue, the queue), where there may be room for that."""
         for path in self.roomy:
             for slot in self.parked[path].values():
-                most = bisect_left(slot.least, (room_at(ledger, path, path, slot) + 1, ""))
-                for asked, queue in slot.least[:most]:
+                for asked, queue in slot.first(room_at(ledger, path, path, slot)):
                     yield path, slot, asked, queue
 
     def awake(self, ledger: Ledger) -> Iterator[str]:
@@ -267,7 +271,8 @@ class Book(Struct):
 
     def head(self, queue: str) -> Place | None:
         """The first of a queue."""
-        return next((place for place, _ in self.lines.get(queue, ())), None)
+        line = self.lines.get(queue)
+        return line[0][0] if line else None
 
     def ahead(self, queue: str, count: int) -> tuple[str, ...]:
         """namespace/name of so many of the first of a queue."""
@@ -308,7 +313,10 @@ class Rooms:
         self._ledger, self._proposed = ledger, proposed
         claims = ledger.claims.by_uid.values()
         self._claimants = {claim.queue for claim in claims}
-        self._aged = [claim for claim in claims if not claim.firm and not claim.promised_now(now)]
+        self._aged: dict[str, Vector] = {}
+        for claim in claims:
+            for path in claim.paths() if not claim.firm and not claim.promised_now(now) else ():
+                add_into(self._aged.setdefault(path, {}), counted(claim.demand))
 
     def takes(self, queue: str, path: str, slot: Slot | Shortfall, asked: int, *scratches: Scratch) -> bool:
         """Whether so much may fit in a queue where it was refused before, beside scratches."""
@@ -322,10 +330,10 @@ class Rooms:
         if slot.of_min or queue in self._claimants:
             return 0
         held = self._ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
-        if not self._aged or slot.resource in COUNTED or self._may_be_owed(queue, slot.resource, asked):
+        aged = self._aged.get(path, _NOTHING).get(slot.resource, 0)
+        if not aged or slot.resource in COUNTED or self._may_be_owed(queue, slot.resource, asked):
             return held
-        aged = (counted(claim.demand) for claim in self._aged if path in claim.paths())
-        return held + sum(amounts.get(slot.resource, 0) for amounts in aged)
+        return held + aged
 
     def _may_be_owed(self, queue: str, resource: str, asked: int) -> bool:
         nodes, used = self._ledger.nodes, self._ledger.used

@@ -16,27 +16,19 @@ from muster.core.queueing.queues import Job
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.division.fairtree import Divided
-from muster.core.quota.ledger.kaishares import Shares, divided
+from muster.core.quota.ledger.kaishares import Shares, divided, requests
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED
-from muster.model.resources import EVERYTHING, Vector, add_into
+from muster.model.resources import EVERYTHING, add_into
 
 _NOTHING: Mapping[str, Any] = {}
 Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
 
 
 def shares_now(state: SorterState, root: str, fresh: Iterable[Job] = ()) -> Shares:
-    """The fair shares in a tree by the present queues: charges and waiting requests, summed shape by shape.
-
-    ``fresh``: jobs that are about to be queued.
-    """
+    """The fair shares in a tree; ``fresh``: jobs that are about to be queued."""
     tree, ledger = state.queues.ledger.trees[root], state.queues.ledger
-    asked: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
-    for leaf, total in asked.items():
-        add_into(total, ledger.used.get(leaf, _NOTHING))
-    for shape in state.queues.book.shapes.values():
-        if shape.queue in asked:
-            add_into(asked[shape.queue], shape.demand.request, len(shape.waiting) + shape.open)
+    asked = requests(ledger, tree)
     for job in fresh:
         if job.queue in asked:
             add_into(asked[job.queue], job.demand.request)
