@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -137,6 +138,7 @@ def redelivery(tag: str) -> str:
     raise LookupError(f"say what a redelivery of {tag} does, in muster_tools/catalogue.py")
 
 
+@cache
 def emitters() -> dict[str, list[str]]:
     """{event: the services that emit it}"""
     found: dict[str, dict[str, None]] = {tag: {} for tag in EVENT_TYPES}
