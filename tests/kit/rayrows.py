@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from kit.compose import REPOSITORY
@@ -108,6 +109,7 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
 """{number: (what is seen, tests)}"""
 
 
+@cache
 def shown() -> dict[int, dict[str, list[str]]]:
     """{row: {place: tests}} by the markers in the tests."""
     found: dict[int, dict[str, list[str]]] = {row: {} for row in ROWS}

@@ -31,7 +31,7 @@ from muster.model.resources import summed
 from muster.model.workload import PodSet, Wishes, Workload
 from muster.runtime.replaying.replay import replay
 
-FEWER = settings(SETTINGS, max_examples=25)
+FEWER = settings(SETTINGS, max_examples=12)
 STEP_MS = 5_000
 PLENTY = {"cpu": 100_000}
 

@@ -12,7 +12,7 @@ from kit.chaos import Chaos
 from kit.histories import goes_on_from_a_snapshot
 from muster.runtime.replaying.replay import replay
 
-SETTINGS = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SETTINGS

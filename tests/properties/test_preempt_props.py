@@ -20,7 +20,7 @@ from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.runtime.replaying.replay import replay
 
-SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TREE = Ref("ElasticQuotaTree", "kube-system", "tree", "tree")
 MOST_RUNNING = 10
 LOWER_GIVES = {"preempt-lower-priority": "true"}
