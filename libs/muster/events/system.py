@@ -64,8 +64,8 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
     grow_ms: int = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
     claim_ms: int = 0
-    """How long a gang, of a job or of pods, finds no places until free places are kept for it. 0: as before this
-    was chosen: gangs of jobs claim no nodes, those of pods after 10 minutes, and kept is what a whole pod fits in."""
+    """How long a gang, of a job or of pods, finds no places until free places are kept for it. 0: gangs of jobs claim
+    no nodes, those of pods after 10 minutes."""
 
     gpu_sharing: bool = True
     """Whether pods may share GPUs."""

@@ -110,8 +110,7 @@ class GangAdmitter:
         """
         found = claims.standing(state)
         kept = {
-            claim.key: claims.keep(state, view, claim.places, placer.asks_of_claim(claim))
-            for claim in reversed(found[1:])
+            claim.key: claims.keep(view, claim.places, placer.asks_of_claim(claim)) for claim in reversed(found[1:])
         }
         for claim in found:
             for node, amounts in kept.get(claim.key, ()):
@@ -126,7 +125,7 @@ class GangAdmitter:
             elif claim.key in state.unplaced:
                 yield from unplaced.claimed(state, view, claim.key)
             if view.mark() == mark:
-                claims.keep(state, view, claim.places, placer.asks_of_claim(claim))
+                claims.keep(view, claim.places, placer.asks_of_claim(claim))
 
     def next_deadline(self, state: AdmitterState) -> int | None:
         """When places are released, or a gang stops waiting for nodes."""

@@ -26,7 +26,7 @@ from muster.model.places import Placement, Shortage
 from muster.model.strategies import Strategy
 
 AGE_MS = 10 * 60_000
-"""How long a gang of pods has been tried without a result when it may claim nodes, where the log says nothing else."""
+"""How long a gang of pods has been tried without a result when it may claim nodes, where the setting is 0."""
 CLAIM_MS = 30 * 60_000
 """How long a claim lasts, and how long its gang may not claim again after that."""
 MOST = 8
@@ -55,8 +55,7 @@ def standing(state: AdmitterState) -> list[NodeClaim]:
 
 def _may_stand(state: AdmitterState, since: int, others: Sequence[NodeClaim]) -> bool:
     """Whether there may be one more claim beside these, or some of them may end for it."""
-    most = MOST if state.placement.claim_ms else 1
-    return len(others) < most or any(_yields(state, claim, since) for claim in others)
+    return len(others) < MOST or any(_yields(state, claim, since) for claim in others)
 
 
 def _from(claimant: Claimant, age: int) -> int:
@@ -94,7 +93,7 @@ def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
 def _yields(state: AdmitterState, claim: NodeClaim, since: int) -> bool:
     """Whether its gang has waited less long than one that would claim, too."""
     found = _claimant(state, claim)
-    return found is not None and bool(state.placement.claim_ms) and since < found.since
+    return found is not None and since < found.since
 
 
 def over(state: AdmitterState) -> Iterator[NodesClaimEnded]:
@@ -140,21 +139,14 @@ KeptNodes = list[tuple[str, Kept]]
 """(node, what is kept there), to take it back."""
 
 
-def keep(state: AdmitterState, view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> KeptNodes:
+def keep(view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> KeptNodes:
     """Keep what is free on claimed nodes from all others."""
     by_name, kept = {ask.name: ask for ask in asks}, KeptNodes()
     for each in places:
         ask, slot = by_name.get(each.pod_set), view.slot(each.node)
         if ask is None or slot is None:
             continue
-        if state.placement.claim_ms:
-            kept.append((each.node, view.keep(ask, each.node, each.count, each.devices)))
-            continue
-        need, _ = need_of(ask, view.ledger.classes[slot.group])
-        if need is not None:
-            count = min(each.count, need.fit(slot.free, sorted(slot.shared.values())))
-            if count > 0:
-                view.take(ask, need, each.node, count)
+        kept.append((each.node, view.keep(ask, each.node, each.count, each.devices)))
     return kept
 
 
@@ -171,13 +163,13 @@ def in_the_way(
     ``asks_of``: what the gang of a claim asks for.
     """
     found = standing(state)
-    if not found or not state.placement.claim_ms or view.taken or place(View(state.ledger), asks, strategy) is not None:
+    if not found or view.taken or place(View(state.ledger), asks, strategy) is not None:
         return short
     for claim in found if len(found) > 1 else ():
         without = View(state.ledger)
         for other in found:
             if other is not claim:
-                keep(state, without, other.places, asks_of(other))
+                keep(without, other.places, asks_of(other))
         if place(without, asks, strategy) is None:
             return replace(short, kept_for=claim.gang)
     return replace(short, kept_for=found[0].gang)
@@ -206,13 +198,12 @@ def _claims(
     if claim_key(gang, ref) in state.pods.claims or not _may_stand(state, since, others):
         return []
     younger, yielded = [claim for claim in others if _yields(state, claim, since)], list[NodeClaim]()
-    most = MOST if state.placement.claim_ms else 1
-    places = _emptiest(state, asks, strategy, _nodes_of(others)) if len(others) < most else None
+    places = _emptiest(state, asks, strategy, _nodes_of(others)) if len(others) < MOST else None
     if places is None and younger:
         places = _emptiest(state, asks, strategy, _nodes_of(claim for claim in others if claim not in younger))
         mine = {each.node for each in places or ()}
         yielded = [claim for claim in younger if not mine.isdisjoint(_nodes_of([claim]))]
-        if len(others) - len(yielded) >= most:
+        if len(others) - len(yielded) >= MOST:
             return []
     if places is None:
         return []
