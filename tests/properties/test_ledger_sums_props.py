@@ -21,7 +21,7 @@ STEPS = st.lists(st.tuples(WHAT, st.integers(0, 3), st.integers(0, 2), SMALL, SM
 
 def tree(leaves: int) -> QuotaTree:
     paths = tuple(f"root/q{index}" for index in range(leaves))
-    nodes = (QuotaNode(path, {}, {}, (f"ns-{index}",)) for index, path in enumerate(paths))
+    nodes = (QuotaNode(path, {"cpu": index * 1000}, {}, (f"ns-{index}",)) for index, path in enumerate(paths))
     return QuotaTree(Ref("ElasticQuotaTree", "", "tree", "tree"), (QuotaNode("root", {}, {}, (), paths), *nodes))
 
 
@@ -66,3 +66,5 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
         assert ledger.leaving == recount.leaving(ledger)
         assert ledger.claims.leaving.keys() == set(ledger.claims.victims())
         assert ledger.used == ledger.recount()
+        least = {path: node.guaranteed.get("cpu", 0) for path, node in ledger.nodes.items()}
+        assert ledger.below.keys() == {path for path in least if ledger.used.get(path, {}).get("cpu", 0) < least[path]}

@@ -18,11 +18,12 @@ from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.ledger.owing import owed_beside
 from muster.core.quota.reclaim import Basis, basis
 from muster.model.demand import Shortfall
+from muster.model.keys import root_of
 
 
 def owed(state: PreemptorState) -> list[Claimant]:
     """The jobs that are refused their guarantee, and would be admitted if there were room; in order."""
-    given, reclaims = basis(state.queues.ledger), dict[str, bool]()
+    given, nodes, below = basis(state.queues.ledger), state.queues.ledger.nodes, state.queues.ledger.below
     shares: list[Shares] = []
 
     def entitled(shape: Shape, job: Job) -> bool:
@@ -42,13 +43,19 @@ def owed(state: PreemptorState) -> list[Claimant]:
         return may and state.is_refused(shape)
 
     def may_reclaim(queue: str) -> bool:
-        if queue not in reclaims:
-            tree = state.queues.ledger.tree_of(queue)
-            may = tree is not None and (tree.by_shares or state.below_guarantee(queue))
-            reclaims[queue] = may and tree is not None and tree.rules.reclaim != "disabled"
-        return reclaims[queue]
+        tree = state.queues.ledger.tree_of(queue)
+        if tree is None or tree.rules.reclaim == "disabled":
+            return False
+        return tree.by_shares or state.below_guarantee(queue)
 
-    return _entitled(state, may_reclaim, entitled)
+    # Most often only leaves are below their guarantees, and few of those have work that waits.
+    by_leaf = not _divides(state) and not any(nodes[path].children for path in below if "/" in path)
+    return _entitled(state, below if by_leaf else state.queues.book.queues, may_reclaim, entitled)
+
+
+def _divides(state: PreemptorState) -> bool:
+    """Whether a tree in force is applied by fair shares."""
+    return any(tree.by_shares for tree in state.queues.ledger.trees.values())
 
 
 def outranking(state: PreemptorState) -> list[Claimant]:
@@ -71,13 +78,14 @@ def outranking(state: PreemptorState) -> list[Claimant]:
     def may_preempt(queue: str) -> bool:
         return queue in state.runs and queue in nodes and nodes[queue].preempts
 
-    return _entitled(state, may_preempt, entitled)
+    return _entitled(state, state.queues.book.queues, may_preempt, entitled)
 
 
-def _entitled(state: PreemptorState, may_claim: Callable[[str], bool], entitled: Entitled) -> list[Claimant]:
-    """The waiting jobs, and the clusters that are refused growth, of queues that may claim; in order."""
-    queues = filter(may_claim, state.queues.book.queues)
-    waiting = (pair for queue in queues for pair in state.claimants(queue))
+def _entitled(
+    state: PreemptorState, queues: Iterable[str], may_claim: Callable[[str], bool], entitled: Entitled
+) -> list[Claimant]:
+    """The waiting jobs of these queues, and the clusters that are refused growth, where they may claim; in order."""
+    waiting = (pair for queue in filter(may_claim, queues) for pair in state.claimants(queue))
     found = [pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1])]
     found += growing.claimants(state, may_claim, entitled)
     return in_order(state, found)
@@ -92,7 +100,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     node above meanwhile: else they could keep it out for ever.
     """
     aged = [claim for claim in state.queues.ledger.claims.by_uid.values() if not claim.firm]
-    heads = [job for job in _heads(state, _may_hold(state, aged)) if _due(state, job) <= state.now]
+    heads = [job for job, due in _heads(state, _may_hold(state, aged)) if due <= state.now]
     held = state.age_claims.held(state.queues.ledger) if heads else {}
     for job in sorted(heads, key=lambda job: (_waits_since(state, job), job.ref.uid)):
         shape = state.queues.book.shapes[job.shape]
@@ -155,13 +163,14 @@ def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
 def next_aged_at(state: PreemptorState) -> int | None:
     """Log time (ms) at which the next head of a queue will have waited too long; None for never."""
     heads = _heads(state, state.queues.book.lines)
-    return min((due for job in heads if (due := _due(state, job)) > state.now), default=None)
+    return min((due for _, due in heads if due > state.now), default=None)
 
 
 def next_claims(state: PreemptorState) -> list[int]:
     """Log times (ms) at which the preemption delays of waiting jobs are over."""
-    shared = any(tree.by_shares for tree in state.queues.ledger.trees.values())
-    queues = [each for each in state.queues.book.queues if state.queues.ledger.by_shares(each)] if shared else ()
+    queues = (
+        [each for each in state.queues.book.queues if state.queues.ledger.by_shares(each)] if _divides(state) else ()
+    )
     jobs = (state.claimant(shape) for queue in queues for shape in state.refused(queue))
     times = (state.claims_from(job) for job in jobs if job is not None)
     return [at for at in (*times, *_graces(state), *growing.deadlines(state)) if at > state.now]
@@ -196,18 +205,15 @@ def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:
     return basis(state.queues.ledger, job.ref.uid) if job.ref.uid in state.queues.ledger.claims.by_uid else given
 
 
-def _heads(state: PreemptorState, queues: Iterable[str]) -> Iterator[Job]:
-    ledger, book = state.queues.ledger, state.queues.book
+def _heads(state: PreemptorState, queues: Iterable[str]) -> Iterator[tuple[Job, int]]:
+    """The first of each queue, and the log time (ms) from which something may be held for it."""
+    lines, jobs, nodes = state.queues.book.lines, state.queues.jobs, state.queues.ledger.nodes
+    limits = {root: tree.rules.age_limit_ms for root, tree in state.queues.ledger.trees.items()}
     for queue in queues:
-        head = book.head(queue)
-        if head is not None and queue in ledger.nodes and ledger.rules_of(queue).age_limit_ms:
-            yield state.queues.jobs[head.uid]
-
-
-def _due(state: PreemptorState, job: Job) -> int:
-    """Log time from which something may be held for it."""
-    limit = state.queues.ledger.rules_of(job.queue).age_limit_ms
-    return max(_waits_since(state, job) + limit, state.age_claims.rests_until(job.queue))
+        line = lines.get(queue)
+        if line and queue in nodes and (limit := limits[root_of(queue)]):
+            job = jobs[line[0][0].uid]
+            yield job, max(_waits_since(state, job) + limit, state.age_claims.rests_until(queue))
 
 
 def _waits_since(state: PreemptorState, job: Job) -> int:

@@ -353,13 +353,7 @@ class PreemptorState(StageState):
 
     def below_guarantee(self, queue: str) -> bool:
         """Whether a leaf or a node above it, except the root, uses less than its guarantee of anything."""
-        ledger = self.queues.ledger
-        for path in chain_of(queue)[:-1]:
-            node, used = ledger.nodes.get(path), ledger.used.get(path, {})
-            for name, least in node.guaranteed.items() if node is not None else ():
-                if used.get(name, 0) < least:
-                    return True
-        return False
+        return any(path in self.queues.ledger.below for path in chain_of(queue)[:-1])
 
     def refused(self, queue: str) -> Iterator[Shape]:
         """The shapes of a queue that are refused now and could be admitted some day."""

@@ -5,7 +5,7 @@ Whatever is folded changes them here; `ledger` says what fits beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field, structs
 
@@ -44,6 +44,8 @@ class Books(Struct):
     charges: dict[str, Charge] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     firm: dict[str, Vector] = field(default_factory=dict)
+    below: dict[str, None] = field(default_factory=dict)
+    """paths of the nodes that use less of anything than their guarantee"""
     kept: dict[str, Vector] = field(default_factory=dict)
     """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
     promised: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -111,10 +113,11 @@ class Books(Struct):
         self.promised = {root: _promised(tree) for root, tree in self.trees.items()}
         self.lends = any(node.kept for node in self.nodes.values())
         self.usage = {path: parts for path, parts in self.usage.items() if path in self.nodes}
-        self.used, self.firm, self.kept = {}, {}, {}
+        self.used, self.firm, self.kept, self.below = {}, {}, {}, {}
         for charge in self.charges.values():
             charge.queue = self.leaf_for(charge.namespace, charge.named) or charge.queue
             self._add(charge, 1)
+        self._guarantees(self.nodes)
         if self.lends:
             for node in reversed(self.nodes.values()):
                 self._keep(node)
@@ -306,6 +309,17 @@ class Books(Struct):
         spread(self.used, charge.queue, amounts, times)
         if not charge.preemptible:
             spread(self.firm, charge.queue, amounts, times)
+        self._guarantees(chain_of(charge.queue))
+
+    def _guarantees(self, paths: Iterable[str]) -> None:
+        """Note whether these nodes are below their guarantees."""
+        for path in paths:
+            node, used = self.nodes.get(path), self.used.get(path, _NOTHING)
+            self.below.pop(path, None)
+            for name, least in node.guaranteed.items() if node is not None else ():
+                if used.get(name, 0) < least:
+                    self.below[path] = None
+                    break
 
     # --- what is not lent -------------------------------------------------------------------------------------
 
