@@ -30,6 +30,7 @@ import bench_pipeline
 import bench_placement
 import bench_quality
 import bench_ray
+import bench_raypairs
 import bench_reclaim
 import bench_release
 import bench_replay
@@ -90,6 +91,7 @@ async def _ray(size: Size, say: Progress) -> list[Table]:
         bench_ray.measure(counts, size.rounds, say),
         bench_ray.measure_large(rounds, say),
         bench_ray.measure_together(many, large, rounds, say),
+        bench_raypairs.measure_pairs(counts, say),
     ]
 
 

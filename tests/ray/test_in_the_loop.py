@@ -204,3 +204,25 @@ async def test_each_piece_by_itself_and_growth_takes_back_what_is_lent(loop: Loo
     assert set(await cluster.workers()) >= {*before, pod}
     refusals = [each for denied in await loop.muster.told(GrowthDenied) for each in denied.refusals]
     assert {"nvidia.com/gpu", "cpu"} <= {each.short.resource for each in refusals}
+
+
+async def test_every_strategy_of_a_placement_group(loop: Loop) -> None:
+    """PACK grows by the one bundle that has no room; SPREAD and STRICT_SPREAD find it then; STRICT_PACK, which no
+    worker can hold, costs itself alone.
+    """
+    cluster = loop.cluster
+    await cluster.head.do("remove_placement_group(never)")
+    await cluster.kill("c", "d", "e")
+    before = set(await cluster.workers())
+    await cluster.head.do("strict = placement_group([{'CPU': 1}] * 2, strategy='STRICT_PACK')")
+    await cluster.head.do("four = placement_group([{'CPU': 1}] * 4, strategy='PACK')")
+    there = set(await cluster.until_workers(len(before) + 1, within_s=JOINED_S))
+    assert there > before
+    await cluster.head.do("ray.get(four.ready(), timeout=60)")
+    for strategy in ("SPREAD", "STRICT_SPREAD"):
+        await cluster.head.do("remove_placement_group(four)")
+        await cluster.head.do(f"four = placement_group([{{'CPU': 1}}] * 4, strategy={strategy!r})")
+        await cluster.head.do("ray.get(four.ready(), timeout=60)")
+    await cluster.ticks(2)
+    assert set(await cluster.workers()) == there
+    assert (await cluster.spec())["maxReplicas"] == 4
