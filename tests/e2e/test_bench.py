@@ -30,6 +30,7 @@ SECTIONS = (
     "Growth of Ray clusters",
     "Ray clusters that shrink",
     "Many Ray clusters and a large one",
+    "What the gate adds to the wait for a worker",
     "Replay",
     "Restart",
     "Ask",

@@ -216,9 +216,15 @@ async def test_every_strategy_of_a_placement_group(loop: Loop) -> None:
     before = set(await cluster.workers())
     await cluster.head.do("strict = placement_group([{'CPU': 1}] * 2, strategy='STRICT_PACK')")
     await cluster.head.do("four = placement_group([{'CPU': 1}] * 4, strategy='PACK')")
-    there = set(await cluster.until_workers(len(before) + 1, within_s=JOINED_S))
-    assert there > before
+
+    async def placed() -> bool:
+        return not any(group.strategy == "PACK" for group in (await cluster.reading()).placement_groups)
+
+    await cluster.settle(placed, JOINED_S, "the group to have its workers")
     await cluster.head.do("ray.get(four.ready(), timeout=60)")
+    there = set(await cluster.workers())
+    assert there > before
+    assert len(there) == len(before) + 1
     for strategy in ("SPREAD", "STRICT_SPREAD"):
         await cluster.head.do("remove_placement_group(four)")
         await cluster.head.do(f"four = placement_group([{{'CPU': 1}}] * 4, strategy={strategy!r})")
