@@ -74,7 +74,7 @@ def shape_key(queue: str, demand: Demand) -> str:
     return f"{queue}|{asked}|{demand.pods}{'' if demand.preemptible else '|firm'}{declared}"
 
 
-class Slot(Struct):
+class RefusalSlot(Struct):
     """The waiting shapes that one resource refused at one node."""
 
     resource: str
@@ -139,7 +139,7 @@ class Book(Struct):
     """queue path -> (place, shape key) of everything that waits there, head first"""
     untried: dict[str, None] = field(default_factory=dict)
     """keys of the shapes that have waiting work and were never refused"""
-    parked: dict[str, dict[str, Slot]] = field(default_factory=dict)
+    parked: dict[str, dict[str, RefusalSlot]] = field(default_factory=dict)
     """path -> slot -> the shapes with waiting work that were refused there"""
     roomy: dict[str, None] = field(default_factory=dict)
     """paths at which there may be room for a shape that is parked there"""
@@ -220,7 +220,7 @@ class Book(Struct):
         short = shape.denial.short
         by_slot = self.parked.setdefault(short.path, {})
         if shape.denial.slot not in by_slot:
-            by_slot[shape.denial.slot] = Slot(short.resource, short.of_min)
+            by_slot[shape.denial.slot] = RefusalSlot(short.resource, short.of_min)
         by_slot[shape.denial.slot].park(shape.queue, (short.asked, key))
         self._resized(short.path, ledger, None)
 
@@ -246,7 +246,7 @@ class Book(Struct):
             if not siblings:
                 del self.queues[shape.queue]
 
-    def with_room(self, ledger: Ledger) -> Iterator[tuple[str, Slot, int, str]]:
+    def with_room(self, ledger: Ledger) -> Iterator[tuple[str, RefusalSlot, int, str]]:
         """(path, slot there, the smallest ask of a queue, the queue), where there may be room for that."""
         for path in self.roomy:
             for slot in self.parked[path].values():
@@ -296,11 +296,11 @@ class Book(Struct):
         return len(self.lines.get(queue, ()))
 
 
-_NO_SLOTS: Mapping[str, Slot] = {}
+_NO_SLOTS: Mapping[str, RefusalSlot] = {}
 _NOTHING: Mapping[str, int] = {}
 
 
-def room_at(ledger: Ledger, queue: str, path: str, slot: Slot | Shortfall) -> int:
+def room_at(ledger: Ledger, queue: str, path: str, slot: RefusalSlot | Shortfall) -> int:
     """How much a shape of a queue may ask for where it was refused, claims apart."""
     room = ledger.room(queue, path, slot.resource, of_min=slot.of_min)
     return UNBOUNDED if room is None else room
@@ -318,14 +318,14 @@ class Rooms:
             for path in claim.paths() if not claim.firm and not claim.promised_now(now) else ():
                 add_into(self._aged.setdefault(path, {}), counted(claim.demand))
 
-    def takes(self, queue: str, path: str, slot: Slot | Shortfall, asked: int, *scratches: Scratch) -> bool:
+    def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:
         """Whether so much may fit in a queue where it was refused before, beside scratches."""
         room = room_at(self._ledger, queue, path, slot)
         for each in (self._proposed, *scratches):
             room -= (each.firm if slot.of_min else each.extra).get(path, _NOTHING).get(slot.resource, 0)
         return asked <= room and asked <= room - self._held(queue, path, slot, asked)
 
-    def _held(self, queue: str, path: str, slot: Slot | Shortfall, asked: int) -> int:
+    def _held(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int) -> int:
         """What claims hold against all of the queue: for those of others, and what age holds from borrowers."""
         if slot.of_min or queue in self._claimants:
             return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
-from muster.core.queueing.book import Place, Rooms, Shape, Slot, clear, room_at
+from muster.core.queueing.book import Place, RefusalSlot, Rooms, Shape, clear, room_at
 from muster.core.queueing.kaiorder import KaiOrder
 from muster.core.queueing.lending import Reserve, freely_ms
 from muster.core.queueing.order import used_first
@@ -161,7 +161,7 @@ class _Turn:
         self.reserve = reserve if freely_ms(state.queues, queue) else None
         self.queue = queue
         self.skip = skip
-        self.slots: list[tuple[str, Slot]] = []
+        self.slots: list[tuple[str, RefusalSlot]] = []
         """(path, what is parked there) where shapes of the queue may have room; they join when it is their turn"""
         self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
