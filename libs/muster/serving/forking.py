@@ -33,7 +33,7 @@ FOREVER = 1 << 50
 class _Unknown(Durations):
     """Of no job is known how long it runs: none of them ends."""
 
-    def left(self, kinds: Iterable[str], ran: int, permille: int) -> int | None:
+    def left(self, kinds: Iterable[str], ran: int) -> int | None:
         return FOREVER
 
 

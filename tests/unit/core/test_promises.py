@@ -51,24 +51,23 @@ def test_what_is_left_is_asked_of_those_that_took_longer() -> None:
     for _ in range(10):
         spread.add(MINUTE)
         spread.add(60 * MINUTE)
-    assert spread.left(0, 500) == end_of(span_of(MINUTE))
-    assert spread.left(0, 900) == end_of(span_of(60 * MINUTE))
-    assert spread.left(5 * MINUTE, 500) == end_of(span_of(60 * MINUTE)) - 5 * MINUTE
-    assert spread.left(2 * 60 * MINUTE, 500) is None, "nobody took so long"
+    assert spread.left(0) == (end_of(span_of(MINUTE)) + end_of(span_of(60 * MINUTE))) // 2
+    assert spread.left(5 * MINUTE) == end_of(span_of(60 * MINUTE)) - 5 * MINUTE
+    assert spread.left(2 * 60 * MINUTE) is None, "none took so long"
 
 
 def test_the_finest_kind_of_which_enough_is_known_counts() -> None:
     known, other = Durations(), kinds_of("text", "eval-1", "root/b", {"cpu": 2})
     own, alike = kinds_of("video", "train-7", "root/a", {"cpu": 1}), kinds_of("audio", "train-1", "root/a", {"cpu": 1})
-    assert known.left(own, 0, 500) is None
+    assert known.left(own, 0) is None
     for _ in range(ENOUGH):
         known.ended(other, 8 * MINUTE)
-    assert known.left(own, 0, 500) == end_of(span_of(8 * MINUTE)), "of all jobs"
+    assert known.left(own, 0) == end_of(span_of(8 * MINUTE)), "of all jobs"
     for _ in range(ENOUGH):
         known.ended(alike, MINUTE)
-    assert known.left(own, 0, 500) == end_of(span_of(MINUTE)), "of the same queue, stem and request"
-    assert known.left(other, 0, 500) == end_of(span_of(8 * MINUTE))
-    assert known.left(own, 99 * MINUTE, 500) == 99 * MINUTE, "longer than anything: as long again"
+    assert known.left(own, 0) == end_of(span_of(MINUTE)), "of the same queue, stem and request"
+    assert known.left(other, 0) == end_of(span_of(8 * MINUTE))
+    assert known.left(own, 99 * MINUTE) == 99 * MINUTE, "longer than anything: as long again"
 
 
 def test_what_is_long_ago_is_forgotten_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +76,7 @@ def test_what_is_long_ago_is_forgotten_and_memory_is_bounded(monkeypatch: pytest
         spread.add(60 * MINUTE)
     for _ in range(REMEMBERED):
         spread.add(MINUTE)
-    assert spread.left(0, 500) == end_of(span_of(MINUTE))
+    assert spread.left(0) < 17 * MINUTE, "the mean of all is half an hour"
     assert spread.kept < REMEMBERED
     assert (spread.count, spread.total) == (2 * REMEMBERED, REMEMBERED * 61 * MINUTE)
     monkeypatch.setattr(durations, "MAX_KINDS", 20)
@@ -288,6 +287,14 @@ def test_no_promise_is_made_where_none_can_be_kept() -> None:
     assert asked(new, "a/one").why == "few_runs"
     reasons = get_args(NoPromise)
     assert len({no_promise(why, "Paused") for why in reasons}) == len(reasons)
+
+
+def test_the_sentence_says_what_is_meant_and_what_was_kept() -> None:
+    at = 1_800_000_000_000
+    assert "in 9 of 10 cases: projected" in promise(Promise(at, at, 0, 0), at)
+    assert "no promise of this log has been settled yet" in promise(Promise(at, at, 0, 0), at)
+    assert promise(Promise(at, at, 50, 40), at).endswith("of 50 promises 40 were kept")
+    assert promise(Promise(at, at, 1412, 1045), at).endswith("of 1,412 promises 1,045 were kept (74 of 100)")
 
 
 def test_an_edited_job_gets_another_promise_and_its_old_one_teaches_nothing() -> None:

@@ -1,9 +1,9 @@
-"""How long jobs run, learned from the log alone: streaming means and quantiles in integers, per kind of job.
+"""How long jobs run, learned from the log alone: streaming means in integers, per kind of job.
 
 A job is compared with the ended runs that are most like its own: first of its namespace, queue, name stem and request,
 then without the namespace, then of its queue and request, then of its queue, then of all. Nothing is known of a job but
-its spec before it runs. The one place that knows this: the order of borrowers rests on the means, promised starts
-on the quantiles.
+its spec before it runs. The one place that knows this: the order of borrowers rests on the means of all runs,
+promised starts on those of the newest runs that took longer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from muster.model.resources import Vector
 
 ENOUGH = 5
-"""Ended runs that a mean or a quantile rests on at least."""
+"""Ended runs that a mean rests on at least."""
 MAX_KINDS = 20_000
 """Kinds of jobs that are remembered: those that ended last."""
 REMEMBERED = 128
@@ -44,19 +44,18 @@ class RunTimes(Struct):
             self.spans = {each: times // 2 for each, times in self.spans.items() if times > 1}
             self.kept = sum(self.spans.values())
 
-    def left(self, ran: int, permille: int) -> int | None:
-        """What one that has run so long (ms) still takes, by a quantile of those that took longer; None for too few."""
+    def left(self, ran: int) -> int | None:
+        """What one that has run so long (ms) still takes, by the mean of those that took longer; None for too few.
+
+        A job waits for the sum of what others still run, and only means add up to the mean of a sum: where few jobs run
+        for weeks and most for minutes, a quantile of one says next to nothing about many.
+        """
         begun = span_of(ran) if ran > 0 else -1
-        longer = sorted((number, times) for number, times in self.spans.items() if number > begun)
+        longer = [(number, times) for number, times in self.spans.items() if number > begun]
         total = sum(times for _, times in longer)
         if total < ENOUGH:
             return None
-        wanted = (total * permille + 999) // 1000
-        for number, times in longer:
-            wanted -= times
-            if wanted <= 0:
-                return max(end_of(number) - ran, 0)
-        raise AssertionError(f"no quantile {permille} of {longer}")
+        return max(sum(end_of(number) * times for number, times in longer) // total - ran, 0)
 
 
 class Durations(Struct):
@@ -82,14 +81,14 @@ class Durations(Struct):
                 return spread.total // spread.count
         return 0
 
-    def left(self, kinds: tuple[str, ...], ran: int, permille: int) -> int | None:
-        """How long one of these kinds that has run so long (ms) still runs, by a quantile; None where nothing is known.
+    def left(self, kinds: tuple[str, ...], ran: int) -> int | None:
+        """How long one of these kinds that has run so long (ms) still runs, on average; None where nothing is known.
 
         One that has run longer than nearly all that is known takes as long again.
         """
         for kind in kinds:
             spread = self.kinds.get(kind)
-            found = spread.left(ran, permille) if spread is not None else None
+            found = spread.left(ran) if spread is not None else None
             if found is not None:
                 return found
         return max(ran, 1) if self.known() else None

@@ -23,8 +23,6 @@ from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.model.demand import Demand
 
-MEDIAN = 500
-"""Permille of the learned times that every job is taken to run."""
 LEAVING_MS = 30_000
 """How long one is taken to hold its quota that is over, or suspended for others."""
 MAX_STARTS = 50_000
@@ -135,7 +133,7 @@ class Projection:
             return LEAVING_MS
         kinds = kinds_of(charge.namespace, workload.ref.name, charge.queue, charge.request)
         ran = max(self._now - since, 0) if since else 0
-        return self._durations.left(kinds, ran, MEDIAN) or 0
+        return self._durations.left(kinds, ran) or 0
 
     def _join(self, key: str, shape: Shape) -> None:
         """A shape takes part, unless it is more than a limit on its path: nothing that ends helps it."""
@@ -311,7 +309,7 @@ class Projection:
         kind = (namespace, stem_of(name), key)
         if kind not in self._known:
             kinds = kinds_of(namespace, name, line.queue, line.demand.request)
-            self._known[kind] = self._durations.left(kinds, 0, MEDIAN)
+            self._known[kind] = self._durations.left(kinds, 0)
         return self._known[kind]
 
     def _release(self, turns: list[_Turn]) -> None:

@@ -37,12 +37,14 @@ def estimate(found: Estimate, position: int, queue: str) -> str:
 
 
 def promise(found: Promise, now: int) -> str:
-    """``Starts at about 2026-03-01T09:12Z (in 12 min), and by 2026-03-01T10:00Z (in 1 h) in 9 of 10 cases``."""
+    """``Starts at about 2026-03-01T09:12Z (in 12 min), and by 2026-03-01T10:00Z (in 1 h), meant to hold in ...``."""
     start, latest = (f"{instant(at)[:16]}Z (in {span(max(0, at - now))})" for at in (found.start, found.latest))
-    text = f"Starts at about {start}, and by {latest} in 9 of 10 cases"
+    text = f"Starts at about {start}, and by {latest}, meant to hold in 9 of 10 cases"
     if not found.settled:
         return f"{text}: projected from how long such jobs ran; no promise of this log has been settled yet"
-    return f"{text}: projected from how long such jobs ran; of {found.settled:,} promises {found.kept:,} were kept"
+    share = f" ({100 * found.kept // found.settled} of 100)" if found.settled >= 100 else ""
+    kept = f"of {found.settled:,} promises {found.kept:,} were kept{share}"
+    return f"{text}: projected from how long such jobs ran; {kept}"
 
 
 def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
