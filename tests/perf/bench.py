@@ -21,11 +21,14 @@ import bench_cluster
 import bench_decisions
 import bench_demand
 import bench_gangs
+import bench_gateway
 import bench_guard
 import bench_judge
 import bench_kai
 import bench_kueue
 import bench_log
+import bench_moments
+import bench_page
 import bench_pipeline
 import bench_placement
 import bench_quality
@@ -110,6 +113,15 @@ async def _ask(size: Size, say: Progress) -> list[Table]:
     return [await bench_ask.measure(waiting, events, size.rounds, say)]
 
 
+async def _gateway(size: Size, say: Progress) -> list[Table]:
+    waiting, nodes, commits = (300, 20, 3_000) if size.quick else (10_000, 1_000, 200_000)
+    return [
+        await bench_gateway.measure(waiting, nodes, 1, say),
+        await bench_page.measure(waiting, nodes, 1, say),
+        await bench_moments.measure(waiting, commits, 20, say),
+    ]
+
+
 async def _gangs(size: Size, say: Progress) -> list[Table]:
     sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if size.quick else bench_gangs.SIZES
     return [await bench_gangs.measure(20 if size.quick else 1_000, sizes, 1, say)]
@@ -171,6 +183,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "replay": _replay,
     "restart": _restart,
     "ask": _ask,
+    "gateway": _gateway,
     "demand": _demand,
     "simulate": _simulate,
     "cluster": _cluster,

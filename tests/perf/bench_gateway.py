@@ -7,6 +7,7 @@ Run: python tests/perf/bench_gateway.py [--waiting 10000] [--nodes 1000] [--roun
 """
 
 import asyncio
+import contextlib
 import resource
 import time
 from collections.abc import Sequence
@@ -53,6 +54,14 @@ def stored(seq: int, events: Sequence[Event]) -> Stored:
     return Stored(seq, commit)
 
 
+def served_cell(waiting: int, machines: int) -> ReadState:
+    """So many waiting jobs, and nodes."""
+    state = cell(waiting)
+    for first in range(0, machines, 200):
+        folded(state, [nodes.node(f"node-{each:04}", cpu=64) for each in range(first, min(first + 200, machines))])
+    return state
+
+
 class Served:
     """A gateway on a state that is there."""
 
@@ -79,9 +88,7 @@ class Served:
 
 async def measure(waiting: int, machines: int, rounds: int, say: Progress) -> Table:
     say(f"gateway: a cell of {waiting} waiting jobs on {machines} nodes")
-    state = cell(waiting)
-    for first in range(0, machines, 200):
-        folded(state, [nodes.node(f"node-{each:04}", cpu=64) for each in range(first, min(first + 200, machines))])
+    state = served_cell(waiting, machines)
     jobs = [job.ref.key for job in state.queues.jobs.values() if job.status == "waiting"]
     found = []
     with TemporaryDirectory() as folder:
@@ -95,6 +102,8 @@ async def measure(waiting: int, machines: int, rounds: int, say: Progress) -> Ta
                     found.append(await _round(session, jobs))
         finally:
             busy.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await busy
             await served.server.stop()
             await served.live.foresight.ahead.stop()
     about = (
