@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,13 +16,14 @@ import pytest
 
 from kit.chaos import Chaos
 from kit.compose import REPOSITORY
-from kit.recorded import ADMIN, LogTime, RecordedLog, questions, tenant
+from kit.recorded import ADMIN, BATCH, LogTime, RecordedLog, questions, tenant
 from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.promise import promises_of
+from muster.events.envelope import Commit, Stored
 from muster.ports import ApiResponse, ApiUnreachableError
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving import ahead, shapes, supposed, views
@@ -92,6 +94,45 @@ async def test_a_moment_is_the_state_that_folding_up_to_it_gives(
         await found.at(LogMark(seq=len(log.commits) + 1))
     with pytest.raises(OutsideError, match="begins after"):
         await found.at(LogMark(at=1))
+
+
+@pytest.mark.parametrize("length", [3, 30])
+async def test_however_long_the_log_a_moment_is_as_many_commits_as_lie_between_two_rungs(
+    tmp_path: Path, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What bounds the time of any moment of a month; ``tests/perf/bench_moments.py`` has the seconds."""
+    monkeypatch.setattr(ladder, "NEAR", 20)
+    monkeypatch.setattr(ladder, "FAR", 160)
+    commits = [
+        Stored(seq, Commit(commit_id=f"c{seq}", stage="watcher", shard="pods", kind="input", at=seq))
+        for seq in range(1, 160 * length)
+    ]
+    log = CountedLog(commits)
+    found, state, folder = Moments(log, tmp_path), ReadState(), Folder(ReadModel())
+    for stored in commits:
+        folder.fold(state, stored)
+        if found.is_due(stored.seq):
+            found.keep(state)
+    assert len(found.rungs) <= ladder.NEAR_RUNGS + 2 * length
+    chance, most = Random(length), 0
+    for _ in range(20):
+        log.read = 0
+        seq = chance.randrange(1, len(commits) + 1)
+        assert (await found.at(LogMark(seq=seq))).seq == seq
+        most = max(most, log.read)
+    assert 0 < most <= ladder.FAR + BATCH
+
+
+class CountedLog(RecordedLog):
+    """Counts the commits that are read."""
+
+    read = 0
+
+    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+        async with aclosing(super().follow(after)) as stream:
+            async for batch in stream:
+                self.read += len(batch)
+                yield batch
 
 
 async def test_a_time_is_the_last_commit_at_it(chaos: Chaos, tmp_path: Path) -> None:

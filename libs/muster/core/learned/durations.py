@@ -47,8 +47,8 @@ class RunTimes(Struct):
     def left(self, ran: int) -> int | None:
         """What one that has run so long (ms) still takes, by the mean of those that took longer; None for too few.
 
-        A job waits for the sum of what others still run, and only means add up to the mean of a sum: where few jobs run
-        for weeks and most for minutes, a quantile of one says next to nothing about many.
+        A job waits for the sum of the times that others still run, and the mean of a sum is the sum of the means. A median is not:
+        it is far too low where a few jobs run for weeks.
         """
         begun = span_of(ran) if ran > 0 else -1
         longer = [(number, times) for number, times in self.spans.items() if number > begun]
