@@ -47,8 +47,8 @@ class RunTimes(Struct):
     def left(self, ran: int) -> int | None:
         """What one that has run so long (ms) still takes, by the mean of those that took longer; None for too few.
 
-        A job waits for the sum of the times that others still run, and the mean of a sum is the sum of the means. A median is not:
-        it is far too low where a few jobs run for weeks.
+        A job waits for the sum of the times that others still run, and the mean of a sum is the sum of the means. A
+        median is not: it is far too low where a few jobs run for weeks.
         """
         begun = span_of(ran) if ran > 0 else -1
         longer = [(number, times) for number, times in self.spans.items() if number > begun]
