@@ -124,8 +124,12 @@ async def test_what_kube_scheduler_says_of_its_gang_is_a_fact(
             return "it has places for it" in await story(muster, "fits")
 
         await cluster.until(placed, what="what kube-scheduler says of the gang that fits")
-        found = await cluster.nodes()
-        assert len({found[name] for name in "efg"} - {""}) == 3
+
+        async def bound() -> bool:  # It binds its pods one after the other, after it said so.
+            found = await cluster.nodes()
+            return len({found[name] for name in "efg"} - {""}) == 3
+
+        await cluster.until(bound, what="each of the three on a node of its own")
         assert await muster.happened(PodsPlaced) == await muster.happened(GangHeldBack) == []
 
 
