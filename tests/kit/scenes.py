@@ -363,30 +363,6 @@ def lower_is_not_enough() -> tuple[Scene, str]:
     return scene, "a/urgent"
 
 
-def claim_ended(outcome: str) -> tuple[Scene, str]:
-    scene = claimed()
-    match outcome:
-        case "gone":
-            scene.lines("gone a/owed")
-        case "changed":
-            scene.lines("edit a/owed cpu=4")
-        case "expired":
-            # What b/greedy gives back is taken by one that was started around the queue and cannot be suspended.
-            around = facts.job("around", "b", cpu=5, memory=0, suspended=False, phase="running", busy=True)
-            scene.do(facts.seen(around))
-            scene.suspended("b/greedy")
-            scene.lines("time +86400s")
-        case "held":
-            scene.change("a/owed", wishes=Wishes(hold=True, by="ann", reason="waits for data"))
-        case "moved":
-            scene.change("a/owed", labels={"quota.scheduling.alibabacloud.com/name": "b"})
-        case "paused":
-            scene.tree_of(*TWO, paused="admissions")
-        case "unsatisfiable":
-            scene.tree_of(("a", 4), ("b", 4))
-    return scene, "a/owed"
-
-
 def victim_stays(reason: str) -> tuple[Scene, str]:
     scene = claimed()
     scene.lines("evicted b/greedy")

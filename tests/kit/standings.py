@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kit import facts, scenes
+from kit import claimscenes, facts, scenes
 from kit.overuse import overuse
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, stale_gang, timed_out
 from kit.words import odd
@@ -200,7 +200,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "InsufficientQuota, evicted": evicted_and_waiting,
     "InsufficientQuota, owed and nobody may go": of(scenes.deferred, "nothing_evictable"),
     "InsufficientQuota, owed and too young": of(scenes.deferred, "too_young"),
-    "InsufficientQuota, the claim has ended": of(scenes.claim_ended, "expired"),
+    "InsufficientQuota, the claim has ended": of(claimscenes.claim_ended, "expired"),
     "InsufficientQuota, reclaim is off": of(scenes.withheld, "reclaim_disabled"),
     "ExceedsMaxQuota": of(scenes.denied, "exceeds_limit"),
     "InsufficientMinQuota": lambda: firm(5, first=8),

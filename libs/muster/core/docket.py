@@ -15,6 +15,7 @@ from hashlib import blake2b
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.core.abridging import IncompleteError, Newest, whole
 from muster.events.envelope import Commit, Stored, UnknownEventError
 from muster.events.system import Genesis, LeaderStarted
 from muster.model.problem import FieldProblem, problem
@@ -43,6 +44,8 @@ class Docket(Struct):
     """The rolling hash at the last KEPT positions, each at its sequence modulo KEPT."""
     since: int = -1
     """The first position whose hash is known; -1: none is, because the log was not read from where that begins."""
+    newest: dict[str, Newest] = field(default_factory=dict)
+    """{stage.shard: what its leader has said of workloads}"""
 
     def hash_at(self, seq: int, now: int) -> str:
         """The rolling hash at a position, as a commit carries it; ``now``: the newest one. Empty where unknown."""
@@ -66,16 +69,22 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
     old for it.
     """
     if not stored.subject:
-        return stored  # In memory nothing but the stages themselves writes.
+        return whole(docket.newest, stored)  # In memory nothing but the stages themselves writes.
     why = stored.void or _wrong(docket, log_id, generation, stored)
     if not why and stored.unknown and not stored.commit.epoch:
         why = problem("", "no_leader_said", events=stored.unknown)
     if not why and stored.unknown:
         raise UnknownEventError([*stored.unknown], stored.seq)
+    found = stored
+    if not why:
+        try:
+            found = whole(docket.newest, stored)
+        except IncompleteError as err:
+            why = err.problem
     if not why:
         _accept(docket, stored)
     _go_on(docket, stored)
-    return voided(stored, why) if why and not stored.void else stored
+    return voided(stored, why) if why and not stored.void else found
 
 
 def voided(stored: Stored, why: FieldProblem) -> Stored:

@@ -10,7 +10,7 @@ from muster.events.reasons import ClaimKind
 from muster.model.keys import Ref
 from muster.model.places import Move, Placement, Shortage
 
-ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired"]
+ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired", "idle"]
 """Why a claim ends without an admission."""
 
 PlanObjection = Literal[

@@ -227,6 +227,7 @@ VoidCode = Literal[
     "no_such_seat",
     "other_writer",
     "not_its_event",
+    "nothing_to_complete",
 ]
 """Why a commit of the log is void."""
 

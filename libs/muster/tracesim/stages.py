@@ -39,9 +39,7 @@ class _Stirred(Seat[Any]):
     def take(self, stored: Stored, kinds: set[type[Event]]) -> None:
         """Fold a commit; ``kinds``: the types of its events. One that means nothing here only moves the state on."""
         if self.hears.isdisjoint(kinds):
-            state = self.state
-            state.seq = stored.seq
-            state.now = max(state.now, stored.commit.at)
+            self.move_on(stored)
             return
         self.fold(stored)
         self.stirred = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kit import gangscenes, rayscenes, scenes
+from kit import claimscenes, gangscenes, rayscenes, scenes
 from kit.forests import Forests
 from kit.gangscenes import HELD
 from kit.histories.recipes import (
@@ -137,6 +137,7 @@ RUNNERS = {
         "sim/test_gang_starves::test_a_gang_that_starves_says_so_after_20_minutes_and_names_the_blocker"
     ),
     "lost-log": test("sim/test_lost_log::test_a_lost_log_disturbs_nothing"),
+    "observed-in-short": test("unit/runtime/test_bytes_of_a_life::test_lives_that_mix_take_few_bytes"),
 }
 
 WILD = {
@@ -161,7 +162,7 @@ WILD = {
 FURTHER: dict[str, tuple[Callable[[str], tuple[Any, str]], tuple[str, ...]]] = {
     "dequeued": (scenes.dequeued, ("finished", "started_outside", "unbound")),
     "released": (scenes.released, ("evicted", "preempted", "timed_out", "moved", "stale", "held", "superseded")),
-    "claim ended": (scenes.claim_ended, ("gone", "changed", "held", "moved", "paused", "unsatisfiable")),
+    "claim ended": (claimscenes.claim_ended, ("gone", "changed", "held", "moved", "paused", "unsatisfiable", "idle")),
     "deferred": (scenes.deferred, ("grace", "evictions_paused", "lower_too_young", "lower_stays")),
     "victim stays": (scenes.victim_stays, ("overdue", "runs_again")),
     "places": (scenes.places, ("node_gone", "not_used")),

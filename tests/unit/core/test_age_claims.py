@@ -40,15 +40,18 @@ def comes_of_age(scene: Scene, name: str, cpu: int) -> None:
 
 
 def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
-    """An hour with a quarter of the node free; the one it was for needs half of it, and runs for no time."""
+    """An hour with a quarter of the node free, which another job asks for; the one it was for needs half of the node,
+    and runs for no time.
+    """
     scene = scene_of(("a", 0), ("b", 0), age_limit="10m")
     comes_of_age(scene, "first", 4)
     end(scene, "b/x0")
-    scene.lines(f"time +{HOUR_S}s")
+    scene.lines("job b/next cpu=2", f"time +{HOUR_S}s")
     end(scene, "b/x1")
     scene.runs("a/first")
     end(scene, "a/first")
-    fill(scene, "y", 2)
+    scene.runs("b/next")
+    fill(scene, "y", 1)
     comes_of_age(scene, "second", 4)
     scene.lines(f"time +{HOUR_S * IDLE_PART // 4 - 800}s")
     assert opened(scene) == ["first"]

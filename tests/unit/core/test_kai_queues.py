@@ -115,6 +115,18 @@ def test_a_bad_queue_disables_what_is_below_it_and_nothing_else() -> None:
     assert told[1].startswith("Queue 'below' is disabled: it is below lost")
 
 
+def test_what_the_nodes_cannot_give_now_starts_when_they_can() -> None:
+    """No user set the capacity of the nodes that are ready: it changes by itself, and the sentence says so."""
+    found = bench(*TEAMS, gpus=8)
+    denied = [event for event in said(found, seen(work("big", "team-a", gpu=12))) if isinstance(event, QuotaDenied)]
+    assert [tell(event).text for event in denied] == [
+        "Exceeds quota(nvidia.com/gpu) in the cluster: request 12, capacity 8. It starts once the nodes that are ready "
+        "have as much: add nodes, or lower the request"
+    ]
+    more = said(found, nodes.node("n2", cpu=64, memory=256, gpu=8))
+    assert [event.ref.name for event in more if isinstance(event, QuotaReserved)] == ["big"]
+
+
 def test_work_is_led_by_its_label_and_charged_on_every_level() -> None:
     found = bench(*TEAMS)
     events = said(found, seen(work("j", "team-a", gpu=1)))

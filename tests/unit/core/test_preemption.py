@@ -293,12 +293,15 @@ def test_what_an_inner_node_is_guaranteed_beyond_its_children_can_be_claimed() -
 
 
 def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run() -> None:
-    """The limit passes while other news is folded; then hours go by between one end and the next."""
+    """The limit passes while other news is folded; then hours go by between one end and the next, and no other job
+    asks for what is idle meanwhile.
+    """
     scene = borrowed(("a", 0), ("b", 0), jobs=4, cpu=2, age_limit="10m", claim="10m")
     scene.lines("job a/big cpu=8", "time +590s")
     scene.bench.now += 20_000
     scene.lines("job b/new cpu=2")
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["big"]
+    scene.lines("gone b/new")
     for index in range(4):
         scene.lines(f"time +{4 * 3600}s", f"finishes b/x{index}", f"gone b/x{index}")
     assert reserved(scene)[-1] == "big"

@@ -10,8 +10,9 @@ import pytest
 
 from kit import facts
 from kit.chaos import Chaos
+from kit.claimscenes import claim_ended
 from kit.rayscenes import alarm
-from kit.scenes import Scene, claim_ended, claimed
+from kit.scenes import Scene, claimed
 from muster.core.objects.labels import QUOTA_NAME
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState

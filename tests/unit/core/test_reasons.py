@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import inspect as mi
 
-from kit import gangscenes, rayscenes, scenes
+from kit import claimscenes, gangscenes, rayscenes, scenes
 from kit.bench import Bench
 from kit.overuse import overuse
 from kit.scenes import OBSTACLES, TWO, Scene
@@ -73,7 +73,7 @@ def reasons() -> set[Key]:
     found = set()
     for tag, kind in EVENT_TYPES.items():
         for path, value in literals(mi.type_info(kind), (tag,)):
-            if path[-1] in NO_REASONS or path[1:2] in (("workload",), ("pod",), ("demand",)):
+            if path[-1] in NO_REASONS or path[1:2] in (("workload",), ("but",), ("pod",), ("demand",)):
                 continue
             if path[-1] == "why":
                 found.add(("pool_refusal", value))
@@ -102,7 +102,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "quota_released": lambda reason: overuse(left=True) if reason == "overuse" else scenes.released(reason),
     "preemption_proposed": scenes.withheld,
     "reclaim_deferred": scenes.deferred,
-    "claim_ended": scenes.claim_ended,
+    "claim_ended": claimscenes.claim_ended,
     "plan_stale": scenes.stale,
     "victim_stays": scenes.victim_stays,
     "suspension_ordered": lambda reason: {

@@ -1,13 +1,18 @@
 """Bursts of work that is owed, where evicted jobs take long to leave: when all of it starts, and what that costs."""
 
+import random
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from kit.traces import run, starts, trace
+from muster.events.claims import ClaimOpened
+from muster.events.decisions import EvictionOrdered
+from muster.events.envelope import Stored
 from muster.events.system import PlacementMode
 from muster.tracesim.model import Trace
+from muster.tracesim.runner import Options, simulate
 from muster.tracesim.stops import Stops
 
 BEGIN_S = 600
@@ -48,3 +53,45 @@ def test_what_is_leaving_is_for_those_who_asked_first(tmp_path):
     assert found.metrics.evictions == 2
     assert max(at for job, at in starts(found.history).items() if job.startswith(("one", "half"))) == BEGIN_S + 300
     assert {at for job, at in starts(found.history).items() if job.startswith("late")} == {BEGIN_S + 302}
+
+
+def departments(folder: Path, seed: int, placement: PlacementMode) -> Trace:
+    """Of 64 GPUs each of two departments is guaranteed half, its two teams 4 each: jobs of hours use all of it for one
+    department when 360 small jobs of the other come within half an hour.
+    """
+    rng, rows = random.Random(seed), list[tuple[int, str]]()
+    for index in range(80):
+        at, gpus = rng.randint(0, 500), rng.choice((1, 1, 2, 4, 8))
+        rows.append((at, f"long{index:03},y{rng.randint(1, 2)},{gpus},{at},{rng.randint(3600, 8 * 3600)}"))
+    for index in range(360):
+        at, gpus = 1200 + rng.randint(0, 1800), rng.choice((1, 1, 1, 2))
+        rows.append((at, f"burst{index:03},x{rng.randint(1, 2)},{gpus},{at},{rng.randint(60, 900)}"))
+    queues = {
+        each: {"min": 32, "max": 64, "children": {f"{each}{team}": {"min": 4, "max": 64} for team in (1, 2)}}
+        for each in "xy"
+    }
+    cluster = {"nodes": [{"count": 8, "gpus": 8}], "queues": queues}
+    made = trace(folder, cluster, "\n".join(row for _, row in sorted(rows)))
+    return Trace(replace(made.cluster, placement=placement), made.jobs)
+
+
+@pytest.mark.parametrize(("seed", "placement"), [(3, "off"), (1, "pack")])
+def test_a_burst_that_a_department_is_guaranteed_and_its_teams_are_not(tmp_path, seed, placement):
+    """No job is evicted twice, no more are evicted than claim what they leave, and nothing owed is left unserved."""
+    claimants, evicted = set[str](), list[str]()
+
+    def hears(stored: Stored) -> None:
+        for event in stored.commit.events:
+            if isinstance(event, EvictionOrdered):
+                evicted.extend(victim.ref.name for victim in event.victims)
+            if isinstance(event, EvictionOrdered | ClaimOpened) and event.kind == "guarantee":
+                claimants.add(event.ref.name)
+
+    found = simulate(
+        departments(tmp_path, seed, placement), "muster", Options(stops=Stops(stopping=300_000)), hears=hears
+    )
+    assert evicted
+    assert len(set(evicted)) == len(evicted)
+    assert len(evicted) <= 1.1 * len(claimants)
+    assert found.metrics.guarantee_violation_gpu_s == 0
+    assert found.jobs.finished == 440

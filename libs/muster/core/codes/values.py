@@ -161,6 +161,19 @@ class Short(Struct, frozen=True):
     """Log time (ms) by which the claimant starts if the run times that jobs declare are true; 0: not promised."""
     owed: tuple[str, str, int] | None = None
     """(path, resource, amount) that others use or ask for within their guarantees, where it needs some of that, too."""
+    idles: Idles | None = None
+    """Where it has a claim for age."""
+
+
+class Idles(Struct, frozen=True):
+    """What was idle for a claim for age though others asked for it."""
+
+    since: int
+    """Log time (ms) from which it is held."""
+    idle: int
+    """The amount of the resource that refuses the claimant, times ms."""
+    most: int
+    """The claim ends when it comes to this."""
 
 
 class ResumeRefused(Struct, frozen=True):

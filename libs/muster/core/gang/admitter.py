@@ -151,6 +151,9 @@ class GangAdmitter:
         counted = {name: total for name, total in state.ledger.recount().items() if total}
         if used != counted:
             found.append(Violation("I3", f"the nodes say {used}, their occupants take {counted}"))
+        for key, sought in state.ledger.sought.items():
+            if sought.room != (room := state.ledger.room_for(sought)):
+                found.append(Violation("I3", f"the nodes take {room} pods of {key}, and {sought.room} are known"))
         leaked = sorted(uid for uid in state.holds if uid not in state.admitted)
         if leaked:
             found.append(Violation("I3", f"places are held without an admission: {leaked[:5]}"))

@@ -18,7 +18,8 @@ from muster.core.gang.parked import park
 from muster.core.gang.podgang import Placed
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import OWNER_MS
-from muster.core.placement.ledger import PODS, Occupant
+from muster.core.placement.classes import PODS
+from muster.core.placement.ledger import Occupant
 from muster.core.stage import Violation
 from muster.events.base import Cause
 from muster.events.effects import EffectApplied, EffectFailed

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from muster.core.gang.asks import asks_of
 from muster.core.gang.podgang import Claimant, NodeClaim, PodGang, claim_key
 from muster.core.gang.state import AdmitterState, Reservation, Unplaced
+from muster.core.placement.needs import need_of
 from muster.core.placement.place import place
-from muster.core.placement.view import Ask, Kept, View, need_of
+from muster.core.placement.view import Ask, Kept, View
 from muster.events.base import Cause, Decision
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
@@ -278,8 +279,8 @@ def claim_of_job(
 
 def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
     """The nodes that a job claims which waits for room and holds no quota: of those that may the oldest."""
-    may = [uid for uid in state.unplaced if 0 < job_may_claim_at(state, uid) <= state.now and state.gangs[uid].waits]
     tried = set[str]()
+    may = [uid for at, uid in unplaced_may_claim(state) if at <= state.now]
     for uid in sorted(may, key=lambda uid: (state.waits[uid].since, uid)):
         each = state.unplaced[uid]
         if each.key in tried or not could_have_places(state, asks := asks_of(state, state.gangs[uid])):
@@ -289,6 +290,13 @@ def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
         if found:
             return found
     return []
+
+
+def unplaced_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
+    """(log time from which it may claim nodes, uid) of every job that waits for room and holds no quota."""
+    age, waits, gangs = state.placement.claim_ms, state.waits, state.gangs
+    found = [(waits[uid], uid) for uid in state.unplaced if uid in waits and gangs[uid].waits] if age else []
+    return [(max(each.since + age, each.claimed and each.claimed + 2 * CLAIM_MS), uid) for each, uid in found]
 
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
@@ -301,7 +309,7 @@ def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
             if node.slot is None or not node.schedulable or not node.ready:
                 continue
             group = state.ledger.classes[node.slot.group]
-            need, _ = need_of(ask, group)
+            need, _ = need_of(ask.request, ask.rules, group)
             if need is not None:
                 left -= max(need.fit([node.allocatable[name] for name in group.resources], []), 0)
         if left > 0:

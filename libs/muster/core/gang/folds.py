@@ -112,6 +112,7 @@ def arms() -> Mapping[type[Event], Arm]:
 
 def placement_chosen(state: AdmitterState, _at: Position, event: PlacementChosen) -> None:
     state.placement = event
+    unplaced.chosen(state)
     if event.strategy is None:
         for uid in list(state.holds):
             g.drop_hold(state, uid)
@@ -125,10 +126,10 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
         gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
         if before is not None:
             gang.rank, gang.placement = before.rank, before.placement
-        unplaced.observed(state, workload.ref.uid)
         for each in (*workload.pod_sets, *workload.auxiliary):
             state.ledger.learn(each.rules)
         state.ledger.learn(PodRules(topology=workload.topology))
+        unplaced.observed(state, workload.ref.uid)
 
 
 def workload_gone(state: AdmitterState, at: Position, event: WorkloadGone) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from muster.core.gang.state import AdmitterState, Vain
-from muster.core.placement.ledger import Node, NodeClass, NodeLedger, Slot, enter
+from muster.core.placement.classes import NodeClass, Slot, enter
+from muster.core.placement.ledger import Node, NodeLedger
 from muster.core.placement.place import place, refused_by
 from muster.core.placement.view import Ask, View
 from muster.model.placing import HOSTNAME

@@ -18,7 +18,7 @@ from muster.core.gang.asks import asks_of, asks_of_claimant, laid_out
 from muster.core.gang.moving import elsewhere, leave, occupants_of, placements
 from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry
 from muster.core.placement.place import place
-from muster.core.placement.view import Ask, View, need_of
+from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
@@ -222,8 +222,7 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed
     if place(beside, asks, mode) is not None:
         return False
     for taken in beside.taken[before:]:
-        slot = view.slot(taken.node)
-        need = need_of(taken.ask, state.ledger.classes[slot.group])[0] if slot is not None else None
+        need = view.need(taken.ask, taken.node)
         assert need is not None, f"{taken.node} has had room just now"
         view.take(taken.ask, need, taken.node, taken.count)
     return True

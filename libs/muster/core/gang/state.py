@@ -74,6 +74,17 @@ class LinePlace(NamedTuple):
     uid: str
 
 
+class Line(Struct):
+    """The jobs of one request that wait for nodes."""
+
+    places: list[LinePlace] = field(default_factory=list)
+    """In order."""
+    sought: str = ""
+    """Its pods that are hardest to place, by the name the ledger has for them; empty: it has none."""
+    pods: int = 0
+    """How many those are."""
+
+
 class Unplaced(Struct):
     """A job that released its quota for want of room on the nodes."""
 
@@ -191,8 +202,8 @@ class AdmitterState(StageState):
     """By uid of the workload."""
     unplaced: dict[str, Unplaced] = field(default_factory=dict)
     """By uid of the workload: the jobs that wait for room on the nodes, and hold no quota"""
-    lines: dict[str, list[LinePlace]] = field(default_factory=dict)
-    """request -> the jobs of it, in order"""
+    lines: dict[str, Line] = field(default_factory=dict)
+    """request -> the jobs of it"""
     found: dict[str, int] = field(default_factory=dict)
     """uid of a job that is tried again and has no answer yet -> log time (ms) until which the room is left to it"""
     plans: dict[str, PlanToTry] = field(default_factory=dict)

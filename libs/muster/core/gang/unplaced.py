@@ -14,13 +14,14 @@ from heapq import heapify, heappop, heappush
 from muster.core.gang import claims
 from muster.core.gang.asks import asks_of
 from muster.core.gang.growing import Growing
-from muster.core.gang.state import AdmitterState, LinePlace, Reservation, Unplaced
+from muster.core.gang.state import AdmitterState, Line, LinePlace, Reservation, Unplaced
 from muster.core.placement.place import place
-from muster.core.placement.view import View
+from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
 from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadQueued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position
+from muster.model.placing import GPU
 from muster.model.pools import Growth
 
 FOUND_MS = 5_000
@@ -74,15 +75,37 @@ def drop(state: AdmitterState, uid: str) -> None:
     each = state.unplaced.pop(uid, None)
     if each is not None:
         line = state.lines[each.key]
-        line.remove(each.place)
-        if not line:
+        line.places.remove(each.place)
+        if not line.places:
             del state.lines[each.key]
+            if line.sought:
+                state.ledger.unseek(line.sought, line.pods, each.key)
 
 
 def _stand(state: AdmitterState, uid: str) -> None:
     each, gang = state.unplaced[uid], state.gangs[uid]
-    each.key, each.place = repr(asks_of(state, gang)), LinePlace(*gang.rank, each.ref.key, uid)
-    insort(state.lines.setdefault(each.key, []), each.place)
+    asks = asks_of(state, gang)
+    each.key, each.place = repr(asks), LinePlace(*gang.rank, each.ref.key, uid)
+    line = state.lines.get(each.key)
+    if line is None:
+        line = state.lines[each.key] = Line()
+        hardest = max(
+            asks, key=lambda ask: (ask.request.get(GPU, 0), ask.request.get("cpu", 0), ask.name), default=None
+        )
+        if hardest is not None:
+            line.pods = hardest.count
+            line.sought = state.ledger.seek(hardest.request, hardest.rules, line.pods, each.key)
+    insort(line.places, each.place)
+
+
+def _hardness(ask: Ask) -> tuple[int, int, str]:
+    return ask.request.get(GPU, 0), ask.request.get("cpu", 0), ask.name
+
+
+def chosen(state: AdmitterState) -> None:
+    """The mode of placement has changed: jobs may ask something else of the nodes."""
+    for uid in [*state.unplaced]:
+        observed(state, uid)
 
 
 # --- decide -------------------------------------------------------------------------------------------------------
@@ -98,15 +121,23 @@ def retries_due(
     if mode is None:
         yield from (_found(each) for each in state.unplaced.values())
         return
-    suppose(state, view)
-    heads = [(line[0], key, 0) for key, line in state.lines.items()]
+    keys = [*state.lines] if growing.pools else _with_room(state)
+    heads = [(state.lines[key].places[0], key, 0) for key in keys]
     heapify(heads)
+    if heads:
+        suppose(state, view)
     claims_due = True
+    left: dict[str, int] = {}
+    """kind of pod -> no more of it have room beside those that are tried"""
     while heads:
         head, key, index = heappop(heads)
-        each, line = state.unplaced[head.uid], state.lines[key]
+        kind, each, line = state.lines[key].sought, state.unplaced[head.uid], state.lines[key].places
+        if kind in left and left[kind] < state.lines[key].pods:
+            continue
         if state.gangs[head.uid].waits:
             fits = has_room(state, view, each)
+            if not fits and kind and not growing.pools:
+                left[kind] = view.room_for(state.ledger.sought[kind])
             if not fits and not _may_grow(state, view, each, growing):
                 continue  # Nor have those behind it, with the same request.
             claims_due = False
@@ -115,6 +146,12 @@ def retries_due(
             heappush(heads, (line[index + 1], key, index + 1))
     if claims_due:
         yield from claims.of_unplaced(state)
+
+
+def _with_room(state: AdmitterState) -> list[str]:
+    """The lines for whose pods there may be room on the nodes."""
+    without_pods = [repr([])] if repr([]) in state.lines else []
+    return [key for each in state.ledger.sought.values() for key in each.within()] + without_pods
 
 
 def suppose(state: AdmitterState, view: View) -> None:
@@ -158,6 +195,5 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         return
     times = [*state.found.values()]
     times += [each.grow_at for each in state.unplaced.values()]
-    may = (uid for uid in state.unplaced if state.gangs[uid].waits and uid not in state.pods.claims)
-    times += [claims.job_may_claim_at(state, uid) for uid in may]
-    yield from (at for at in times if at > state.now)
+    times += [at for at, uid in claims.unplaced_may_claim(state) if uid not in state.pods.claims]
+    yield from [at for at in times if at > state.now]

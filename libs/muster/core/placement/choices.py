@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster.core.placement.ledger import SHOWN, Bucket, NodeClass
+from muster.core.placement.classes import Bucket, NodeClass
+from muster.core.placement.ledger import SHOWN
 from muster.core.placement.matching import (
-    UNSCHEDULABLE,
     asked_labels,
     names_nodes,
     suits_node,
     suits_volumes,
-    tolerates,
-    untolerated,
 )
-from muster.core.placement.view import Ask, PodNeed, View, need_of
-from muster.model.places import ObstacleCode
+from muster.core.placement.needs import PodNeed, need_of, refused
+from muster.core.placement.view import Ask, View
 from muster.model.placing import GPU
 
 LATE = 1 << 62
@@ -43,9 +41,9 @@ def choices(view: View, ask: Ask) -> list[BucketChoice]:
     pinned = pinned_to_nodes(view, ask)
     found: list[BucketChoice] = []
     for key, group in view.ledger.classes.items():
-        if refused(ask, group, pinned):
+        if refused(ask.rules, group, pinned):
             continue
-        need, missing = need_of(ask, group)
+        need, missing = need_of(ask.request, ask.rules, group)
         if need is None or missing:
             continue
         weights, gpu = _weights(view, group)
@@ -84,25 +82,6 @@ def pinned_to_nodes(view: View, ask: Ask) -> bool:
 def suits(view: View, ask: Ask, name: str) -> bool:
     labels = view.ledger.nodes[name].labels
     return suits_node(ask.rules, labels, name) and suits_volumes(ask.rules, labels, name)
-
-
-def refused(ask: Ask, group: NodeClass, pinned: bool) -> tuple[ObstacleCode, str] | None:
-    """Why no node of a class will do, whatever it has left: (code, detail), in the order Kubernetes asks."""
-    rules = ask.rules
-    if rules.unsupported is not None:
-        return "unsupported", ""
-    if not group.schedulable and not any(tolerates(each, UNSCHEDULABLE) for each in rules.tolerations):
-        return "unschedulable", ""
-    taint = untolerated([each for each in group.taints if each.key != UNSCHEDULABLE.key], rules.tolerations)
-    if taint is not None:
-        return "taint", f"{taint.key}: {taint.value}"
-    if not group.ready:
-        return "not_ready", ""
-    if not pinned and not suits_node(rules, group.labels, ""):
-        return "node_affinity", ""
-    if not pinned and not suits_volumes(rules, group.labels, ""):
-        return "volume", ""
-    return None
 
 
 def short_of(group: NodeClass, need: PodNeed | None, bucket: Bucket) -> list[str]:

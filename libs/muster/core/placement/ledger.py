@@ -6,19 +6,18 @@ that a gang is placed by looking at buckets, not at nodes. The groups are plain 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-
 from msgspec import Struct, field
 
 from muster.core.observed.seen import Seen
+from muster.core.placement.classes import PODS, NodeClass, Slot, enter, leave
 from muster.core.placement.gpus import WHOLE, share_on
-from muster.core.placement.matching import asked_labels
+from muster.core.placement.matching import asked_labels, names_nodes
 from muster.core.placement.mix import Mix
+from muster.core.placement.sought import PodSought
 from muster.events.facts import NodeGone, NodeObserved
 from muster.model.placing import ANYWHERE, GPU, HOSTNAME, PodRules, Taint
 from muster.model.resources import Vector, add_into
 
-PODS = "pods"
 SHOWN = ("cpu", GPU, "memory")
 """The resources whose remains decide how tight a node is."""
 
@@ -43,41 +42,6 @@ class Occupant(Struct):
     """uid of the workload that a pod is of, where that is known"""
     share: int = 0
     """What it takes of each of its devices, thousandths; the ledger says, for the node it is on."""
-
-
-class Slot(Struct):
-    """What one node can still give: amounts in the order of its class's resources, and its shared devices."""
-
-    group: str
-    free: list[int]
-    shared: dict[int, int] = field(default_factory=dict)
-    """Device -> what is left of it, thousandths; whole devices are in ``free``."""
-
-    @property
-    def key(self) -> str:
-        text = ",".join(map(str, self.free))
-        return f"{text};{','.join(map(str, sorted(self.shared.values())))}" if self.shared else text
-
-
-class Bucket(Struct):
-    """Nodes of one class with the same left."""
-
-    free: list[int]
-    shared: list[int]
-    names: list[str]
-    """Sorted."""
-
-
-class NodeClass(Struct):
-    """Nodes that static filters cannot tell apart."""
-
-    resources: list[str]
-    labels: dict[str, str]
-    """Only those that rules of known pods look at."""
-    taints: tuple[Taint, ...]
-    schedulable: bool
-    ready: bool
-    buckets: dict[str, Bucket] = field(default_factory=dict)
 
 
 class Node(Struct):
@@ -130,6 +94,8 @@ class NodeLedger(Struct):
     scale: Vector = field(default_factory=dict)
     """Of each resource the most that one node has."""
     mix: Mix = field(default_factory=Mix)
+    sought: dict[str, PodSought] = field(default_factory=dict)
+    """The kinds of pods for which jobs wait to have room"""
     lost: dict[str, None] = field(default_factory=dict)
     """Nodes that do not exist, or are not known yet, and have occupants."""
 
@@ -297,10 +263,12 @@ class NodeLedger(Struct):
             node.slot.free = [node.allocatable[each] - node.used.get(each, 0) for each in names]
             node.slot.shared = dict(node.shared)
         enter(self.classes[node.slot.group].buckets, node.slot, name)
+        self._count(node.slot, 1)
 
     def _leave(self, name: str, node: Node) -> None:
         if node.slot is not None:
             leave(self.classes[node.slot.group].buckets, node.slot, name)
+            self._count(node.slot, -1)
 
     def _forget(self, name: str, node: Node) -> None:
         """Take a node out of the index altogether: its class may change."""
@@ -309,7 +277,41 @@ class NodeLedger(Struct):
         self._leave(name, node)
         if not self.classes[node.slot.group].buckets:
             del self.classes[node.slot.group]
+            for each in self.sought.values():
+                each.needs.pop(node.slot.group, None)
         node.slot = None
+
+    # --- what is sought -----------------------------------------------------------------------------------------
+
+    def seek(self, request: Vector, rules: PodRules, pods: int, line: str) -> str:
+        """A line waits for room for so many pods at once; returns the name of their kind."""
+        key = repr((request, rules))
+        if key not in self.sought:
+            pinned = names_nodes(rules) or any(label not in self.asked for label in asked_labels(rules))
+            found = self.sought[key] = PodSought(request, rules, pinned)
+            found.room = self.room_for(found)
+        self.sought[key].wanted(pods, line)
+        return key
+
+    def room_for(self, sought: PodSought) -> int:
+        """How many such pods have room on the nodes, counted over all of them."""
+        return sum(
+            len(bucket.names) * sought.fit(name, group, bucket.free, bucket.shared)
+            for name, group in self.classes.items()
+            for bucket in group.buckets.values()
+        )
+
+    def unseek(self, key: str, pods: int, line: str) -> None:
+        """It waits no longer."""
+        self.sought[key].unwanted(pods, line)
+        if not self.sought[key].asks:
+            del self.sought[key]
+
+    def _count(self, slot: Slot, times: int) -> None:
+        """A node with so much left is there, or is there no more."""
+        group, shared = self.classes[slot.group], sorted(slot.shared.values()) if self.sought else []
+        for each in self.sought.values():
+            each.room += times * each.fit(slot.group, group, slot.free, shared)
 
     def recount(self) -> dict[str, Vector]:
         """{node: what its occupants take}, counted again: for checks."""
@@ -335,22 +337,3 @@ def _share_out(node: Node, devices: list[int], share: int) -> None:
         else:
             node.shared.pop(device, None)
             node.groups.pop(device, None)
-
-
-def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
-    """Put a node into the bucket of its free resources."""
-    key = slot.key
-    bucket = buckets.get(key)
-    if bucket is None:
-        buckets[key] = Bucket(list(slot.free), sorted(slot.shared.values()), [name])
-    else:
-        insort(bucket.names, name)
-
-
-def leave(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
-    """Take a node out of its bucket."""
-    key = slot.key
-    bucket = buckets[key]
-    del bucket.names[bisect_left(bucket.names, name)]
-    if not bucket.names:
-        del buckets[key]

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace, nsmallest
 
 from muster.core.placement.affinity import PodAffinity
-from muster.core.placement.choices import LATE, BucketChoice, choices, pinned_to_nodes, refused, short_of, suits
+from muster.core.placement.choices import LATE, BucketChoice, choices, pinned_to_nodes, short_of, suits
 from muster.core.placement.gpus import WHOLE
 from muster.core.placement.matching import suits_node, suits_volumes
+from muster.core.placement.needs import PodNeed, need_of, refused
 from muster.core.placement.ranks import Rank, sparing, wasting
 from muster.core.placement.topology import within
-from muster.core.placement.view import Ask, PodNeed, View, need_of
+from muster.core.placement.view import Ask, View
 from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU
 from muster.model.strategies import Strategy
@@ -152,10 +153,10 @@ def _deal(view: View, ask: Ask, found: list[BucketChoice]) -> int:
 def refused_by(view: View, ask: Ask, key: str) -> tuple[str, str]:
     """(code, detail) of the rule of its own that keeps a pod of an ask off empty nodes of a class; else empty."""
     group, pinned = view.ledger.classes[key], pinned_to_nodes(view, ask)
-    closed = refused(ask, group, pinned)
+    closed = refused(ask.rules, group, pinned)
     if closed is not None:
         return closed
-    need, missing = need_of(ask, group)
+    need, missing = need_of(ask.request, ask.rules, group)
     for bucket, names in view.buckets(key):
         if pinned and not any(suits(view, ask, name) for name in names):
             return "node_affinity", ""
@@ -241,8 +242,8 @@ def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -
 
     pinned = pinned_to_nodes(view, ask)
     for key, group in view.ledger.classes.items():
-        closed = refused(ask, group, pinned)
-        need, missing = need_of(ask, group)
+        closed = refused(ask.rules, group, pinned)
+        need, missing = need_of(ask.request, ask.rules, group)
         for bucket, names in view.buckets(key):
             if closed is not None:
                 count(*closed, len(names))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.core.placement.choices import BucketChoice, pinned_to_nodes, refused
+from muster.core.placement.choices import BucketChoice, pinned_to_nodes
+from muster.core.placement.classes import Bucket, Slot
 from muster.core.placement.gpus import WHOLE
-from muster.core.placement.ledger import Bucket, Slot
 from muster.core.placement.mix import waste
-from muster.core.placement.view import Ask, PodNeed, View, need_of, share_devices
+from muster.core.placement.needs import PodNeed, need_of, refused
+from muster.core.placement.view import Ask, View, share_devices
 from muster.model.placing import GPU
 
 Rank = Callable[[BucketChoice], int]
@@ -45,8 +46,8 @@ def sparing(view: View, main: Ask) -> Rank:
 
     def rank(choice: BucketChoice) -> int:
         group = view.ledger.classes[choice.group]
-        other, _ = need_of(main, group)
-        if other is None or refused(main, group, pinned_to_nodes(view, main)):
+        other, _ = need_of(main.request, main.rules, group)
+        if other is None or refused(main.rules, group, pinned_to_nodes(view, main)):
             return 0
         return other.fit(choice.bucket.free, choice.bucket.shared) - other.fit(*_after(choice.need, choice.bucket))
 

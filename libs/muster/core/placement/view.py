@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from muster.core.placement.gpus import WHOLE, pick, pods_fitting, share_on, shares_gpu
-from muster.core.placement.ledger import PODS, Bucket, NodeClass, NodeLedger, Occupant, Slot, enter, leave
-from muster.model.placing import GPU, GPU_MEMORY, PodRules, Topology
+from muster.core.placement.classes import PODS, Bucket, Slot, enter, leave
+from muster.core.placement.gpus import WHOLE, pick
+from muster.core.placement.ledger import NodeLedger, Occupant
+from muster.core.placement.needs import PodNeed, need_of
+from muster.core.placement.sought import PodSought
+from muster.model.placing import GPU, PodRules, Topology
 from muster.model.resources import Vector
 from muster.model.strategies import Strategy
 
@@ -41,56 +44,6 @@ class Taken(Struct, frozen=True):
         """The devices of one of its pods; empty where it shares none."""
         each = len(self.devices) // self.count
         return self.devices[index * each : (index + 1) * each]
-
-
-class PodNeed(Struct, frozen=True):
-    """What one pod takes, in the order of a class's resources."""
-
-    parts: tuple[tuple[int, int], ...]
-    gpu: int
-    """Where the class keeps its whole GPU devices; -1 when it has none."""
-    share: int
-    """Thousandths of a device, where the pod shares; else 0."""
-    devices: int = 1
-
-    def fit(self, free: list[int], shared: list[int]) -> int:
-        """How many such pods fit into the free resources; 0 or less when none does."""
-        fit = 1 << 40
-        for index, amount in self.parts:
-            most = free[index] // amount
-            if most < fit:
-                if most <= 0:
-                    return 0
-                fit = most
-        if not self.share:
-            return fit
-        whole = free[self.gpu] // WHOLE if self.gpu >= 0 else 0
-        if whole < 0:
-            return 0  # The node offers fewer devices than are taken, and it is unknown which of them are left.
-        return min(pods_fitting(shared, whole, self.share, self.devices), fit)
-
-
-def need_of(ask: Ask, group: NodeClass) -> tuple[PodNeed | None, list[str]]:
-    """What a pod takes of nodes of a class, or the resources such nodes do not have at all."""
-    places = {name: index for index, name in enumerate(group.resources)}
-    parts, missing = [], []
-    for name in sorted(ask.request):
-        amount = ask.request[name]
-        if amount > 0 and name in places:
-            parts.append((places[name], amount))
-        elif amount > 0:
-            missing.append(name)
-    share = share_on(ask.rules, group.labels)
-    if shares_gpu(ask.rules) and GPU not in places:
-        missing.append(GPU)
-    elif share > WHOLE:
-        missing.append(GPU_MEMORY)
-    if PODS in places:
-        keepers = ask.rules.devices if share else 0  # A device that it opens is kept by a pod of its own.
-        parts.append((places[PODS], 1000 * (1 + keepers)))
-    if missing:
-        return None, missing
-    return PodNeed(tuple(parts), places.get(GPU, -1), share, ask.rules.devices), []
 
 
 class Kept(NamedTuple):
@@ -126,6 +79,20 @@ class View:
         known = self.ledger.nodes.get(node)
         return known.slot if known is not None and known.uid else None
 
+    def need(self, ask: Ask, node: str) -> PodNeed | None:
+        """What a pod takes of a node; None where it has not what the pod asks for at all."""
+        slot = self.slot(node)
+        return need_of(ask.request, ask.rules, self.ledger.classes[slot.group])[0] if slot is not None else None
+
+    def room_for(self, sought: PodSought) -> int:
+        """No more pods of a kind have room beside what is taken and kept here."""
+        needs = ((key, need) for key, need in sought.needs.items() if need is not None)
+        return sum(
+            len(names) * max(need.fit(bucket.free, bucket.shared), 0)
+            for key, need in needs
+            for bucket, names in self.buckets(key)
+        )
+
     def buckets(self, group: str) -> Iterator[tuple[Bucket, list[str]]]:
         """Buckets of a class, each with its nodes by name."""
         for key, bucket in self.ledger.classes[group].buckets.items():
@@ -154,7 +121,7 @@ class View:
         ``devices``: of which they are to have shares, one pod after the other. Returns what that is, for ``unkeep``.
         """
         before = self.slot(node)
-        need, _ = need_of(ask, self.ledger.classes[before.group]) if before is not None else (None, [])
+        need = self.need(ask, node)
         if before is None or need is None:
             return Kept([], {})
         after, shares = Slot(before.group, list(before.free), dict(before.shared)), dict[int, int]()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.ledger.idling import limit_of, paid_back_ms
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Shortfall
 from muster.model.resources import Vector, add_into
@@ -27,15 +28,10 @@ MILLION = 1_000_000
 
 
 class AgeClaim(Struct):
-    """A claim for age: the node at which it is held, and the quota that was idle there for it."""
+    """A claim for age: the node at which it is held, and what was idle there for it, as the claim counts it."""
 
     top: str
-    since: int
-    """Log time (ms) up to which ``idle`` is counted."""
-    part: int = 0
-    """Millionths of the node's limit that were idle since then."""
-    idle: int = 0
-    """Millionths times ms."""
+    idle: Vector = field(default_factory=dict)
 
 
 class AgeRun(Struct, frozen=True):
@@ -59,21 +55,24 @@ class AgeClaims(Struct):
     def opened(self, uid: str, top: str, ledger: Ledger, now: int) -> None:
         before = self.claims.get(uid)
         if before is not None:  # It was held further down until now.
-            self._rest(before.top, now, (before.idle + before.part * (now - before.since)) * IDLE_PART // MILLION)
-        self.claims[uid] = AgeClaim(top, now, _idle(ledger, uid, top))
+            self._paid_back(before, ledger, now)
+        self.claims[uid] = AgeClaim(top)
+
+    def time_passed(self, ledger: Ledger) -> None:
+        """What is idle was so for longer."""
+        for uid, claim in self.claims.items():
+            claim.idle = dict(ledger.claims.by_uid[uid].idle)
 
     def looked(self, ledger: Ledger, now: int, served: str = "") -> None:
-        """Idle amounts may have changed, and claims may be over; ``served``: uid of the admitted workload."""
+        """Claims may be over; ``served``: uid of the admitted workload."""
         for uid, claim in list(self.claims.items()):
-            claim.idle += claim.part * (now - claim.since)
-            claim.since, claim.part = now, _idle(ledger, uid, claim.top)
             standing = ledger.claims.by_uid.get(uid)
             if standing is None or standing.firm:
                 del self.claims[uid]
                 if served and standing is None:
                     part = _part(ledger, claim.top, counted(ledger.charges[served].demand))
                     self.runs[served] = AgeRun(claim.top, part)
-                self._rest(claim.top, now, claim.idle * IDLE_PART // MILLION)
+                self._paid_back(claim, ledger, now)
 
     def left(self, uid: str, since: int | None, now: int) -> None:
         """A charge was released that had run since ``since``: a job wider than ``RUNS_PART`` allows took too much."""
@@ -94,6 +93,9 @@ class AgeClaims(Struct):
         """Log time (ms) until which nothing is held for a job of a queue; 0 for none."""
         return max((self.rests.get(path, 0) for path in chain_of(queue)), default=0) if self.rests else 0
 
+    def _paid_back(self, claim: AgeClaim, ledger: Ledger, now: int) -> None:
+        self._rest(claim.top, now, paid_back_ms(ledger, claim.top, claim.idle, IDLE_PART))
+
     def _rest(self, top: str, now: int, pause: int) -> None:
         """A node rests for so long (ms); rests that are over are forgotten."""
         until = max(now + pause, self.rests.get(top, 0))
@@ -108,18 +110,7 @@ def has_room(top: Shortfall, held: Mapping[str, Vector]) -> bool:
     return not already or (already + top.asked) * RUNS_PART <= top.limit
 
 
-def _idle(ledger: Ledger, uid: str, top: str) -> int:
-    """Millionths of a node's limit that are free, as far as a claim asks for them."""
-    claim, node, used = ledger.claims.by_uid.get(uid), ledger.nodes.get(top), ledger.used.get(top, {})
-    if claim is None or node is None:
-        return 0
-    asked = counted(claim.demand)
-    free = {name: min(asked[name], max(node.limit.get(name, 0) - used.get(name, 0), 0)) for name in asked}
-    return _part(ledger, top, free)
-
-
 def _part(ledger: Ledger, path: str, amounts: Vector) -> int:
     """Millionths of a node's limit, of the resource of which it is most."""
-    node = ledger.nodes.get(path)
-    limits = node.limit if node is not None else {}
-    return max((amount * MILLION // limits[name] for name, amount in amounts.items() if limits.get(name)), default=0)
+    limits = {name: limit_of(ledger, path, name) for name in amounts}
+    return max((amounts[name] * MILLION // limit for name, limit in limits.items() if limit), default=0)

@@ -8,17 +8,18 @@ from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
 from muster.core.preemption.growing import Claimant, Entitled
 from muster.core.preemption.state import PreemptorState
-from muster.core.queueing.book import Rooms, Shape, room_at
+from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.claims import Claim
-from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.kaireclaim import between
 from muster.core.quota.ledger.kaishares import Shares, kai_shares
-from muster.core.quota.ledger.owing import owed_beside
+from muster.core.quota.ledger.ledger import UNBOUNDED
+from muster.core.quota.ledger.owing import Owing
 from muster.core.quota.reclaim import Basis, basis
 from muster.model.demand import Shortfall
-from muster.model.keys import root_of
+from muster.model.quota import COUNTED
 
 
 def owed(state: PreemptorState) -> list[Claimant]:
@@ -28,19 +29,26 @@ def owed(state: PreemptorState) -> list[Claimant]:
 
     def entitled(shape: Shape, job: Job) -> bool:
         queue, ledger = shape.queue, state.queues.ledger
-        if not state.in_turn(job) or state.now < state.may_claim_at(job):
+        if not state.in_turn(job) or state.now < state.may_claim_at(job) or not state.is_refused(shape):
             return False
         mine = _basis(state, job, given)
         if ledger.by_shares(queue):
-            if not shares:
-                shares.append(kai_shares(ledger))
-            may = between(mine, queue, shape.demand, shares[0] if job.growth is None else None).may_claim()
+            may = between(mine, queue, shape.demand, shares_now() if job.growth is None else None).may_claim()
             may = may and mine.short(queue, shape.demand) is not None
         else:
             may = mine.refuses_what_is_owed(queue, shape.demand)
         if job.growth is not None and mine.refusal(queue, shape.demand) is None:
             return False  # Growth is asked for once the victims of others have left.
-        return may and state.is_refused(shape)
+        return may
+
+    def shares_now() -> Shares:
+        if not shares:
+            shares.append(kai_shares(state.queues.ledger))
+        return shares[0]
+
+    def shapes(of: PreemptorState, queue: str) -> Iterator[Shape]:
+        divided = of.queues.ledger.by_shares(queue)
+        return _within_share(of, queue, shares_now()) if divided else _may_be_owed(of, queue)
 
     def may_reclaim(queue: str) -> bool:
         tree = state.queues.ledger.tree_of(queue)
@@ -49,13 +57,51 @@ def owed(state: PreemptorState) -> list[Claimant]:
         return tree.by_shares or state.below_guarantee(queue)
 
     # Most often only leaves are below their guarantees, and few of those have work that waits.
-    by_leaf = not _divides(state) and not any(nodes[path].children for path in below if "/" in path)
-    return _entitled(state, below if by_leaf else state.queues.book.queues, may_reclaim, entitled)
+    inner = any(nodes[path].children for path in below if "/" in path)
+    waiting = state.queues.book.queues
+    queues = waiting if inner else {queue: None for queue in (*below, *_dividing(state)) if queue in waiting}
+    return _entitled(state, filter(may_reclaim, queues), may_reclaim, entitled, shapes)
 
 
-def _divides(state: PreemptorState) -> bool:
-    """Whether a tree in force is applied by fair shares."""
-    return any(tree.by_shares for tree in state.queues.ledger.trees.values())
+def _dividing(state: PreemptorState) -> Iterator[str]:
+    """The queues with work of the trees in force that are applied by fair shares."""
+    trees, waiting = state.queues.ledger.trees.values(), state.queues.book.queues
+    return (node.path for tree in trees if tree.by_shares for node in tree.nodes if node.path in waiting)
+
+
+def _within_share(state: PreemptorState, queue: str, shares: Shares) -> Iterator[Shape]:
+    """The refused shapes of a queue that ask for no more than its fair share leaves."""
+    ledger, mine = state.queues.ledger, shares.get(queue, {})
+    used, leaving = ledger.used.get(queue, {}), ledger.leaving.extra.get(queue, {})
+    left = {name: each.share.amount - used.get(name, 0) - leaving.get(name, 0) for name, each in mine.items()}
+    if left and min(left.values()) >= 0:
+        yield from state.parked(queue, lambda resource: left.get(resource, UNBOUNDED))
+
+
+def _may_be_owed(state: PreemptorState, queue: str) -> Iterator[Shape]:
+    """The refused shapes of a queue that ask for no more than some guarantee on its path leaves, and for more than is
+    free beside firm claims.
+    """
+    ledger, leaving = state.queues.ledger, state.queues.ledger.leaving.extra
+    nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
+
+    def left(resource: str) -> int:
+        if resource in COUNTED or not any(resource in node.limit or resource in node.guaranteed for node in nodes):
+            return UNBOUNDED
+        used = ((ledger.used.get(node.path, {}), leaving.get(node.path, {})) for node in nodes)
+        sums = (sum(part.get(resource, 0) for part in parts) for parts in used)
+        return max(node.guaranteed.get(resource, 0) - total for node, total in zip(nodes, sums, strict=True))
+
+    free, plain = dict[str, int](), not (ledger.lends or ledger.shares.names)
+    for node in nodes if plain else ():
+        used, held = ledger.used.get(node.path, {}), ledger.claims.firm.extra.get(node.path, {})
+        for name, most in node.limit.items():
+            free[name] = min(free.get(name, UNBOUNDED), most - used.get(name, 0) - held.get(name, 0))
+    for shape in state.parked(queue, left):
+        for name, asked in counted(shape.demand).items():
+            if asked and (not plain or asked > free.get(name, UNBOUNDED)):
+                yield shape
+                break
 
 
 def outranking(state: PreemptorState) -> list[Claimant]:
@@ -78,14 +124,21 @@ def outranking(state: PreemptorState) -> list[Claimant]:
     def may_preempt(queue: str) -> bool:
         return queue in state.runs and queue in nodes and nodes[queue].preempts
 
-    return _entitled(state, state.queues.book.queues, may_preempt, entitled)
+    queues = [queue for queue in state.runs if queue in nodes and nodes[queue].preempts]
+    return _entitled(state, queues, may_preempt, entitled, PreemptorState.parked)
 
 
 def _entitled(
-    state: PreemptorState, queues: Iterable[str], may_claim: Callable[[str], bool], entitled: Entitled
+    state: PreemptorState,
+    queues: Iterable[str],
+    may_claim: Callable[[str], bool],
+    entitled: Entitled,
+    shapes: Callable[[PreemptorState, str], Iterator[Shape]],
 ) -> list[Claimant]:
-    """The waiting jobs of these queues, and the clusters that are refused growth, where they may claim; in order."""
-    waiting = (pair for queue in filter(may_claim, queues) for pair in state.claimants(queue))
+    """The waiting jobs of ``shapes`` of these queues, and the clusters that are refused growth, where they may claim;
+    in order.
+    """
+    waiting = (pair for queue in queues for pair in state.claimants(shapes(state, queue)))
     found = [pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1])]
     found += growing.claimants(state, may_claim, entitled)
     return in_order(state, found)
@@ -99,10 +152,9 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     for a job that needs what others are owed: its claim is below theirs. It moves up where others have filled a
     node above meanwhile: else they could keep it out for ever.
     """
-    aged = [claim for claim in state.queues.ledger.claims.by_uid.values() if not claim.firm]
-    heads = [job for job, due in _heads(state, _may_hold(state, aged)) if due <= state.now]
-    held = state.age_claims.held(state.queues.ledger) if heads else {}
-    for job in sorted(heads, key=lambda job: (_waits_since(state, job), job.ref.uid)):
+    aged = [*state.queues.ledger.claims.for_age()]
+    held, owing = state.age_claims.held(state.queues.ledger), Owing(state.queues.ledger)
+    for job in _aged_heads(state, aged):
         shape = state.queues.book.shapes[job.shape]
         if shape.denial is None or any(_is_refused_at(state, job, claim) for claim in aged):
             continue
@@ -123,26 +175,22 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
             continue
         if not has_room(top, held) or not is_current(state.queues, job):
             continue
-        if owed_beside(state.queues.ledger, job.queue, job.demand) is None:
+        if owing.beside(job.queue, job.demand) is None:
             return shape, job, top
     return None
 
 
-def _may_hold(state: PreemptorState, aged: Iterable[Claim]) -> Iterable[str]:
-    """The queues for whose heads something may be held: at a glance, where they were refused neither rests, nor has
-    another a claim for age while there is no room for them.
+def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:
+    """The heads of queues for which something may be held, those first that have waited longest: at a glance, none that
+    is refused only where another has a claim for age.
     """
-    found = {claim.queue: None for claim in aged}
-    taken = {path for claim in aged for path in claim.paths()}
-    rooms = Rooms(state.queues.ledger, Scratch(), state.now)
-    for path, by_slot in state.queues.book.parked.items():
-        if state.age_claims.rests_until(path) > state.now:
-            continue
-        for slot in by_slot.values():
-            full = path in taken and not slot.of_min
-            least = slot.first(room_at(state.queues.ledger, path, path, slot)) if full else slot.least
-            found |= {queue: None for ask, queue in least if not full or rooms.takes(queue, path, slot, ask)}
-    return found
+    queues, heads = state.queues, state.heads
+    refused = heads.refused(queues, {path for claim in aged for path in claim.paths()})
+    found = heads.due(queues, state.age_claims, state.now, refused)
+    if len(queues.ledger.trees) > 1:
+        found = iter(sorted(found, key=lambda queue: (heads.heads[queue].since, heads.heads[queue].uid)))
+    for queue in found:
+        yield queues.jobs[heads.heads[queue].uid]
 
 
 def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
@@ -160,19 +208,12 @@ def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
     return False
 
 
-def next_aged_at(state: PreemptorState) -> int | None:
-    """Log time (ms) at which the next head of a queue will have waited too long; None for never."""
-    heads = _heads(state, state.queues.book.lines)
-    return min((due for _, due in heads if due > state.now), default=None)
-
-
 def next_claims(state: PreemptorState) -> list[int]:
     """Log times (ms) at which the preemption delays of waiting jobs are over."""
-    queues = (
-        [each for each in state.queues.book.queues if state.queues.ledger.by_shares(each)] if _divides(state) else ()
-    )
-    jobs = (state.claimant(shape) for queue in queues for shape in state.refused(queue))
-    times = (state.claims_from(job) for job in jobs if job is not None)
+    shapes = (shape for queue in _dividing(state) for shape in state.parked(queue))
+    jobs = ((shape, state.claimant(shape)) for shape in shapes)
+    later = [(shape, at) for shape, job in jobs if job is not None and (at := state.claims_from(job)) > state.now]
+    times = (at for shape, at in later if state.is_refused(shape))
     return [at for at in (*times, *_graces(state), *growing.deadlines(state)) if at > state.now]
 
 
@@ -203,21 +244,3 @@ def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:
 def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:
     """What a claim of a job is planned against: most have none that would have to be left out."""
     return basis(state.queues.ledger, job.ref.uid) if job.ref.uid in state.queues.ledger.claims.by_uid else given
-
-
-def _heads(state: PreemptorState, queues: Iterable[str]) -> Iterator[tuple[Job, int]]:
-    """The first of each queue, and the log time (ms) from which something may be held for it."""
-    lines, jobs, nodes = state.queues.book.lines, state.queues.jobs, state.queues.ledger.nodes
-    limits = {root: tree.rules.age_limit_ms for root, tree in state.queues.ledger.trees.items()}
-    for queue in queues:
-        line = lines.get(queue)
-        if line and queue in nodes and (limit := limits[root_of(queue)]):
-            job = jobs[line[0][0].uid]
-            yield job, max(_waits_since(state, job) + limit, state.age_claims.rests_until(queue))
-
-
-def _waits_since(state: PreemptorState, job: Job) -> int:
-    """Log time from which its age counts: a job that made room for jobs with less service has had its turn before."""
-    if job.ref.uid not in state.service.times:
-        return job.queued_at
-    return max(job.queued_at, *state.evictions.get(job.ref.uid, (0,)))

@@ -18,6 +18,7 @@ from muster.core.queueing.book import Shape
 from muster.core.quota.accounting.suspending import stays_ms
 from muster.core.quota.claims import is_down
 from muster.core.quota.service import gpu_time
+from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
@@ -77,8 +78,16 @@ def unreadable(state: PreemptorState, _at: Position, event: ObjectUnreadable) ->
     state.open.pop(event.ref.uid, None)
 
 
+def heads_changed(state: PreemptorState, _at: Position, _event: Event) -> None:
+    """The heads of the queues that an event has touched."""
+    if state.queues.book.stirred:
+        state.heads.settle(state.queues, state.evictions, state.service)
+
+
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
     changed(state, event.ref.uid)
+    if event.ref.uid in state.queues.jobs:  # Its age counts from another time.
+        state.queues.book.stirred[state.queues.jobs[event.ref.uid].queue] = None
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
     if event.ref.uid not in state.queues.workloads:

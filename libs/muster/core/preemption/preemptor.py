@@ -15,9 +15,11 @@ from typing import ClassVar
 from muster.core.gang import folds as places
 from muster.core.preemption import claimants, clusters, folds, growing, plans, unplaced
 from muster.core.preemption.growing import Claimant
+from muster.core.preemption.heads import Heads
 from muster.core.preemption.state import PreemptorState
 from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
+from muster.core.quota.ledger import idling
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, in_turn
 from muster.events.base import Decision, Event
@@ -69,14 +71,14 @@ class Preemptor:
         return PreemptorState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        arms = queue_folds.arms()
+        arms = queue_folds.arms(ordered=True)
         own: dict[type[Event], Arm] = {
-            WorkloadObserved: folds.workload_observed,
+            WorkloadObserved: in_turn(folds.workload_observed, unplaced.observed),
             WorkloadGone: in_turn(folds.workload_gone, unplaced.over),
             ChildObserved: clusters.child_observed,
             ChildGone: clusters.child_gone,
             RayDemandObserved: clusters.head_heard,
-            ObjectUnreadable: folds.unreadable,
+            ObjectUnreadable: in_turn(folds.unreadable, unplaced.observed),
             Synced: folds.synced,
             WorkloadQueued: folds.queued,
             QuotaReserved: folds.charged,
@@ -88,8 +90,8 @@ class Preemptor:
             GrowthGranted: in_turn(folds.charge_changed, growing.over),
             GrowthWithdrawn: in_turn(folds.charge_changed, growing.over),
             QuotaReleased: in_turn(folds.released, growing.over),
-            QuotaTreeAccepted: folds.rules_changed,
-            QuotaTreeRemoved: folds.rules_changed,
+            QuotaTreeAccepted: in_turn(folds.rules_changed, unplaced.rules_changed),
+            QuotaTreeRemoved: in_turn(folds.rules_changed, unplaced.rules_changed),
             SharesChanged: folds.shares_changed,
             QueueObserved: folds.queue_changed,
             QueueGone: folds.queue_changed,
@@ -111,11 +113,15 @@ class Preemptor:
         }
         for kind, arm in [*_of_places().items(), *own.items()]:
             arms[kind] = in_turn(arms[kind], arm) if kind in arms else arm
+        for kind in queue_folds.FOLDS:
+            arms[kind] = in_turn(arms[kind], folds.heads_changed)
         return arms
 
     @staticmethod
     def time_passed(state: PreemptorState) -> None:
         state.places.now = state.now
+        idling.time_passed(state.queues.ledger, state.now)
+        state.age_claims.time_passed(state.queues.ledger)
 
     def decide(self, state: PreemptorState) -> list[Decision]:
         """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
@@ -138,7 +144,7 @@ class Preemptor:
         times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and state.has_changed(gate)]
         times += claimants.next_claims(state)
         times += unplaced.deadlines(state)
-        aged = claimants.next_aged_at(state)
+        aged = state.heads.next_due(state.queues, state.age_claims, state.now)
         return min([*times, aged] if aged is not None else times, default=None)
 
     def check(self, state: PreemptorState) -> list[Violation]:
@@ -147,6 +153,8 @@ class Preemptor:
         ledger = state.queues.ledger
         if ledger.recount() != ledger.used:
             found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {ledger.recount()}"))
+        if state.heads != Heads.of(state.queues, state.evictions, state.service):
+            found.append(Violation("I16", "the heads of the queues are not as they are kept"))
         listed = {run.uid for runs in state.runs.values() for run in runs}
         if odd := sorted(listed - ledger.charges.keys()):
             found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from msgspec import Struct, field
 
 from muster.core.gang.state import AdmitterState
 from muster.core.preemption.age_claims import AgeClaims
-from muster.core.queueing.book import Shape, clear
+from muster.core.preemption.heads import Heads
+from muster.core.queueing.book import RefusalSlot, Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.claims import Claim
 from muster.core.quota.declared import preemption_delay_ms
 from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.ledger.ledger import UNBOUNDED
 from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
@@ -39,6 +41,8 @@ EVICTIONS_AN_HOUR = 5
 
 EVICTIONS_IN_ALL = 8
 """A workload that has been evicted so often goes last from then on."""
+
+_NO_SLOTS: Mapping[str, RefusalSlot] = {}
 
 NEVER = -1
 """A supply that has always changed since: a gate with it opens when its rest is over."""
@@ -89,6 +93,8 @@ class UnplacedClaimant(Struct):
     """Others were ordered to leave for it since it found none last."""
     tried: dict[str, None] = field(default_factory=dict)
     """By which rules others were proposed to leave for it since it found none last."""
+    may_at: int = 0
+    """Log time (ms) from which others may leave for it: after its own preemption delay, and its reclaim grace."""
 
 
 class RefusedGrowth(Struct):
@@ -154,6 +160,8 @@ class PreemptorState(StageState):
     """quota path -> what its Queue object was last seen to pause"""
     unplaced: dict[str, UnplacedClaimant] = field(default_factory=dict)
     """uid of a job that found no place on the nodes, where nodes may be cleared for it"""
+    unplaced_in: dict[str, dict[str, None]] = field(default_factory=dict)
+    """queue -> uids of those jobs"""
     moves: int = 0
     """How many jobs may be moved at once; 0: none."""
     moved: dict[str, int] = field(default_factory=dict)
@@ -162,6 +170,7 @@ class PreemptorState(StageState):
     """What is held for age, and runs by it."""
     service: Service = field(default_factory=Service)
     """The attained service of jobs, and how often they were evicted for it."""
+    heads: Heads = field(default_factory=Heads)
     owed_since: dict[str, int] = field(default_factory=dict)
     """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
     growing: dict[str, RefusedGrowth] = field(default_factory=dict)
@@ -355,17 +364,9 @@ class PreemptorState(StageState):
         """Whether a leaf or a node above it, except the root, uses less than its guarantee of anything."""
         return any(path in self.queues.ledger.below for path in chain_of(queue)[:-1])
 
-    def refused(self, queue: str) -> Iterator[Shape]:
-        """The shapes of a queue that are refused now and could be admitted some day."""
-        return (shape for shape in self._parked(queue) if self.is_refused(shape))
-
-    def claimants(self, queue: str) -> Iterator[tuple[Shape, Job]]:
-        """Those that were refused and could be admitted some day, each with the job for which something may be
-        proposed.
-
-        They may fit by now: see ``is_refused``.
-        """
-        for shape in self._parked(queue):
+    def claimants(self, shapes: Iterable[Shape]) -> Iterator[tuple[Shape, Job]]:
+        """Each of these with the job for which something may be proposed. They may fit by now: see ``is_refused``."""
+        for shape in shapes:
             job = self.claimant(shape)
             if job is not None and not self.is_gated(job.ref.uid):
                 yield shape, job
@@ -378,9 +379,14 @@ class PreemptorState(StageState):
             held and ledger.shortfall(shape.queue, shape.demand, now=self.now) is not None
         )
 
-    def _parked(self, queue: str) -> Iterator[Shape]:
-        for key in self.queues.book.queues.get(queue, ()):
-            shape = self.queues.book.shapes[key]
-            denial = shape.denial
-            if denial is not None and shape.waiting and not (denial.short.hopeless or denial.short.of_min):
-                yield shape
+    def parked(self, queue: str, most: Callable[[str], int] = lambda _: UNBOUNDED) -> Iterator[Shape]:
+        """The shapes of a queue that were refused and could be admitted some day; ``most``: no more of a resource may
+        they ask for.
+        """
+        book = self.queues.book
+        for path in chain_of(queue):
+            for slot in book.parked.get(path, _NO_SLOTS).values():
+                for key in slot.within(queue, most(slot.resource)) if not slot.of_min and queue in slot.asks else ():
+                    shape = book.shapes[key]
+                    if shape.denial is not None and not shape.denial.short.hopeless:
+                        yield shape

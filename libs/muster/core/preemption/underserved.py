@@ -23,7 +23,7 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
     for queue in state.queues.book.queues:
         rules = ledger.rules_of(queue)
         asked = rules.least_attained_ms and rules.reclaim != "disabled"
-        for shape, job in state.claimants(queue) if asked else ():
+        for shape, job in state.claimants(state.parked(queue)) if asked else ():
             if not shape.demand.preemptible:
                 continue
             level = state.service.level(rules, job.ref.uid)

@@ -17,12 +17,13 @@ from muster.core.preemption import plans
 from muster.core.preemption.owed import outranked, owed, site_now
 from muster.core.preemption.state import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job
+from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
 from muster.core.reclaim.search import Found
-from muster.events.base import Cause
+from muster.events.base import Cause, Event
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,
@@ -32,7 +33,7 @@ from muster.events.decisions import (
     ReclaimDeferred,
     WorkloadDequeued,
 )
-from muster.events.facts import WorkloadGone
+from muster.events.facts import ObjectUnreadable, WorkloadGone, WorkloadObserved
 from muster.events.reasons import OrderKind
 from muster.model.keys import Position
 
@@ -47,19 +48,47 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     while they are tried would propose without end.
     """
     job = state.queues.jobs.get(event.ref.uid)
-    before = state.unplaced.pop(event.ref.uid, None)
+    before = _drop(state, event.ref.uid)
     if job is None or event.shortage.kept_for:
         return
     found = state.unplaced[event.ref.uid] = UnplacedClaimant(structs.replace(job), at.at, Cause(at.seq, at.item))
-    if before is None or (before.job.queue, before.job.demand) != (job.queue, job.demand):
-        return
-    found.since = before.since
-    if before.asked or (at.at < before.gate.rest and not before.ordered):
-        found.asked, found.tried, found.gate = before.asked, before.tried, before.gate
+    state.unplaced_in.setdefault(job.queue, {})[event.ref.uid] = None
+    if before is not None and (before.job.queue, before.job.demand) == (job.queue, job.demand):
+        found.since = before.since
+        if before.asked or (at.at < before.gate.rest and not before.ordered):
+            found.asked, found.tried, found.gate = before.asked, before.tried, before.gate
+    found.may_at = _may_at(state, found)
+
+
+def _drop(state: PreemptorState, uid: str) -> UnplacedClaimant | None:
+    found = state.unplaced.pop(uid, None)
+    if found is not None:
+        del state.unplaced_in[found.job.queue][uid]
+        if not state.unplaced_in[found.job.queue]:
+            del state.unplaced_in[found.job.queue]
+    return found
 
 
 def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDequeued | WorkloadGone) -> None:
-    state.unplaced.pop(event.ref.uid, None)
+    _drop(state, event.ref.uid)
+
+
+def observed(state: PreemptorState, _at: Position, event: WorkloadObserved | ObjectUnreadable) -> None:
+    """Its labels may say something else of how long it waits."""
+    ref = event.workload.ref if isinstance(event, WorkloadObserved) else event.ref
+    found = state.unplaced.get(ref.uid)
+    if found is not None:
+        found.may_at = _may_at(state, found)
+
+
+def rules_changed(state: PreemptorState, _at: Position, _event: Event) -> None:
+    """The rules may say something else of how long jobs wait."""
+    for found in state.unplaced.values():
+        found.may_at = _may_at(state, found)
+
+
+def _may_at(state: PreemptorState, found: UnplacedClaimant) -> int:
+    return max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
 
 
 def proposed(state: PreemptorState, event: PreemptionProposed) -> None:
@@ -86,7 +115,7 @@ def stale(state: PreemptorState, uid: str, gate: RetryGate) -> None:
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     """Jobs are suspended for it; if quota is held for it as well it waits for that, in its queue."""
     if isinstance(event, ClaimOpened) or event.claims:
-        state.unplaced.pop(event.ref.uid, None)
+        _drop(state, event.ref.uid)
         return
     found, victims = state.unplaced.get(event.ref.uid), [victim.ref.uid for victim in event.victims]
     if found is not None:
@@ -123,7 +152,7 @@ def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred 
     if not state.unplaced:
         return None
     priorities = state.queues.queue_priorities
-    waiting = [each for each in state.unplaced.values() if _is_due(state, each)]
+    waiting = [each for each in _in_question(state) if _is_due(state, each)]
     waiting.sort(key=lambda each: (-priorities.get(each.job.queue, 0), each.job.place))
     seen: set[str] = set()
     for each in waiting:
@@ -135,6 +164,21 @@ def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred 
         if found is not None:
             return found
     return None
+
+
+def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
+    """The jobs for which a rule may find victims: of all others this can be said at a glance."""
+    ledger, found = state.queues.ledger, state.unplaced
+    below = {*ledger.below, *ledger.leaving.extra}
+    inner = any(path in ledger.nodes and ledger.nodes[path].children for path in below if "/" in path)
+    dividing = {root for root, tree in ledger.trees.items() if tree.by_shares}
+    for queue, uids in state.unplaced_in.items():
+        all_of_it = state.moves or queue in below or (inner and not below.isdisjoint(chain_of(queue)[:-1]))
+        all_of_it = all_of_it or (bool(dividing) and queue.partition("/")[0] in dividing)
+        runs = state.runs.get(queue)
+        for uid in uids if all_of_it or runs else ():
+            if all_of_it or (runs and runs[0].priority < found[uid].job.priority):
+                yield found[uid]
 
 
 def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
@@ -153,7 +197,7 @@ def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
         and leaf_of(ledger, workload) == job.queue
         and state.queues.demand_of(workload) == job.demand
         and state.in_turn(state.queues.jobs.get(uid, job))
-        and state.now >= may_at(state, found)
+        and state.now >= found.may_at
     )
 
 
@@ -163,17 +207,12 @@ def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
     return queued and state.queues.ledger.shortfall(found.job.queue, found.job.demand, now=state.now) is None
 
 
-def may_at(state: PreemptorState, found: UnplacedClaimant) -> int:
-    """Log time (ms) from which others may leave for it: after its own preemption delay, and its reclaim grace."""
-    return max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
-
-
 def deadlines(state: PreemptorState) -> Iterator[int]:
     """Log times (ms) at which others may leave for a job, though nothing happens."""
-    for found in state.unplaced.values():
-        ends = (may_at(state, found), found.gate.rest if state.has_changed(found.gate) else 0)
-        yield from (at for at in ends if at > state.now)
-    for queue in dict.fromkeys(found.job.queue for found in state.unplaced.values()):
+    now, unplaced = state.now, state.unplaced.values()
+    yield from [found.may_at for found in unplaced if found.may_at > now]
+    yield from (found.gate.rest for found in unplaced if found.gate.rest > now and state.has_changed(found.gate))
+    for queue in state.unplaced_in if state.moves or state.stays or _protects(state) else ():
         yield from _later(state, queue)
 
 

@@ -143,6 +143,8 @@ class Book(Struct):
     """path -> slot -> the shapes with waiting work that were refused there"""
     roomy: dict[str, None] = field(default_factory=dict)
     """paths at which there may be room for a shape that is parked there"""
+    stirred: dict[str, None] = field(default_factory=dict)
+    """queues whose line, use or rules have changed, until the stage that keeps them has taken note"""
     waiting: int = 0
 
     def add(self, key: str, queue: str, demand: Demand, place: Place, ledger: Ledger) -> None:
@@ -151,6 +153,7 @@ class Book(Struct):
         if shape is None:
             shape = self.shapes[key] = Shape(queue, demand)
             self.queues.setdefault(queue, {})[key] = None
+        self.stirred[queue] = None
         insort(shape.waiting, place)
         insort(self.lines.setdefault(queue, []), (place, key))
         self.waiting += 1
@@ -164,6 +167,7 @@ class Book(Struct):
         if index == len(shape.waiting) or shape.waiting[index] != place:
             raise AssertionError(f"{place} is not in shape {key}")
         del shape.waiting[index]
+        self.stirred[shape.queue] = None
         line = self.lines[shape.queue]
         del line[bisect_left(line, (place, key))]
         if not line:
@@ -186,14 +190,22 @@ class Book(Struct):
     def deny(self, key: str, denial: Denial, ledger: Ledger) -> None:
         """Park a shape on what refused it."""
         shape = self.shapes[key]
+        self.stirred[shape.queue] = None
         self._unindex(key, shape, ledger)
         shape.denial = denial
         self._index(key, shape, ledger)
 
     def moved(self, queue: str, ledger: Ledger, cause: Cause) -> None:
         """What is used at a queue has changed, and what is left for those that are parked on its path."""
+        self.used(queue)
         for path in chain_of(queue):
             self._resized(path, ledger, cause)
+
+    def used(self, queue: str) -> None:
+        """What is used or proposed at a queue has changed, and above it: jobs may wait there that came when it was a
+        leaf.
+        """
+        self.stirred.update(dict.fromkeys(chain_of(queue)))
 
     def resized(self, ledger: Ledger, cause: Cause) -> None:
         """What some nodes may use by weight has changed."""
@@ -202,6 +214,7 @@ class Book(Struct):
 
     def rejudge(self, ledger: Ledger) -> None:
         """The limits changed."""
+        self.stirred.update(dict.fromkeys(self.lines))
         for path in self.parked:
             self._resized(path, ledger, None)
 
@@ -246,9 +259,13 @@ class Book(Struct):
             if not siblings:
                 del self.queues[shape.queue]
 
-    def with_room(self, ledger: Ledger) -> Iterator[tuple[str, RefusalSlot, int, str]]:
-        """(path, slot there, the smallest ask of a queue, the queue), where there may be room for that."""
+    def with_room(self, ledger: Ledger, *, by_shares: bool = False) -> Iterator[tuple[str, RefusalSlot, int, str]]:
+        """(path, slot there, the smallest ask of a queue, the queue), where there may be room for that; ``by_shares``:
+        only in trees of fair shares.
+        """
         for path in self.roomy:
+            if by_shares and not ledger.by_shares(path):
+                continue
             for slot in self.parked[path].values():
                 for asked, queue in slot.first(room_at(ledger, path, path, slot)):
                     yield path, slot, asked, queue
@@ -287,6 +304,19 @@ class Book(Struct):
             index = bisect_left(line, ((place.below + 1,),))
         return least
 
+    def least_asked(self, queue: str) -> Vector:
+        """At least so much of a resource each waiting job of a queue asks for; empty where that takes a look at the
+        jobs.
+        """
+        parked, least = 0, Vector()
+        for path in chain_of(queue):
+            for slot in self.parked.get(path, _NO_SLOTS).values():
+                asks = slot.asks.get(queue)
+                if asks:
+                    parked += len(asks)
+                    least[slot.resource] = min(asks[0][0], least.get(slot.resource, asks[0][0]))
+        return least if len(least) == 1 and parked == len(self.queues.get(queue, ())) else {}
+
     def position(self, queue: str, place: Place) -> int:
         """The position of a waiting workload in its queue, from 1."""
         return 1 + bisect_left(self.lines.get(queue, []), (place, ""))
@@ -312,7 +342,7 @@ class Rooms:
     def __init__(self, ledger: Ledger, proposed: Scratch, now: int) -> None:
         self._ledger, self._proposed = ledger, proposed
         claims = ledger.claims.by_uid.values()
-        self._claimants = {claim.queue for claim in claims}
+        self.claimants = dict.fromkeys(claim.queue for claim in claims)
         self._aged: dict[str, Vector] = {}
         for claim in claims:
             for path in claim.paths() if not claim.firm and not claim.promised_now(now) else ():
@@ -320,20 +350,36 @@ class Rooms:
 
     def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:
         """Whether so much may fit in a queue where it was refused before, beside scratches."""
+        room = self._left(queue, path, slot, *scratches)
+        return asked <= room and asked <= room - self._held(queue, path, slot, asked)
+
+    def _left(self, queue: str, path: str, slot: RefusalSlot | Shortfall, *scratches: Scratch) -> int:
         room = room_at(self._ledger, queue, path, slot)
         for each in (self._proposed, *scratches):
             room -= (each.firm if slot.of_min else each.extra).get(path, _NOTHING).get(slot.resource, 0)
-        return asked <= room and asked <= room - self._held(queue, path, slot, asked)
+        return room
 
     def _held(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int) -> int:
         """What claims hold against all of the queue: for those of others, and what age holds from borrowers."""
-        if slot.of_min or queue in self._claimants:
+        if slot.of_min or queue in self.claimants:
             return 0
         held = self._ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
-        aged = self._aged.get(path, _NOTHING).get(slot.resource, 0)
+        aged = self.aged_at(path, slot)
         if not aged or slot.resource in COUNTED or self._may_be_owed(queue, slot.resource, asked):
             return held
         return held + aged
+
+    def aged_at(self, path: str, slot: RefusalSlot | Shortfall) -> int:
+        """What is held for age there."""
+        return 0 if slot.of_min else self._aged.get(path, _NOTHING).get(slot.resource, 0)
+
+    def free(self, path: str, slot: RefusalSlot, *scratches: Scratch) -> int:
+        """How much any queue may ask for that has no claim, and is owed nothing, beside scratches."""
+        room = self._left(path, path, slot, *scratches)
+        if slot.of_min:
+            return room
+        held = self._ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
+        return room - held - (0 if slot.resource in COUNTED else self.aged_at(path, slot))
 
     def _may_be_owed(self, queue: str, resource: str, asked: int) -> bool:
         nodes, used = self._ledger.nodes, self._ledger.used

@@ -7,21 +7,21 @@ denial tells the whole shape what it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
-from muster.core.queueing.book import Place, RefusalSlot, Rooms, Shape, clear, room_at
+from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
 from muster.core.queueing.kaiorder import KaiOrder
 from muster.core.queueing.lending import Reserve, freely_ms
+from muster.core.queueing.lineup import Turn, first_turn_with
+from muster.core.queueing.openings import queues_with_room, slots_of
 from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.standing import Standing, may_be_proposed
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch
-from muster.core.quota.ledger.ledger import UNBOUNDED
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadQueued
-from muster.model.demand import Demand
 from muster.model.keys import root_of
 
 MAX_CHOSEN_BYTES = 256 * 1024
@@ -29,8 +29,6 @@ MAX_CHOSEN_BYTES = 256 * 1024
 
 MAX_OPEN = 128
 """Unanswered proposals per leaf queue."""
-
-_NOTHING = Demand({}, jobs=0)
 
 
 def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]:
@@ -43,6 +41,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
             job = job_from(standing, standing.cause)
             fresh.setdefault(job.shape, []).append(job)
     turns: dict[str, _Turn] = {}
+    scratch = Scratch()
     reserve, rooms = Reserve(state.queues, state.now), Rooms(state.queues.ledger, state.queues.proposed, state.now)
 
     def turn_of(queue: str) -> _Turn | None:
@@ -62,12 +61,17 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         turn = turn_of(shape.queue if shape is not None else jobs[0].queue)
         if turn is not None:
             turn.join(key, shape, jobs, again=key in again)
-    for path, slot, asked, queue in book.with_room(state.queues.ledger):
-        turn = turn_of(queue) if rooms.takes(queue, path, slot, asked) else None
-        if turn is not None:
-            turn.slots.append((path, slot))
+    for path, slot, asked, queue in book.with_room(state.queues.ledger, by_shares=True):
+        if rooms.takes(queue, path, slot, asked):
+            turn_of(queue)
     news = [job for jobs in fresh.values() for job in jobs]
-    return _in_turn(state, _members(state, turns, news))
+    members, sure = _members(state, turns, news), {*turns}
+    waiting = (
+        (first, turn)
+        for first, queue in queues_with_room(state.queues, state.lineup, rooms, scratch)
+        if queue not in sure and (turn := turn_of(queue)) is not None
+    )
+    return _in_turn(state, members, waiting, scratch)
 
 
 def _members(state: SorterState, turns: Mapping[str, _Turn], news: Sequence[Job]) -> list[_Turn | _SharedTurns]:
@@ -82,15 +86,26 @@ def _members(state: SorterState, turns: Mapping[str, _Turn], news: Sequence[Job]
     return members + [_SharedTurns(state, root, below, news) for root, below in dividing.items()]
 
 
-def _in_turn(state: SorterState, members: Iterable[_Turn | _SharedTurns]) -> list[Candidate]:
-    """As many of their heads as fit beside each other, best first."""
-    scratch = Scratch()
-    heap = [(turn.at_first(), turn) for turn in members]
+def _in_turn(
+    state: SorterState,
+    members: Iterable[_Turn | _SharedTurns],
+    waiting: Iterator[tuple[Turn, _Turn]],
+    scratch: Scratch,
+) -> list[Candidate]:
+    """As many of their heads as fit beside each other, best first. ``waiting``: those that join when it is their turn,
+    in order; ``scratch``: of the chosen.
+    """
+    heap: list[tuple[Turn, _Turn | _SharedTurns]] = [(turn.at_first(), turn) for turn in members]
     heapify(heap)
+    following = next(waiting, None)
     begun: set[str] = set()
     chosen: list[Candidate] = []
     size = 0
-    while heap and len(chosen) < MAX_DECISIONS and size < MAX_CHOSEN_BYTES:
+    while (heap or following) and len(chosen) < MAX_DECISIONS and size < MAX_CHOSEN_BYTES:
+        if following is not None and (not heap or following < heap[0]):
+            heappush(heap, following)
+            following = next(waiting, None)
+            continue
         before, turn = heap[0]
         known = turn.queue in begun
         # Where it comes first depends on nothing chosen; those chosen meanwhile may leave it no room.
@@ -161,10 +176,14 @@ class _Turn:
         self.reserve = reserve if freely_ms(state.queues, queue) else None
         self.queue = queue
         self.skip = skip
-        self.slots: list[tuple[str, RefusalSlot]] = []
-        """(path, what is parked there) where shapes of the queue may have room; they join when it is their turn"""
+        self.slots = slots_of(state.queues, queue, rooms)
+        """Where shapes of the queue may have room; they join when it is their turn."""
         self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
+        self.behind: Iterator[tuple[Place, str]] = iter(())
+        """(place, key) of the waiting of other shapes that may take part, in order"""
+        self.ahead: tuple[Place, str] | None = None
+        """The first of those."""
         self.admitted: tuple[Place, str] | None = None
         """The head that is known to be one that may be proposed."""
         self.blocking = state.queues.is_blocking(queue)
@@ -189,13 +208,23 @@ class _Turn:
             heappush(self.heads, (head, key))
 
     def _begin(self) -> None:
-        """All that have room by themselves take part."""
-        book = self.state.queues.book
-        self.open = sum(book.shapes[key].open for key in book.queues.get(self.queue, ()))
-        for path, slot in self.slots:
-            for key in slot.within(self.queue, room_at(self.state.queues.ledger, self.queue, path, slot)):
-                if key not in self.lines:
-                    self._line(key, book.shapes[key])
+        """All that have room by themselves take part, each when it comes to its first."""
+        book, ledger = self.state.queues.book, self.state.queues.ledger
+        self.open = sum([book.shapes[key].open for key in book.queues.get(self.queue, ())])
+        rooms = ((slot, room_at(ledger, self.queue, path, slot)) for path, slot in self.slots)
+        fitting = {key for slot, room in rooms for key in slot.within(self.queue, room)} - self.lines.keys()
+        if fitting:
+            self.behind = (entry for entry in book.in_order(self.queue) if entry[1] in fitting)
+            self.ahead = next(self.behind, None)
+
+    def _joined(self) -> bool:
+        """Shapes take part whose first is before all others; False when no job is left."""
+        while self.ahead is not None and (self.blocking or not self.heads or self.ahead < self.heads[0]):
+            key = self.ahead[1]
+            if key not in self.lines:
+                self._line(key, self.state.queues.book.shapes[key])
+            self.ahead = next(self.behind, None)
+        return bool(self.heads)
 
     def has_room(self, scratch: Scratch) -> bool:
         """False where nothing of it fits beside those that are chosen."""
@@ -211,14 +240,11 @@ class _Turn:
         short = shape.denial.short
         return not self.rooms.takes(self.queue, short.path, short, short.asked, scratch)
 
-    def at_first(self) -> tuple[int, int, int]:
+    def at_first(self) -> Turn:
         """No place in the order of turns is before this one."""
-        queues = self.state.queues
-        used = used_first(queues.ledger, queues.order(self.queue), self.queue, _NOTHING, queues.proposed)
-        rank = min((place.rank for place, _ in self.heads), default=UNBOUNDED)
-        return (-queues.queue_priorities.get(self.queue, 0), used, min(rank, queues.book.first_rank(self.queue)))
+        return first_turn_with(self.state.queues, self.queue, (place.rank for place, _ in self.heads))
 
-    def order(self, scratch: Scratch) -> tuple[int, int, int]:
+    def order(self, scratch: Scratch) -> Turn:
         """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
         queues, (place, key) = self.state.queues, self.heads[0]
         used = used_first(
@@ -253,7 +279,7 @@ class _Turn:
 
     def _has_head(self, scratch: Scratch | None = None) -> bool:
         """Drop those that may not be proposed, or do not fit at a glance; False when none is left."""
-        while self.heads:
+        while self._joined():
             place, key = self.heads[0]
             line = self.lines[key]
             if scratch is not None and not self.blocking and self._is_full(key, scratch):
@@ -284,12 +310,14 @@ class _Turn:
 
     def _head_first(self) -> bool:
         """Whether the head of the whole queue is among those that may be tried, and is the first of them."""
+        if not self._has_head():  # Those that have room have joined by then: the others rest.
+            return False
         resting = [
             place
             for key in self.state.queues.book.queues.get(self.queue, ())
             if key not in self.lines and (place := self._first_of(key)) is not None
         ]
-        return self._has_head() and (not resting or self.heads[0][0] < min(resting))
+        return not resting or self.heads[0][0] < min(resting)
 
     def _passes(self) -> bool:
         """Whether the first would pass one that has no place on the nodes, or may come to have none: where gangs are
@@ -329,11 +357,11 @@ class _SharedTurns:
     def __lt__(self, other: _Turn | _SharedTurns) -> bool:
         return self.queue < other.queue
 
-    def order(self, scratch: Scratch) -> tuple[int, int, int]:
+    def order(self, scratch: Scratch) -> Turn:
         """By the age of the job that is first."""
         return (0, 0, self.turns[self.first].heads[0][0].rank)
 
-    def at_first(self) -> tuple[int, int, int]:
+    def at_first(self) -> Turn:
         return (0, 0, 0)
 
     def has_room(self, _scratch: Scratch) -> bool:

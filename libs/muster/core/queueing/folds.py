@@ -322,6 +322,7 @@ def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterab
             queues.book.opened(job.shape)
             queues.book.take(job.shape, job.place, queues.ledger)
             queues.proposed.add(job.queue, job.demand)
+            queues.book.used(job.queue)
             job.status = "proposed"
     return ()
 
@@ -333,6 +334,7 @@ def withdraw(queues: Queues, job: Job) -> None:
     elif job.status == "proposed":
         queues.book.closed(job.shape)
         queues.proposed.add(job.queue, job.demand, -1)
+        queues.book.used(job.queue)
 
 
 Fold = Callable[[Queues, Position, Any], Iterable[str]]
@@ -381,13 +383,17 @@ class KeepsQueues(Protocol):
     queues: Queues
 
 
-def arms() -> dict[type[Event], Arm]:
-    """Arms of a stage that keeps the queues and does not decide about them."""
-    return {kind: _kept(fold) for kind, fold in FOLDS.items()}
+def arms(*, ordered: bool = False) -> dict[type[Event], Arm]:
+    """Arms of a stage that keeps the queues and does not decide about them. ``ordered``: it keeps an order of them, and
+    notes itself which were touched.
+    """
+    return {kind: _kept(fold, ordered=ordered) for kind, fold in FOLDS.items()}
 
 
-def _kept(fold: Fold) -> Arm:
+def _kept(fold: Fold, *, ordered: bool) -> Arm:
     def arm(state: KeepsQueues, at: Position, event: Any) -> None:
         fold(state.queues, at, event)
+        if not ordered:
+            state.queues.book.stirred.clear()
 
     return arm

@@ -56,6 +56,7 @@ def queue_gone(queues: Queues, at: Position, event: QueueGone) -> Iterable[str]:
 
 def _queue_says(queues: Queues, path: str) -> None:
     """What the Queue objects of a quota path say of its queue: of several the first by name, and what any pauses."""
+    queues.book.stirred[path] = None
     objects = [event for event in queues.queue_specs.values() if event.path == path]
     if not objects:
         for told in (queues.queue_priorities, queues.policies, queues.backoffs, queues.paused, queues.pauses):

@@ -12,6 +12,7 @@ from typing import ClassVar
 from muster.core.queueing import lending, upkeep
 from muster.core.queueing.choice import choose
 from muster.core.queueing.folds import FOLDS
+from muster.core.queueing.lineup import first_turn
 from muster.core.queueing.standing import standings
 from muster.core.queueing.state import SorterState
 from muster.core.rulesets import NEWEST
@@ -64,4 +65,7 @@ class QueueSorter:
         waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
         if listed != waiting or queues.book.waiting != len(waiting):
             found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
+        turns = {queue: first_turn(queues, queue) for queue in queues.book.lines}
+        if turns != state.lineup.turns or sorted((turn, queue) for queue, turn in turns.items()) != state.lineup.order:
+            found.append(Violation("I16", "the queues are not in the order in which they take turns"))
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from muster.core.queueing.learned import Learned
+from muster.core.queueing.lineup import Lineup
 from muster.core.queueing.queues import Queues
 from muster.core.stage import StageState
 from muster.events.base import Cause
@@ -18,5 +19,6 @@ class SorterState(StageState):
     """workload uid -> the newest event that may be why its standing changes"""
     learned: Learned = field(default_factory=Learned)
     """How long jobs run, where the tree orders by that."""
+    lineup: Lineup = field(default_factory=Lineup)
     due: dict[str, None] = field(default_factory=dict)
     """uids of workloads whose standing may have to change"""

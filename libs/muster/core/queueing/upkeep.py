@@ -29,6 +29,8 @@ def following(kind: type[Event], fold: Fold) -> Arm:
             elif isinstance(event, WorkloadGone | ObjectUnreadable):
                 state.learned.gone(uid)
             _recheck(state, uid, at if is_cause else None)
+        if state.queues.book.stirred:
+            state.lineup.settle(state.queues)
 
     return arm
 

@@ -16,7 +16,7 @@ from muster.core.quota import backfill, claimfolds, claiming, moving
 from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of, laid_out
-from muster.core.quota.ledger import recount, standalone
+from muster.core.quota.ledger import idling, recount, standalone
 from muster.core.quota.ledger.waiting import still_waits
 from muster.core.quota.state import (
     AccountantState,
@@ -150,6 +150,7 @@ class QuotaAccountant:
     def time_passed(state: AccountantState) -> None:
         """Log time has gone on: what was charged until now was so for longer."""
         sharing.time_passed(state)
+        idling.time_passed(state.ledger, state.now)
 
     def _charges(self, state: AccountantState) -> Iterator[Decision]:
         scratch = Scratch()

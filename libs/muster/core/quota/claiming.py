@@ -20,6 +20,7 @@ from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.giving import OfService, giving_objection, rules
 from muster.core.quota.ledger.charging import claim_of
+from muster.core.quota.ledger.idling import spent_at
 from muster.core.quota.ledger.kaishares import shares_with
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.ledger.minrun import protected_ms
@@ -41,7 +42,8 @@ from muster.model.workload import Workload
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
     """Claims whose reason is gone, or that have come no nearer for too long."""
     for claim in state.ledger.claims.by_uid.values():
-        outcome: ClaimOutcome | None = "expired" if has_expired(state, claim) else None
+        ended: ClaimOutcome = "expired" if claim.firm else "idle"
+        outcome: ClaimOutcome | None = ended if has_expired(state, claim) else None
         if claim.uid in state.due_end:
             outcome = why_over(state, claim) or outcome
         if outcome is not None:
@@ -68,17 +70,20 @@ def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
 
 
 def has_expired(state: AccountantState, claim: Claim) -> bool:
-    """Whether it has come no nearer for too long."""
+    """Whether it has come no nearer for too long, or too much was idle for it."""
     until = expires_at(state, claim)
     return until is not None and state.now >= until
 
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:
-    """Log time (ms) at which a claim that comes no nearer ends; None for one of age, and while victims are leaving.
+    """Log time (ms) at which a claim that comes no nearer ends; None while victims are leaving. One for age ends once
+    enough was idle for it.
 
     Victims of other claims count too: what those hold may be free for it only once their victims are gone.
     """
-    if claim.awaits or not claim.firm or _comes_nearer(state, claim):
+    if not claim.firm:
+        return spent_at(state.ledger, claim)
+    if claim.awaits or _comes_nearer(state, claim):
         return None
     return claim.progress + state.ledger.rules_of(claim.queue).claim_ms
 

@@ -23,7 +23,7 @@ from muster.events.reasons import ClaimKind
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
-from muster.model.resources import add_into
+from muster.model.resources import Vector, add_into
 
 LEAVES_WITHIN_MS = 3_600_000
 """How long after it was suspended a victim may take to leave before others are suspended in its place."""
@@ -64,6 +64,10 @@ class Claim(Struct):
     """The earliest of those; 0 where there is none."""
     growth: GrowthOption | None = None
     """The replicas that it is held for, where its claimant runs and asks for more."""
+    idle: Vector = field(default_factory=dict)
+    """For age: the amounts that were idle for it and that others asked for, times ms."""
+    idle_until: int = 0
+    """Log time (ms) up to which these are counted."""
 
     @property
     def uid(self) -> str:
@@ -137,6 +141,8 @@ class Claims(Struct):
 
     by_uid: dict[str, Claim] = field(default_factory=dict)
     """Claimant uid -> its claim, in the order in which they were opened."""
+    aged: dict[str, None] = field(default_factory=dict)
+    """Claimant uids of those for age: few, where a burst has a claim for each of its jobs."""
     firm: Scratch = field(default_factory=Scratch)
     """The quota that claims hold against every other job."""
     total: Scratch = field(default_factory=Scratch)
@@ -156,9 +162,12 @@ class Claims(Struct):
         """From here on it is held; what the same claimant had before is replaced, and its victims stay its own."""
         before = self.end(claim.uid)
         if before is not None:
+            claim.idle = dict(before.idle)
             claim.victims = before.victims | claim.victims
             claim.partial = before.partial | claim.partial
         self.by_uid[claim.uid] = claim
+        if not claim.firm:
+            self.aged[claim.uid] = None
         self._hold(claim, 1)
         self.leaving |= claim.victims
         self.cuts |= claim.partial
@@ -167,6 +176,7 @@ class Claims(Struct):
         """Nothing is held for this claimant any more."""
         claim = self.by_uid.pop(uid, None)
         if claim is not None:
+            self.aged.pop(uid, None)
             self._hold(claim, -1)
             for victim in claim.victims:
                 self._stays(victim)
@@ -257,7 +267,7 @@ class Claims(Struct):
         until = left_by(now, demand.run_ms)
         if not until:
             return []
-        aged = (claim for claim in self.by_uid.values() if not claim.firm and claim.lets_in(until, now))
+        aged = (claim for claim in self.for_age() if claim.lets_in(until, now))
         return [claim for claim in aged if not claim.serves(queue, demand)]
 
     def held_from(
@@ -307,6 +317,10 @@ class Claims(Struct):
         _spread(held, own, -1)
         return held
 
+    def for_age(self) -> Iterator[Claim]:
+        """The claims for age, in the order in which they were opened."""
+        return (self.by_uid[uid] for uid in self.aged)
+
     def victims(self) -> Iterator[str]:
         """Uids of all victims that have not left yet."""
         return (uid for claim in self.by_uid.values() for uid in claim.victims)
@@ -326,7 +340,7 @@ class Claims(Struct):
     def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
         """An age claim that is held at one of these nodes; ``but``: not that of this claimant, by uid."""
         mine = set(paths)
-        aged = (claim for claim in self.by_uid.values() if not claim.firm and claim.uid != but)
+        aged = (claim for claim in self.for_age() if claim.uid != but)
         return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
 
     def _stays(self, uid: str) -> None:

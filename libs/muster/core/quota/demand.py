@@ -95,13 +95,16 @@ def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], queu
 
     ``nodes``, ``used``: path -> node, and what it uses.
     """
-    above = [node for path in chain_of(queue) if (node := nodes.get(path)) is not None]
-    beside = [nodes[child] for node in above for child in node.children if child not in chain_of(queue)]
-    return any(
-        used.get(node.path, {}).get(name, 0) > node.guaranteed.get(name, 0)
-        for node in beside
-        for name in demand.request
-    )
+    chain = chain_of(queue)
+    for path in chain:
+        for child in nodes[path].children if path in nodes else ():
+            uses = used.get(child)
+            if uses and child not in chain:
+                least = nodes[child].guaranteed
+                for name in demand.request:
+                    if uses.get(name, 0) > least.get(name, 0):
+                        return True
+    return False
 
 
 def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from muster.core.gang import moving, orders
 from muster.core.gang.asks import asks_of, asks_of_growth
 from muster.core.gang.state import AdmitterState
-from muster.core.placement.choices import pinned_to_nodes, refused, suits
+from muster.core.placement.choices import pinned_to_nodes, suits
+from muster.core.placement.needs import need_of, refused
 from muster.core.placement.place import place, weight
-from muster.core.placement.view import Ask, View, need_of
+from muster.core.placement.view import Ask, View
 from muster.events.elastic import GrowthOption
 from muster.model.resources import Vector, add_into
 
@@ -88,7 +89,7 @@ class Site:
             slot = self.view.slot(name)
             if slot is None or (domain is not None and node.labels.get(domain[0]) != domain[1]):
                 continue
-            closed = refused(ask, self.view.ledger.classes[slot.group], pinned) is not None
+            closed = refused(ask.rules, self.view.ledger.classes[slot.group], pinned) is not None
             if not closed and (not pinned or suits(self.view, ask, name)):
                 yield name
 
@@ -111,7 +112,7 @@ class Site:
     def room(self, ask: Ask, node: str) -> bool:
         """Whether a node has room for a pod by its free resources."""
         slot = self.view.slot(node)
-        need = need_of(ask, self.view.ledger.classes[slot.group])[0] if slot is not None else None
+        need = self.view.need(ask, node)
         return slot is not None and need is not None and need.fit(slot.free, sorted(slot.shared.values())) > 0
 
     def room_without(self, ask: Ask, node: str, uids: Iterable[str]) -> bool:
@@ -129,7 +130,7 @@ class Site:
         if slot is None:
             return {}
         group = self.view.ledger.classes[slot.group]
-        need, _ = need_of(ask, group)
+        need, _ = need_of(ask.request, ask.rules, group)
         if need is None:
             return {}
         return {
@@ -154,8 +155,7 @@ class Site:
 
     def put(self, ask: Ask, node: str) -> None:
         """Suppose that a pod were on a node; it must fit."""
-        slot = self.view.slot(node)
-        need = need_of(ask, self.view.ledger.classes[slot.group])[0] if slot is not None else None
+        need = self.view.need(ask, node)
         assert need is not None, f"{node} has had room just now"
         self.view.take(ask, need, node, 1)
 

@@ -14,6 +14,7 @@ from muster.core.codes.codes import CODES, JobCode
 from muster.core.codes.values import (
     Adoption,
     Holder,
+    Idles,
     InLine,
     NoPlace,
     NotQueued,
@@ -37,9 +38,11 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.book import Denial, Shape, clear
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
+from muster.core.quota.claims import Claim
 from muster.core.quota.demand import counted
+from muster.core.quota.ledger.idling import budget
 from muster.core.quota.ledger.ledger import leaf_of
-from muster.core.quota.ledger.owing import owed_beside
+from muster.core.quota.ledger.owing import Owing
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
@@ -244,13 +247,21 @@ def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
     claims, short = state.queues.ledger.claims, Short(refusal, shape.denial.cause)
     own = claims.served_by(uid, job.queue, job.demand)
     if own is not None:
-        return _status(state, uid, "WaitingForClaim", replace(short, promised=own.promised_now(state.now)), **found)
-    if (owed := owed_beside(state.queues.ledger, job.queue, job.demand)) is not None:
+        short = replace(short, promised=own.promised_now(state.now), idles=_idles(state, own, refusal.resource))
+        return _status(state, uid, "WaitingForClaim", short, **found)
+    if (owed := Owing(state.queues.ledger).beside(job.queue, job.demand)) is not None:
         short = replace(short, owed=owed)
     claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
     if claim is not None and not claim.firm:
         short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))
     return _status(state, uid, refusal_code(refusal), short, **found)
+
+
+def _idles(state: ReadState, claim: Claim, resource: str) -> Idles | None:
+    if claim.firm:
+        return None
+    most = budget(state.queues.ledger, claim.top, resource)
+    return Idles(claim.opened, claim.idle.get(resource, 0), most)
 
 
 def _in_line(state: ReadState, job: Job) -> dict[str, Any]:

@@ -64,8 +64,8 @@ MEANINGS: dict[JobCode, Meaning] = {
         "Wait for jobs to end, or for other queues to request less; `muster why JOB` names the jobs that hold it.",
     ),
     "ExceedsMaxQuota": Meaning(
-        "It requests more than the max (KAI: the limit): it can never be admitted.",
-        "Lower the request or raise the max.",
+        "It requests more than the max (KAI: the limit), and can never be admitted; or more than all ready nodes have.",
+        "Lower the request, raise the max, or add nodes, as the message says.",
     ),
     "ExceedsMinQuota": Meaning(
         "It is not preemptible and requests more than the min (KAI: the quota): it can never be admitted.",

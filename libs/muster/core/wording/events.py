@@ -286,6 +286,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
         ),
     ),
     facts.WorkloadObserved: ("observed", events_jobs.observed),
+    facts.WorkloadAbridged: ("observed", lambda _e, _: "has changed"),
     facts.WorkloadStarted: ("running", events_jobs.started),
     facts.WorkloadFinished: ("finished", events_jobs.finished),
     facts.WorkloadGone: ("gone", events_jobs.gone),

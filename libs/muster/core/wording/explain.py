@@ -62,11 +62,11 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
             key = f"exceeds:{path}:{resource}:{limit}"
             asked = format_quantity(refusal.asked, resource)
             way = (
-                f"lower the request or raise the {term.most}"
-                if term.most != "capacity"
-                else ("lower the request or add nodes")
+                "It starts once the nodes that are ready have as much: add nodes, or lower the request"
+                if term.most == "capacity"  # No user set it: it changes by itself.
+                else f"It can never be admitted like this: lower the request or raise the {term.most}"
             )
-            text = f"Exceeds {node}: request {asked}, {term.most} {limit}. It can never be admitted like this: {way}"
+            text = f"Exceeds {node}: request {asked}, {term.most} {limit}. {way}"
         case "QuotaHeld":
             key = f"held:{path}:{resource}:{limit}:{refusal.claimant}"
             text = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.core.codes.values import Idles
 from muster.core.objects.labels import RUN_TIME
 from muster.core.objects.meta import rfc3339
 from muster.core.wording.explain import Reason
@@ -10,6 +11,8 @@ from muster.events.claims import ClaimOpened
 from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity
 from muster.model.text import span
+
+HOUR_MS = 3_600_000
 
 
 def waiting_for_claim(denial: Shortfall, promised: int) -> Reason:
@@ -21,6 +24,15 @@ def waiting_for_claim(denial: Shortfall, promised: int) -> Reason:
         f"claim:{path}:{resource}:{promised}",
         f"Quota that is released in {terms(path).where} is held for it: request "
         f"{format_quantity(denial.asked, resource)} {resource}. It starts once enough is released{by}",
+    )
+
+
+def idled(resource: str, found: Idles) -> str:
+    """Since when quota is held for a claimant, and what that has cost the others, after the sentence about it."""
+    idle, most = (format_quantity(amount // HOUR_MS, resource) for amount in (found.idle, found.most))
+    return (
+        f". It is held since {rfc3339(found.since)}. What others asked for and was idle meanwhile comes to {idle} "
+        f"{resource} for an hour: at {most} the claim ends"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from muster.core.codes.values import (
     Adoption,
     Holder,
+    Idles,
     NoPlace,
     NotQueued,
     Over,
@@ -142,6 +143,8 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
         case Short(refusal) as short if status.code == "InsufficientQuota":
             passing = explain_claims.not_beside(short.declared, short.promised)
             return f"{_waits(status, now)}. {_room(refusal)}{passing}{_owed_to_others(short)}{more}"
+        case Short(refusal, idles=Idles() as idles):
+            return f"{_waits(status, now)}. {reason(status).text}{explain_claims.idled(refusal.resource, idles)}{more}"
         case Pause() | Short():
             return f"{_waits(status, now)}. {reason(status).text}{more}"
         case ResumeRefused(failures=failures):

@@ -57,4 +57,5 @@ VOIDS: dict[str, str] = {
     "no_such_seat": "no stage writes on {seat}",
     "other_writer": "it says that {writer} wrote it",
     "not_its_event": "{seat} may not say {events} as {kind}",
+    "nothing_to_complete": "it leaves out what {seat} said of {like}, and nothing of that is known",
 }

@@ -109,6 +109,7 @@ CLAIM_ENDED: dict[ClaimOutcome, str] = {
     "changed": "its claim ended: it was edited, and is queued again",
     "unsatisfiable": "its claim ended: the rules of its queue, or its quota, do not allow for it now",
     "expired": "its claim ended: not enough was released in time",
+    "idle": "its claim ended: too much was idle for it, and too little was released; after a pause quota is held again",
 }
 
 STAYS: dict[StayReason, str] = {

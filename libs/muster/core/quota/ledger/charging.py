@@ -39,7 +39,7 @@ def ask_of(event: WorkloadQueued) -> QueuedRequest:
 
 def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     """What is held from here on. ``at``: log time (ms) of the event."""
-    claim = Claim(event.ref, event.attempt, event.queue, event.demand, event.kind, at, progress=at)
+    claim = Claim(event.ref, event.attempt, event.queue, event.demand, event.kind, at, progress=at, idle_until=at)
     if isinstance(event, ClaimOpened):
         claim.top, claim.promised = event.top, event.promised
     else:

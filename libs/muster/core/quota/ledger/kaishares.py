@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from muster.core.quota.division.fairtree import Divided, asked_above, divide_tree, law_for
 from muster.core.quota.ledger.ledger import Ledger
@@ -36,6 +38,28 @@ def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
 
 def divided(tree: QuotaTree, asked: Mapping[str, Vector], usage: Mapping[str, Vector]) -> Shares:
     """Of every queue of one tree; ``asked``: what is asked for at every leaf; ``usage``: what each used lately."""
+    for known in tuple(_KNOWN):
+        if known.of == (tree, asked, usage):
+            return known.shares
+    found = _divide(tree, asked, usage)
+    _KNOWN.appendleft(_Known((tree, _copied(asked), _copied(usage)), found))
+    return found
+
+
+def _copied(vectors: Mapping[str, Vector]) -> Mapping[str, Vector]:
+    return {path: dict(amounts) for path, amounts in vectors.items()}
+
+
+class _Known(NamedTuple):
+    of: tuple[QuotaTree, Mapping[str, Vector], Mapping[str, Vector]]
+    shares: Shares
+
+
+_KNOWN: deque[_Known] = deque(maxlen=8)
+"""The last divisions: all stages ask for the same, and most events change no request."""
+
+
+def _divide(tree: QuotaTree, asked: Mapping[str, Vector], usage: Mapping[str, Vector]) -> Shares:
     total = tree.nodes[0].limit
     laws = {name: law_for(name, (tree.rules.usage_weight, 1000)) for name in total} if usage else None
     return divide_tree(tree.nodes, total, asked_above(tree.nodes, asked), usage, laws)

@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Demand
 from muster.model.resources import Vector
 
 
-def owed_beside(ledger: Ledger, queue: str, demand: Demand) -> tuple[str, str, int] | None:
-    """(path, resource, how much of it other queues there use or ask for within their guarantees) where a demand would
-    need some of that, too; None where it does not.
-    """
-    if ledger.by_shares(queue):
-        return None  # There a share is what others leave.
-    for path in chain_of(queue):
-        node = ledger.nodes.get(path)
-        asked = counted(demand) if node is not None else {}
-        tight = [name for name, amount in asked.items() if node is not None and amount and name in node.limit]
-        if node is None or not tight or not node.children:
-            continue
-        owed: Vector = {}
-        for leaf in _leaves(ledger, path):
-            least = ledger.nodes[leaf].guaranteed if leaf != queue else {}
-            used, waiting = ledger.used.get(leaf, {}), ledger.waiting.get(leaf, {})
-            for name in tight if least else ():
-                owed[name] = owed.get(name, 0) + min(least.get(name, 0), used.get(name, 0) + waiting.get(name, 0))
-        for name in tight:
-            if owed.get(name) and asked[name] + owed[name] > node.limit[name]:
-                return path, name, owed[name]
-    return None
+class Owing:
+    """What queues are owed at one moment: summed up once for each node."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._sums: dict[str, Vector] = {}
+
+    def beside(self, queue: str, demand: Demand) -> tuple[str, str, int] | None:
+        """(path, resource, how much of it other queues there use or ask for within their guarantees) where a demand
+        would need some of that, too; None where it does not.
+        """
+        ledger = self._ledger
+        if ledger.by_shares(queue):
+            return None  # There a share is what others leave.
+        asked = counted(demand)
+        for path in chain_of(queue):
+            node = ledger.nodes.get(path)
+            if node is None or not node.children:
+                continue
+            own, owed = self._at(queue), self._at(path)
+            for name, amount in asked.items():
+                others = owed.get(name, 0) - own.get(name, 0)
+                if amount and others and name in node.limit and amount + others > node.limit[name]:
+                    return path, name, others
+        return None
+
+    def _at(self, path: str) -> Vector:
+        """What all queues at or below a node use or ask for within their guarantees."""
+        if path not in self._sums:
+            found = self._sums[path] = Vector()
+            for leaf in _leaves(self._ledger, path):
+                used, waiting = self._ledger.used.get(leaf, {}), self._ledger.waiting.get(leaf, {})
+                for name, least in self._ledger.nodes[leaf].guaranteed.items():
+                    amount = min(least, used.get(name, 0) + waiting.get(name, 0))
+                    found[name] = found.get(name, 0) + amount
+        return self._sums[path]
 
 
-def _leaves(ledger: Ledger, path: str) -> Iterator[str]:
-    node = ledger.nodes.get(path)
-    for child in node.children if node is not None else ():
-        yield from _leaves(ledger, child)
-    if node is not None and not node.children:
-        yield path
+def _leaves(ledger: Ledger, path: str) -> list[str]:
+    found, inner = list[str](), [path]
+    while inner:
+        node = ledger.nodes.get(inner.pop())
+        if node is not None and node.children:
+            inner += node.children
+        elif node is not None:
+            found.append(node.path)
+    return found

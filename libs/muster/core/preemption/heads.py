@@ -1,0 +1,166 @@
+"""The heads of the queues: by the time since when they wait, and by the amounts they ask for. Of those that may be
+refused no other is looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Mapping
+
+from msgspec import Struct, field
+
+from muster.core.preemption.age_claims import AgeClaims
+from muster.core.queueing.queues import Job, Queues
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.service import Service
+from muster.model.keys import root_of
+from muster.model.resources import Vector
+
+FEW = 8
+"""Where less than one part in this many of the queues comes into question, they are sorted; else their order is gone
+through."""
+
+_NOTHING: Mapping[str, int] = {}
+
+
+class RankedHead(Struct):
+    """The first of a queue."""
+
+    uid: str
+    since: int
+    """Log time (ms) from which its age counts."""
+    asks: Vector
+
+
+class Heads(Struct):
+    """Only a queue that an event has touched changes its place."""
+
+    heads: dict[str, RankedHead] = field(default_factory=dict)
+    """queue -> its head"""
+    order: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
+    """root -> sorted (since when the head waits, its uid, queue)"""
+    asks: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
+    """node above queues -> resource -> sorted (amount that a head asks for, queue)"""
+    full: dict[str, None] = field(default_factory=dict)
+    """queues that refuse their own head, claims apart"""
+
+    @classmethod
+    def of(cls, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> Heads:
+        """All of them."""
+        found = cls()
+        for queue in queues.book.lines:
+            found._look(queue, queues, evictions, service)
+        return found
+
+    def settle(self, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
+        """Bring the queues in line that were touched since."""
+        for queue in queues.book.stirred:
+            self._look(queue, queues, evictions, service)
+        queues.book.stirred.clear()
+
+    def _look(self, queue: str, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
+        line, before = queues.book.lines.get(queue), self.heads.get(queue)
+        job = queues.jobs[line[0][0].uid] if line else None
+        now = RankedHead(job.ref.uid, waits_since(job, evictions, service), counted(job.demand)) if job else None
+        if before != now:
+            if before is not None:
+                self._remove(queue, before)
+            if now is not None:
+                self._add(queue, now)
+        self.full.pop(queue, None)
+        node, used = queues.ledger.nodes.get(queue), queues.ledger.used.get(queue, _NOTHING)
+        if now is not None and node is not None:
+            for name, most in node.limit.items():
+                if now.asks.get(name) and used.get(name, 0) + now.asks[name] > most:
+                    self.full[queue] = None
+
+    def _add(self, queue: str, head: RankedHead) -> None:
+        self.heads[queue] = head
+        insort(self.order.setdefault(root_of(queue), []), (head.since, head.uid, queue))
+        for path in chain_of(queue)[1:]:
+            by_resource = self.asks.setdefault(path, {})
+            for name, asked in head.asks.items():
+                insort(by_resource.setdefault(name, []), (asked, queue))
+
+    def _remove(self, queue: str, head: RankedHead) -> None:
+        del self.heads[queue]
+        order = self.order[root_of(queue)]
+        del order[bisect_left(order, (head.since, head.uid, queue))]
+        if not order:
+            del self.order[root_of(queue)]
+        for path in chain_of(queue)[1:]:
+            for name, asked in head.asks.items():
+                asks = self.asks[path][name]
+                del asks[bisect_left(asks, (asked, queue))]
+                if not asks:
+                    del self.asks[path][name]
+            if not self.asks[path]:
+                del self.asks[path]
+
+    def refused(self, queues: Queues, but: Collection[str] = ()) -> set[str] | None:
+        """The queues that have a claim, and those whose heads may be refused by a node, those of ``but`` apart: by all
+        that is used and held there, whatever is held for them. None where that depends on more.
+        """
+        ledger = queues.ledger
+        if ledger.lends or ledger.shares.names:
+            return None
+        found = {*self.full, *(claim.queue for claim in ledger.claims.by_uid.values())}
+        for path, by_resource in self.asks.items():
+            node = ledger.nodes.get(path) if path not in but else None
+            used, held = ledger.used.get(path, _NOTHING), ledger.claims.total.extra.get(path, _NOTHING)
+            for name, most in node.limit.items() if node is not None else ():
+                asks = by_resource.get(name)
+                room = most - used.get(name, 0) - held.get(name, 0)
+                if asks and asks[-1][0] > room:
+                    found.update([queue for _, queue in asks[bisect_left(asks, (max(room, 0) + 1, "")) :]])
+        return found
+
+    def due(self, queues: Queues, rests: AgeClaims, now: int, among: set[str] | None) -> Iterator[str]:
+        """The queues for whose heads something may be held, of each tree those first that have waited longest.
+        ``among``: only these; None for all.
+        """
+        for root, tree in queues.ledger.trees.items():
+            order, limit = self.order.get(root, []), tree.rules.age_limit_ms
+            if not limit or (rests.rests and rests.rests_until(root) > now):
+                continue
+            if among is not None and len(among) * FEW < len(order):
+                some = [(each.since, each.uid, queue) for queue in among if (each := self.heads.get(queue)) is not None]
+                order = sorted(entry for entry in some if root_of(entry[2]) == root)
+            for since, _, queue in order:
+                if since + limit > now:
+                    break
+                if among is not None and queue not in among:
+                    continue
+                if queue in queues.ledger.nodes and rests.rests_until(queue) <= now:
+                    yield queue
+
+    def next_due(self, queues: Queues, rests: AgeClaims, now: int) -> int | None:
+        """Log time (ms) at which the next head will have waited too long; None for never."""
+        found: int | None = None
+        for root, tree in queues.ledger.trees.items():
+            order, limit = self.order.get(root, []), tree.rules.age_limit_ms
+            if not limit:
+                continue
+            old = bisect_left(order, (now - limit + 1,))
+            ends = [until for path, until in rests.rests.items() if root_of(path) == root and until > now]
+            for _, _, queue in order[:old] if ends else ():
+                if found is not None and found <= min(ends):
+                    break  # None of these is due before the first of them.
+                due = rests.rests_until(queue)
+                if due > now and queue in queues.ledger.nodes and (found is None or due < found):
+                    found = due
+            for at in range(old, len(order)):
+                since, _, queue = order[at]
+                if found is not None and since + limit >= found:
+                    break
+                due = max(since + limit, rests.rests_until(queue))
+                if queue in queues.ledger.nodes and (found is None or due < found):
+                    found = due
+        return found
+
+
+def waits_since(job: Job, evictions: Mapping[str, list[int]], service: Service) -> int:
+    """Log time from which its age counts: a job that made room for jobs with less service has had its turn before."""
+    if job.ref.uid not in service.times:
+        return job.queued_at
+    return max(job.queued_at, *evictions.get(job.ref.uid, (0,)))

@@ -1,0 +1,55 @@
+"""The queues with waiting work, kept in the order in which they take turns: only those an event has touched change
+their place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from muster.core.queueing.order import used_first
+from muster.core.queueing.queues import Queues
+from muster.model.demand import Demand
+
+Turn = tuple[int, int, int]
+"""(priority of the queue, negated; what it uses of its guarantee; rank of a job): the smallest comes first."""
+
+_NOTHING = Demand({}, jobs=0)
+
+
+class Lineup(Struct):
+    """No job of a queue comes before its turn here."""
+
+    turns: dict[str, Turn] = field(default_factory=dict)
+    order: list[tuple[Turn, str]] = field(default_factory=list)
+    """sorted (turn, queue)"""
+
+    def settle(self, queues: Queues) -> None:
+        """Bring the queues in line that were touched since."""
+        for queue in queues.book.stirred:
+            before = self.turns.pop(queue, None)
+            now = first_turn(queues, queue) if queue in queues.book.lines else None
+            if now is not None:
+                self.turns[queue] = now
+            if now != before:
+                if before is not None:
+                    del self.order[bisect_left(self.order, (before, queue))]
+                if now is not None:
+                    insort(self.order, (now, queue))
+        queues.book.stirred.clear()
+
+
+def first_turn(queues: Queues, queue: str) -> Turn:
+    """No place of a queue in the order of turns is before this one."""
+    order = queues.order(queue)
+    least = _NOTHING if order == "share" else Demand(queues.book.least_asked(queue), jobs=0)
+    used = used_first(queues.ledger, order, queue, least, queues.proposed)
+    return -queues.queue_priorities.get(queue, 0), used, queues.book.first_rank(queue)
+
+
+def first_turn_with(queues: Queues, queue: str, ranks: Iterable[int]) -> Turn:
+    """The same with jobs that are about to be queued; ``ranks``: theirs."""
+    used = used_first(queues.ledger, queues.order(queue), queue, _NOTHING, queues.proposed)
+    return -queues.queue_priorities.get(queue, 0), used, min((*ranks, queues.book.first_rank(queue)))

@@ -1,0 +1,126 @@
+"""The cost of an event for the deciders does not grow with the work that waits: counted in function calls, a clock that
+a busy machine does not change.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import pytest
+
+from kit import facts, nodes
+from kit.bench import Bench
+from muster.events.base import Cause, Event
+from muster.events.decisions import GangAdmitted, GangDeferred
+from muster.events.effects import EffectApplied
+from muster.events.system import PlacementChosen
+from muster.model.workload import PodSet, Workload
+
+AT_ONCE = 100
+GB = 10**9
+
+
+def full(queues: int, waiting: int, gangs: int) -> Bench:
+    """Every queue uses its guarantee; so many jobs wait behind, no two of which ask for the same, and so many gangs
+    that have room in their quota and none on the nodes.
+    """
+    bench = Bench(check=False)
+    if gangs:
+        bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**12)])
+        bench.facts(*(nodes.node(f"n{index}", cpu=3, pods=10_000) for index in range(4)))
+    own, whole = {"memory": "4G"}, {"memory": f"{4 * queues}G", "cpu": 10**6}
+    leaves = tuple(facts.node(f"q{index}", own, whole, (f"q{index}",)) for index in range(queues))
+    bench.facts(facts.tree(facts.node("root", whole, whole, children=leaves)))
+    bench.synced()
+    bench.settle()
+    running = [of_memory(f"running-{index}", f"q{index}", 4 * GB) for index in range(queues)]
+    assert sum(isinstance(event, GangAdmitted) for event in come(bench, running)) == queues
+    for start in range(0, queues, AT_ONCE):
+        some = running[start : start + AT_ONCE]
+        applied = [EffectApplied(cause=Cause(1, 0), ref=each.ref, attempt=1, rv=each.rv) for each in some]
+        bench.append("actuator", "input", applied)
+        bench.facts(*(facts.seen(each, suspended=False, phase="running", settled=False) for each in some))
+        bench.settle()
+    come(bench, [of_memory(f"waiting-{at}", f"q{at % queues}", 2 * GB + at) for at in range(waiting)])
+    found = come(bench, [gang(f"gang-{at}", f"q{at % queues}", 5 + at % 7) for at in range(gangs)])
+    assert sum(isinstance(event, GangDeferred) for event in found) == gangs
+    return bench
+
+
+def come(bench: Bench, jobs: Sequence[Workload]) -> list[Event]:
+    decided: list[Event] = []
+    for start in range(0, len(jobs), AT_ONCE):
+        bench.facts(*map(facts.seen, jobs[start : start + AT_ONCE]))
+        decided += bench.settle()
+    return decided
+
+
+def of_memory(name: str, queue: str, amount: int) -> Workload:
+    need = {"memory": amount}
+    return facts.job(name, queue, need={"ack": need, "full": need}, pod_sets=(PodSet("main", 1, {}),))
+
+
+def gang(name: str, queue: str, pods: int) -> Workload:
+    """Pods of two cpu, one more at least than the nodes take together."""
+    need, sets = {"cpu": 2000 * pods}, (PodSet("main", pods, {"cpu": 2000}),)
+    return facts.job(name, queue, need={"ack": need, "full": need}, pod_sets=sets)
+
+
+def steps(bench: Bench, happened: Sequence[Event]) -> int:
+    """How many functions all stages call until they have decided all that follows from it."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # What others have left behind is finalized at another time.
+    sys.setprofile(note)
+    try:
+        if happened:
+            bench.facts(*happened)
+        bench.settle()
+        bench.pass_time(60_000)
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return count
+
+
+def happens(what: str, time: int) -> list[Event]:
+    """The first ``time`` and the second are alike."""
+    if what == "an end":
+        return [facts.gone(f"running-{3 + time}", f"q{3 + time}")]
+    if what == "a node":
+        return [nodes.node(f"n{time}", cpu=3, pods=10_000, schedulable=False)]
+    if what == "an arrival":
+        return [facts.seen(of_memory(f"new-{time}", f"q{5 + time}", 3 * GB // 2 + time))]
+    return []
+
+
+SMALL, LARGE = (50, 200, 50), (500, 2000, 500)
+"""Queues, waiting jobs, gangs."""
+
+
+@pytest.mark.parametrize("what", ["an end", "an arrival", "a minute", "a node"])
+def test_an_event_costs_the_same_however_many_queues_wait(what: str) -> None:
+    few, many = (per_commit(full(*size), what) for size in (SMALL, LARGE))
+    assert many < 1.2 * few, (few, many)
+
+
+@pytest.mark.parametrize("what", ["an arrival", "a minute", "a node"])
+def test_an_event_costs_the_same_however_many_wait_in_a_queue(what: str) -> None:
+    few, many = (per_commit(full(20, waiting, gangs), what) for waiting, gangs in ((100, 20), (1000, 200)))
+    assert many < 1.2 * few, (few, many)
+
+
+def per_commit(bench: Bench, what: str) -> float:
+    """Calls for each commit: which jobs fit beside each other differs, and how many commits that takes."""
+    steps(bench, happens(what, 0))  # The first time fills what remembers names.
+    happened, before = happens(what, 1), bench.seq
+    return steps(bench, happened) / max(bench.seq - before, 1)
