@@ -61,6 +61,7 @@ POLICIES = (
     _policy("muster-ray-resized", "Validating", ServerVersion(1, 30)),
     _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
     _policy("muster-namespaces", "Validating", ServerVersion(1, 30)),
+    _policy("muster-rights", "Validating", ServerVersion(1, 30)),
     _policy("muster-status", "Validating", ServerVersion(1, 30)),
     _policy("muster-pods-bound", "Validating", ServerVersion(1, 30)),
     _policy("muster-tokens", "Validating", ServerVersion(1, 30)),

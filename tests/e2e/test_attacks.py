@@ -29,6 +29,7 @@ from kit.guarded import (
 from kit.kubeclient import ApiError, KubeClient, Object
 from kit.waiting import until
 from muster.core.objects.meta import INTENT
+from muster.core.workloads.registry import KINDS
 
 QUOTA = "quota.scheduling.alibabacloud.com/name"
 OURS: Object = {"schedulerName": "muster"}
@@ -132,11 +133,61 @@ async def test_a_pod_gets_no_other_controller_and_no_gpu_later(plane: ControlPla
         owner = {"apiVersion": RAY, "kind": "RayCluster", "name": "adopts", "uid": cluster["metadata"]["uid"]}
         patch: Object = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
         await refused(alice.patch("v1", "Pod", "orphan", MANAGED, patch=patch), "but only that controller may make")
+        # Nor does its controller take it: a Job adopts what has its labels.
+        async with client(plane, OPERATOR) as operator:
+            attempt = operator.patch("v1", "Pod", "orphan", MANAGED, patch=patch)
+            await refused(attempt, "it does not become a pod of RayCluster adopts now")
         for marks in ({"annotations": {"muster.dev/gpu-device": "0"}}, {"labels": {"runai-gpu-group": "x"}}):
             attempt = alice.patch("v1", "Pod", "orphan", MANAGED, patch={"metadata": marks})
             await refused(attempt, "is written by Muster alone")
         for found in (made, cluster):
             await gone(alice, found)
+
+
+async def test_a_pod_keeps_what_its_controller_knows_it_by(plane: ControlPlane) -> None:
+    """Else the controller makes another pod beside it: also by marks that are added, and that no test of ours knows."""
+    async with client(plane, ALICE) as alice, client(plane, plane.admin) as admin:
+        found = await alice.create(jobs.job("indexed", MANAGED, parallelism=1, completionMode="Indexed"))
+        start: Object = {"metadata": {"annotations": {INTENT: "1-7-0"}}, **START}
+        await admin.patch("batch/v1", "Job", "indexed", MANAGED, patch=start)
+
+        async def made() -> Sequence[Object]:
+            return await admin.list_objects("v1", "Pod", MANAGED, labels="job-name=indexed")
+
+        [pod] = await until(made, what="the pod of the Job")
+        index = "batch.kubernetes.io/job-completion-index"
+        for part, key, value in (
+            ("annotations", index, "7"),
+            ("annotations", index, None),
+            ("annotations", "batch.kubernetes.io/anything", "1"),
+            ("labels", index, "7"),
+            ("labels", "job-name", None),
+            ("labels", "spark-exec-inactive", "true"),
+            ("labels", "training.kubeflow.org/operator-name", "none"),
+            ("labels", "ray.io/worker-group-replica-name", "none"),
+        ):
+            patch: Object = {"metadata": {part: {key: value}}}
+            attempt = alice.patch("v1", "Pod", pod["metadata"]["name"], MANAGED, patch=patch)
+            await refused(attempt, f"its controller finds it by {part[:-1]} {key}")
+        mine: Object = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}}
+        await alice.patch("v1", "Pod", pod["metadata"]["name"], MANAGED, patch=mine)
+        await gone(alice, found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_job_that_is_deleted_is_not_kept_by_a_finalizer(plane: ControlPlane, kind: str) -> None:
+    """Its pods would run on, and nothing could stop them for a team that is owed their quota."""
+    words = "finalizer team.example/keep would keep its pods after it is deleted"
+    keep: Object = {"metadata": {"finalizers": ["team.example/keep"]}}
+    async with client(plane, ALICE) as alice, client(plane, plane.admin) as admin:
+        made = jobs.KINDS[kind].make("kept", MANAGED)
+        await refused(alice.create({**made, "metadata": {**made["metadata"], **keep["metadata"]}}), words)
+        made = await alice.create(made)
+        changes = (made["apiVersion"], kind, "kept", MANAGED)
+        await refused(alice.patch(*changes, patch=keep), words)
+        await admin.patch(*changes, patch=keep)
+        await alice.patch(*changes, patch={"metadata": {"finalizers": None}})
+        await gone(alice, made)
 
 
 async def test_a_job_gets_no_second_set_of_pods(plane: ControlPlane) -> None:

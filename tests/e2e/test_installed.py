@@ -22,6 +22,7 @@ from kit.cluster import document_job
 from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
+from kit.deployed import every
 from kit.follow import Diary
 from kit.installation import NEEDED, PAGE, UPGRADE, Installation, figure, section, with_kuberay
 from kit.kubeclient import Object
@@ -68,8 +69,8 @@ async def test_from_nothing_to_the_first_admission(installed: Installation, requ
         f"{installed.took_s:.0f} s",
     )
     for base, file in (("production", "install"), ("small", "install-small")):
-        rendered = yaml.safe_load_all(await installed.shell(f"kubectl kustomize deploy/{base}"))
-        shipped = yaml.safe_load_all((REPOSITORY / "deploy" / f"{file}.yaml").read_text())
+        rendered = every(await installed.shell(f"kubectl kustomize deploy/{base}"))
+        shipped = every((REPOSITORY / "deploy" / f"{file}.yaml").read_text())
         assert in_order(rendered) == in_order(shipped), base
     assert "build -f deploy/Dockerfile -t muster:0.1.0 ." in installed.docker()
     assert len(await installed.admitted()) == 1

@@ -46,24 +46,26 @@ VERBS = ("submit", "set-priority", "jump", "hold", "admit", "")
 async def right(plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """One right of Erin's in namespace video; empty: none."""
     verb: str = request.param
-    meta = {"name": "one-right", "namespace": MANAGED}
+    name, meta = "one-right", {"name": "one-right", "namespace": MANAGED}
     rule = {"apiGroups": ["queues.muster.dev"], "resources": ["queues"], "verbs": [verb]}
     async with client(plane, plane.admin) as admin:
         if verb:
-            await admin.create({"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": [rule]})
+            role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]}
+            await admin.create(role)
             await admin.create(
                 {
                     "apiVersion": f"{RBAC}/v1",
                     "kind": "RoleBinding",
                     "metadata": meta,
-                    "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "one-right"},
+                    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
                     "subjects": [{"apiGroup": RBAC, "kind": "User", "name": ERIN.name}],
                 }
             )
         await _known(plane, verb)
         yield verb
-        for kind in ("RoleBinding", "Role") if verb else ():
-            await admin.delete(f"{RBAC}/v1", kind, "one-right", MANAGED)
+        if verb:
+            await admin.delete(f"{RBAC}/v1", "RoleBinding", name, MANAGED)
+            await admin.delete(f"{RBAC}/v1", "ClusterRole", name)
 
 
 async def _known(plane: ControlPlane, verb: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from kit.compose import REPOSITORY
+from kit.deployed import every
 
 CHART = REPOSITORY / "deploy" / "chart"
 FORMS = {"production": "install.yaml", "small": "install-small.yaml"}
@@ -41,7 +42,7 @@ def rendered(chosen: Object) -> list[Object]:
         text = re.sub(r"\{\{ \.Values\.(\w+) }}", lambda each: said[each[1]], text)
         text = re.sub(r"\{\{ toJson \.Values\.(\w+) }}", lambda each: json.dumps(said[each[1]]), text)
         assert "{{" not in text, f"{path.name} uses what this renderer does not know"
-        found += yaml.safe_load_all(text)
+        found += every(text)
     return found
 
 
@@ -53,14 +54,14 @@ def by_name(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
 
 
 def shipped(form: str) -> list[Object]:
-    return [*yaml.safe_load_all((REPOSITORY / "deploy" / FORMS[form]).read_text())]
+    return every((REPOSITORY / "deploy" / FORMS[form]).read_text())
 
 
 def main(helm: str) -> None:
     for form, file in FORMS.items():
         argv = [helm, "template", "muster", str(CHART), "--kube-version", KUBERNETES, "--set", f"form={form}"]
         made = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        assert by_name([*yaml.safe_load_all(made)]) == by_name(shipped(form)), f"{form} is not {file}"
+        assert by_name(every(made)) == by_name(shipped(form)), f"{form} is not {file}"
         sys.stdout.write(f"{form}: {len(shipped(form))} objects, as in deploy/{file}\n")
     wrong = [helm, "template", "muster", str(CHART), "--kube-version", KUBERNETES, "--set", "imagee=x"]
     assert subprocess.run(wrong, capture_output=True, check=False).returncode, "a value that is not known is taken"

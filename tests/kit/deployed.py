@@ -22,10 +22,15 @@ class Right(NamedTuple):
     resource: str
 
 
+def every(text: str) -> list[Object]:
+    """The documents of a file, by libyaml: the files of deploy are large, and many tests read them."""
+    return [*yaml.load_all(text, Loader=yaml.CSafeLoader)]
+
+
 def objects(folder: str) -> list[Object]:
     """Every object of a folder, in the order in which kubectl applies it."""
     files = sorted(path for path in (FOLDER / folder).glob("*.yaml") if path.name != "kustomization.yaml")
-    return [found for path in files for found in yaml.safe_load_all(path.read_text())]
+    return [found for path in files for found in every(path.read_text())]
 
 
 def shipped_policies() -> dict[tuple[str, str], Object]:

@@ -22,6 +22,7 @@ import msgspec
 import pytest
 import yaml
 
+from kit.chart import FORMS
 from kit.cluster import Cluster
 from kit.compose import REPOSITORY
 from kit.container import runs_here
@@ -45,6 +46,17 @@ NAMESPACE = "muster-system"
 CONTEXT = "staging"
 SMALL = {"install.yaml": "install-small.yaml", "muster nats keys |": "muster nats keys --layout all |"}
 """{what the page says: what it says for the small form}"""
+HELM = os.environ.get("MUSTER_TEST_HELM", "")
+"""The program, where the page is read as it stands there for helm (`make helm`)."""
+BY_HELM = {
+    f"kubectl {verb} -f deploy/{file}": f"{HELM} {instead}"
+    for form, file in FORMS.items()
+    for verb, instead in (
+        ("apply", f"install muster deploy/chart --take-ownership --set form={form}"),
+        ("delete", "uninstall muster --wait"),
+    )
+    if HELM
+}
 LIMIT_S = 120.0
 STORY_COLUMNS = 400
 """Of one event in the story of a job."""
@@ -167,6 +179,8 @@ class Installation:
                 await self.line(line)
 
     async def line(self, line: str) -> None:
+        for named, instead in BY_HELM.items():
+            line = line.replace(named, instead)
         if line.startswith("muster up"):
             await self._watches(f"exec {line}")
         else:

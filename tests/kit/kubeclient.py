@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
-import yaml
 
+from kit.deployed import every
 from kit.waiting import until
 
 #: A Kubernetes object as JSON has it.
@@ -134,7 +134,7 @@ class KubeClient:
     async def apply_yaml(self, text: str, *, namespace: str | None = None) -> list[Object]:
         """Apply every document of a YAML text in order; `namespace` is for those that name none."""
         applied = []
-        for manifest in yaml.safe_load_all(text):
+        for manifest in every(text):
             if not manifest:
                 continue
             _, namespaced = await self._resource(manifest["apiVersion"], manifest["kind"])

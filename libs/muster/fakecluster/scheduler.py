@@ -209,9 +209,6 @@ class DefaultScheduler:
         self._untold.setdefault(shape, []).append(uid)
         self.queue.mark(ALL)
 
-    def _is_mine(self, pod: Obj) -> bool:
-        return pod["spec"].get("schedulerName", NAME) in self._names
-
     def _hold(self, uid: str, node: str, request: Vector) -> None:
         self._placed[uid] = (node, request)
         if node in self._nodes:

@@ -15,6 +15,7 @@ import yaml
 
 from kit.chart import CHART, FORMS, Object, by_name, rendered, shipped, values
 from kit.compose import REPOSITORY
+from kit.deployed import every
 from muster.runtime.layouts import LAYOUTS
 from muster.runtime.natsaccounts import dashed
 from muster_tools.installing import IMAGE, NATS_IMAGE, granted, parts
@@ -127,6 +128,6 @@ def test_a_release_names_its_images_by_digest_or_is_not_made(tmp_path: Path, dig
         text, pinned = (REPOSITORY / "deploy" / file).read_text(), (made / "deploy" / file).read_text()
         for image in (IMAGE, NATS_IMAGE):
             text = text.replace(f"image: {image}\n", f"image: {image}@{digest}\n")
-        assert [*yaml.safe_load_all(pinned)] == [*yaml.safe_load_all(text)]
+        assert every(pinned) == every(text)
     said = yaml.safe_load((made / "deploy" / "chart" / "values.yaml").read_text())
     assert said == {**values(), "image": f"{IMAGE}@{digest}", "natsImage": f"{NATS_IMAGE}@{digest}"}

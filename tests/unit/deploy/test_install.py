@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from kit.compose import REPOSITORY, services
+from kit.deployed import every
 from kit.pages import blocks
 from muster.runtime.config import Config
 from muster.runtime.layouts import LAYOUTS, SERVICES
@@ -48,7 +49,7 @@ def test_the_files_are_what_the_code_says() -> None:
 
 @forms
 def test_a_base_renders_to_the_file(small: bool) -> None:
-    assert list(yaml.safe_load_all((REPOSITORY / FILES[small]).read_text())) == objects(small=small)
+    assert every((REPOSITORY / FILES[small]).read_text()) == objects(small=small)
     assert rendered(REPOSITORY / BASES[small]) == objects(small=small)
 
 
@@ -59,7 +60,7 @@ def rendered(folder: Path) -> list[Object]:
     found: list[Object] = []
     for name in said["resources"]:
         path = (folder / name).resolve()
-        found += rendered(path) if path.is_dir() else list(yaml.safe_load_all(path.read_text()))
+        found += rendered(path) if path.is_dir() else every(path.read_text())
     return found
 
 

@@ -4,11 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from kit.compose import REPOSITORY
-from kit.deployed import Object, Right, of_kind, rights
+from kit.deployed import Object, Right, every, of_kind, rights
 from muster.core.workloads.registry import KINDS
 from muster.model.api import ApiResource
 from muster_tools.kindlists import manifests, relisted
@@ -35,9 +34,7 @@ LEFT_OUT = ("libs/muster/core/workloads/ownership.py", "tests/kit/guarded.py")
 
 def with_widgets(name: str, kind: str, folder: Path = POLICIES) -> Object:
     """An object of the manifests, as it would be with one kind more."""
-    found = [
-        each for path in sorted(folder.glob("*.yaml")) for each in yaml.safe_load_all(relisted(path.read_text(), MORE))
-    ]
+    found = [each for path in sorted(folder.glob("*.yaml")) for each in every(relisted(path.read_text(), MORE))]
     [one] = [each for each in found if each["kind"] == kind and each["metadata"]["name"] == name]
     return dict(one)
 

@@ -69,10 +69,6 @@ class FaultDraw:
         self._chance = random.Random(f"faults-{seed}")  # noqa: S311 -- repeatable on purpose
         self._healed = False
 
-    @property
-    def healed(self) -> bool:
-        return self._healed
-
     def heal(self) -> None:
         """No faults from now on."""
         self._healed = True

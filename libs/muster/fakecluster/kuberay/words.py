@@ -74,7 +74,6 @@ NOT_RETRIED = (DEADLINE_EXCEEDED, STATUS_CHECK_TIMEOUT)
 # Conditions of a RayCluster.
 HEAD_POD_READY = "HeadPodReady"
 PROVISIONED = "RayClusterProvisioned"
-REPLICA_FAILURE = "ReplicaFailure"
 CLUSTER_SUSPENDING = "RayClusterSuspending"
 CLUSTER_SUSPENDED = "RayClusterSuspended"
 
