@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -135,6 +135,29 @@ async def test_an_idle_follower_stays_with_its_consumer(far: Far) -> None:
     far.proxy.answers = count
     await until(lambda: beats >= 6)
     assert far.notices.told == []
+    await follower.stop()
+
+
+async def test_a_commit_that_is_read_takes_no_task_of_its_own(js: JetStream, cell: str) -> None:
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    follower = Follower(log)
+    await until(lambda: follower.caught_up)
+    made: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def count(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        made.append(work.__qualname__)
+        return asyncio.Task(work, loop=loop, **options)
+
+    seq = 0
+    loop.set_task_factory(count)
+    try:
+        for number in range(20):
+            seq = await log.append(commit(number), expected=seq)
+            await until(lambda: follower.whole(seq))  # noqa: B023
+    finally:
+        loop.set_task_factory(None)
+    assert [each for each in made if each.startswith(("StreamReader.read", "StreamReader._wait"))] == []
     await follower.stop()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from kit.published import judge_all
 from muster.core.audit.auditor import AuditReport, audit
+from muster.core.docket import Docket, Judge
 from muster.events.envelope import Stored
 from muster.runtime.replaying.replay import replay
 
@@ -30,7 +31,7 @@ class ProofError(AssertionError):
 
 
 async def commits_of(nats_url: str, cell: str) -> list[Stored]:
-    """The log of a cell, up to its present end."""
+    """The log of a cell as it counts, up to its present end."""
     from muster.bus.cell import open_log
     from muster.bus.connection import connect
     from muster.bus.jetstream import JetStream
@@ -38,11 +39,11 @@ async def commits_of(nats_url: str, cell: str) -> list[Stored]:
     connection = await connect(nats_url, name="proof")
     try:
         log = await open_log(JetStream(connection), cell)
-        found: list[Stored] = []
+        found, judge = list[Stored](), Judge(Docket())
         async for batch in log.follow(0):
             if not batch:
                 return found
-            found += batch
+            found += map(judge.hear, batch)
             judge_all(batch)
         raise AssertionError("a log is followed for ever")
     finally:

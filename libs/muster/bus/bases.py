@@ -44,11 +44,6 @@ class BaseList(Struct, frozen=True):
 _lists = msgspec.json.Decoder(BaseList)
 
 
-def base_digest(states: Sequence[Snapshot]) -> str:
-    """What names a list of states: equal states have equal digests."""
-    return body_hash(encode(_listed(states)))
-
-
 async def keep_base(objects: ObjectBucket, states: Sequence[Snapshot]) -> str:
     """Store states and the list of them; returns the digest. Storing them once more changes nothing."""
     listed = _listed(states)

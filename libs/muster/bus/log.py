@@ -52,9 +52,6 @@ TRACE = "traceparent"
 HEADER_ROOM = 1024
 """Bytes of a message left for headers."""
 
-SEAL_CHECK_S = 2.0
-"""How often a reader that gets nothing asks whether the generation was sealed."""
-
 
 class LogUsage(Struct, frozen=True):
     """How full the log is, and the broker's time in ms since the epoch."""
@@ -227,29 +224,24 @@ class JetStreamLog:
             await self._verify(after)
             await self.prove(after, last)
 
-        reader = StreamReader(self._js, self._stream, after, check, heartbeat_s=self._heartbeat_s)
-        reading: asyncio.Future[list[Raw]] | None = None
+        async def quiet() -> None:
+            usage = await self.usage()
+            if usage.sealed and usage.last_seq <= after:
+                raise self._sealed()
+
+        reader = StreamReader(self._js, self._stream, after, check, heartbeat_s=self._heartbeat_s, quiet=quiet)
         try:
             behind = end > after
             if not behind:
                 yield []
             while True:
-                reading = asyncio.ensure_future(reader.read())
-                while not (await asyncio.wait({reading}, timeout=SEAL_CHECK_S))[0]:
-                    usage = await self.usage()
-                    if usage.sealed and usage.last_seq <= after:
-                        raise self._sealed()
-                batch = [self._heard(raw) for raw in reading.result()]
+                batch = [self._heard(raw) for raw in await reader.read()]
                 after, last = batch[-1].seq, batch[-1].digest
                 yield batch
                 if behind and after >= end:
                     behind = False
                     yield []
         finally:
-            if reading is not None:
-                reading.cancel()
-                # Whatever it found meanwhile comes too late: the follower has ended.
-                await asyncio.gather(reading, return_exceptions=True)
             await reader.close()
 
     async def bodies(self, after: int) -> AsyncGenerator[Body, None]:

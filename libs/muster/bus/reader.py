@@ -13,7 +13,8 @@ import contextlib
 import itertools
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -38,6 +39,9 @@ HEARTBEAT_S = 1.0
 EXPIRES_S = 30.0
 """How long a request waits at the server. When the requests stop, the consumer vanishes after as long."""
 
+QUIET_S = 2.0
+"""How often a reader that gets nothing asks why."""
+
 _NS = 1_000_000_000
 _NS_PER_MS = 1_000_000
 
@@ -60,6 +64,7 @@ class StreamReader:
 
     ``check`` is awaited before every new consumer; it raises when the stream is not the right one any more.
     ``headers_only``: messages come without their bodies, which a header has the size of.
+    ``quiet``: awaited beside the reading when nothing comes; it raises when nothing will.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class StreamReader:
         *,
         heartbeat_s: float = HEARTBEAT_S,
         headers_only: bool = False,
+        quiet: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._js = js
         self._connection: Connection = js.connection
@@ -79,6 +85,8 @@ class StreamReader:
         self._check = check
         self._heartbeat_s = heartbeat_s
         self._headers_only = headers_only
+        self._quiet = quiet
+        self._asking: asyncio.Task[None] | None = None
         self._buffer: deque[Raw] = deque()
         self._outstanding = 0
         """Messages that the server may still send for the requests made."""
@@ -99,14 +107,16 @@ class StreamReader:
     async def read(self) -> list[Raw]:
         """The next messages, at least one and at most BATCH, waiting only when there is none.
 
-        Raises LogGapError when a sequence is missing in the stream, what ``check`` raises, and the failure of the
-        connection.
+        Raises LogGapError when a sequence is missing in the stream, what ``check`` and ``quiet`` raise, and the failure
+        of the connection.
         """
+        since = 0.0
         while True:
             if self._buffer:
                 batch = self._take()
                 if batch:
                     return batch
+            since = self._ask_why(since or self._loop.time())
             if self._connection.failure is not None:
                 raise self._connection.failure
             if self._lost or self._epoch != self._connection.epoch:
@@ -122,7 +132,23 @@ class StreamReader:
     async def close(self) -> None:
         """Let go of the consumer. Never raises and never waits for an answer."""
         self._stop_listening()
+        if self._asking is not None:
+            self._asking.cancel()
+            # Whatever it found meanwhile comes too late.
+            await asyncio.gather(self._asking, return_exceptions=True)
         await self._drop_consumer()
+
+    def _ask_why(self, since: float) -> float:
+        """Ask once nothing has come for QUIET_S, and hear the answer. Returns since when nothing came or was asked."""
+        if self._asking is not None and self._asking.done():
+            asked, self._asking = self._asking, None
+            asked.result()
+        now = self._loop.time()
+        if self._quiet is None or self._asking is not None or now < since + QUIET_S:
+            return since
+        self._asking = self._loop.create_task(self._quiet())
+        self._asking.add_done_callback(lambda _: self._wake())
+        return now
 
     def _take(self) -> list[Raw]:
         batch: list[Raw] = []

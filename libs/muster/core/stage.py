@@ -132,17 +132,23 @@ class Folder:
         if seq != state.seq + 1:
             raise AssertionError(f"fold of sequence {seq} onto a state at {state.seq}: a commit is missing or repeated")
         stored = judged(state.docket, state.log_id, state.generation, stored)
-        state.seq, commit = seq, stored.commit
-        if commit.at > state.now:
-            state.now = commit.at
-            if self._passed is not None:
-                self._passed(state)
+        self.move_on(state, stored)
         arms = self._arms
-        for index, event in enumerate(commit.events):
+        for index, event in enumerate(stored.commit.events):
             arm = arms.get(type(event))
             if arm is not None:
                 arm(state, Position(seq, index, state.now), event)
         return stored
+
+    def move_on(self, state: StageState, stored: Stored) -> None:
+        """The state is at this commit from here on; all that a commit does to a stage for which its events mean
+        nothing.
+        """
+        state.seq = stored.seq
+        if stored.commit.at > state.now:
+            state.now = stored.commit.at
+            if self._passed is not None:
+                self._passed(state)
 
     def _ruleset(self, state: StageState, _at: Position, event: RulesetActivated) -> None:
         if self._newest is not None and event.number > self._newest:

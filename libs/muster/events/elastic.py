@@ -165,7 +165,7 @@ class GateSet(Decision, frozen=True, kw_only=True):
     claimant: Ref | None = None
     """The job that this is taken back for."""
     replicas: Counts = field(default_factory=dict)
-    """Where workers go, or no autoscaler writes it: what ``replicas`` is to be, in the same write."""
+    """Where workers go, or no autoscaler writes it yet: what ``replicas`` is to be, in the same write."""
     grow: tuple[str, ...] = ()
     """Worker groups whose pods may be grown in place, as far as their owner wants."""
 

@@ -15,7 +15,7 @@ from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.pools import NodePool
 from muster.model.problem import FieldProblem
-from muster.model.workload import ChildState, NodeState, Outcome, PodState, Workload
+from muster.model.workload import ChildState, NodeState, Outcome, PodState, Workload, WorkloadPart
 
 
 class ObjectGone(Event, frozen=True, kw_only=True):
@@ -55,6 +55,17 @@ class WorkloadObserved(Event, frozen=True, kw_only=True):
     """A workload exists and looks like this."""
 
     workload: Workload
+
+
+class WorkloadAbridged(Event, frozen=True, kw_only=True):
+    """A workload exists and looks like one that this shard has said, but for these fields.
+
+    How the log stores a :class:`WorkloadObserved`; each reader judges it to be that one (``core.abridging``).
+    """
+
+    like: str
+    """uid of the workload, or of another one: its newest observation is meant."""
+    but: WorkloadPart
 
 
 class WorkloadStarted(Event, frozen=True, kw_only=True):
@@ -250,6 +261,7 @@ Fact = (
     | Synced
     | KindsConfigured
     | WorkloadObserved
+    | WorkloadAbridged
     | WorkloadStarted
     | WorkloadFinished
     | WorkloadGone

@@ -87,6 +87,30 @@ async def connect(
     return transport
 
 
+async def bearer_of(source: FromKubeconfig, server: str, clock: Clock | None = None) -> tuple[KubeTransport, bool]:
+    """A transport to another server that reviews tokens of this cluster, and whether its requests have a token.
+
+    It takes the token of a kubeconfig's user, and neither the password or certificate of the user nor the authority of
+    the cluster: TLS is by the system's authorities. Without a kubeconfig there is no token. Raises KubeConfigError.
+    """
+    from aiohttp import TCPConnector
+
+    from muster.kube.transport import ApiTarget, KubeTransport, Wire
+
+    origin, home, credential = "no kubeconfig", "", Credential(Loaded(None))
+    if source.path or source.context or any(path.exists() for path in kubeconfig.locate("", os.environ)):
+        await asyncio.to_thread(slimclient.load)
+        plan = await _from_kubeconfig(source, os.environ, clock)
+        origin, home, credential = plan.target.origin, plan.target.namespace, plan.credential
+    signed = (await credential.header() or "").startswith("Bearer ")
+    if not signed:
+        credential = Credential(Loaded(None))
+    connector = TCPConnector()
+    wire = Wire(connector=connector, close=connector.close, proxy=proxy_for(server, os.environ))
+    target = ApiTarget(server.rstrip("/"), origin, home)
+    return KubeTransport(target, wire, credential, user_agent=_user_agent(), compress=True), signed
+
+
 async def ping(transport: KubeTransport) -> None:
     """Raise KubeConfigError unless the server answers and accepts the credential (it need not grant anything)."""
     target = transport.target

@@ -92,6 +92,8 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     """Whether the object has any annotations (a JSON patch must know)."""
     driven: bool = False
     """It has no autoscaler, and its owner wants us to write ``replicas``."""
+    raised: bool = False
+    """Its owner wants us to raise ``replicas`` with each grant, beside an autoscaler that would at its next tick."""
     growing: tuple[str, ...] = ()
     """Annotation muster.dev/resize: worker groups whose pods may be grown in place now."""
     beside: Vector = field(default_factory=dict)

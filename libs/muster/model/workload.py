@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, defstruct, field
+from msgspec.structs import fields
 
 from muster.model.elastic import RAY_KINDS, Counts, Elastic
 from muster.model.keys import Ref
@@ -198,6 +199,23 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     def asks(self) -> Vector:
         """What its pods ask for once all that the spec wants runs, whatever the profile of a tree counts of it."""
         return self.need.get("full", {}) if self.runs is None else self.runs
+
+
+if TYPE_CHECKING:
+
+    class WorkloadPart(Workload, frozen=True):
+        """Some fields of a workload."""
+
+else:
+    WorkloadPart = defstruct(
+        "WorkloadPart",
+        [(each.name, each.type | UnsetType, UNSET) for each in fields(Workload)],
+        module=__name__,
+        namespace={"__doc__": "Some fields of a workload; the others are unset."},
+        frozen=True,
+        gc=False,
+        omit_defaults=True,
+    )
 
 
 SCHEDULERS = ("muster", "kai-scheduler")

@@ -105,6 +105,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """0: any free port."""
     gateway_access: Literal["review", "none"] = "review"
     """review: the API server names the namespaces a reader may see; none: every reader sees all, on loopback only."""
+    gateway_url: str = ""
+    """Of the command line: the gateway it reads from where no NATS is named, e.g. https://muster.example.com."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important lines that are written to stderr."""
     log_style: Literal["auto", "json", "console"] = "auto"

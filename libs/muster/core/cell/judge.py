@@ -27,6 +27,7 @@ from muster.events.facts import (
     ObjectUnreadable,
     Synced,
     SyncStarted,
+    WorkloadAbridged,
     WorkloadFinished,
     WorkloadObserved,
     WorkloadStarted,
@@ -53,7 +54,7 @@ def _watched(row: Watched) -> Iterator[type[Event]]:
     if row.shard == CONFIGURING:
         yield KindsConfigured
     if row.observed is WorkloadObserved:
-        yield from (WorkloadStarted, WorkloadFinished)
+        yield from (WorkloadAbridged, WorkloadStarted, WorkloadFinished)
     if row.both:
         yield from (ChildObserved, ChildGone)
 

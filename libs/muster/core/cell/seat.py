@@ -28,6 +28,10 @@ class Seat(Generic[S]):
         """Judge one commit and fold it; returns it as it counts. Its sequence must be the one after the state's."""
         return self._folder.fold(self.state, stored)
 
+    def move_on(self, stored: Stored) -> None:
+        """Pass a commit whose events mean nothing to the stage."""
+        self._folder.move_on(self.state, stored)
+
     def decisions(self) -> list[Event]:
         """The decisions of the next commit; empty when none is due."""
         return next_commit(self.stage, self.state)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from muster.core.queueing import folds as queue_folds
 from muster.core.queueing import lending
+from muster.core.quota.ledger import idling
 from muster.core.readmodel.ganghistory import GANG_HISTORY
 from muster.core.readmodel.historian import Historian, Listener
 from muster.core.readmodel.history import HISTORY
@@ -65,8 +66,9 @@ class ReadModel:
 
     @staticmethod
     def time_passed(state: ReadState) -> None:
-        """Log time has gone on: what leaves wanted until now is noted, as the sorter notes it."""
+        """Log time has gone on: what leaves wanted until now is noted, as the sorter notes it; and what was idle."""
         lending.time_passed(state.queues, state.now)
+        idling.time_passed(state.queues.ledger, state.now)
 
     def next_deadline(self, state: ReadState) -> int | None:
         return None

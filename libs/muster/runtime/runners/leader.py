@@ -144,8 +144,13 @@ class Leader(Follower[S]):
         )
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._in_flight = await self.log.append(commit, expected=self.last_own, headers=self.hooks.trace_of(events))
+        headers = self.hooks.trace_of(events)
+        self._in_flight = await self.log.append(self.written(commit), expected=self.last_own, headers=headers)
         self.hooks.appended(commit, self._in_flight, loop.time() - began)
+
+    def written(self, commit: Commit) -> Commit:
+        """A commit as the log stores it."""
+        return commit
 
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         """The events of the next commit, or None when nothing is due."""

@@ -11,14 +11,16 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from muster.core.abridging import abridged
 from muster.core.objects.meta import not_decoded, version_of
 from muster.core.reading.registry import CONFIGURING, required_of, shards_of
 from muster.core.reading.watcher import PATIENCE_MS, Watcher, WatchState
 from muster.core.wording import problems
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
-from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind, Stored
+from muster.events.envelope import MAX_BYTES, MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.registry import encode
 from muster.kube import deltas
@@ -122,6 +124,11 @@ class WatcherRunner(Leader[WatchState]):
         if self._pending:
             self.wake()
         return ("input", facts) if facts else None
+
+    def written(self, commit: Commit) -> Commit:
+        """What was said of workloads before is not said again."""
+        newest = self.state.docket.newest.get(f"{self.stage.name}.{self.shard}", {})
+        return replace(commit, events=tuple(abridged(newest, commit.events)))
 
     def voided(self, stored: Stored) -> None:
         """One shard of those that lead keeps what is void, with the reason."""

@@ -1,0 +1,106 @@
+"""What a shard of the watcher said of a workload before is not said again: the log has what differs, readers the whole.
+
+Each observation is compared with the last one of the same workload, else with the newest one of the same basis: that of
+a workload with the same need. What readers remember begins with ``leader_started``, so a watch epoch builds on nothing
+that an earlier one said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.events.base import Event
+from muster.events.envelope import Stored
+from muster.events.facts import WorkloadAbridged, WorkloadObserved
+from muster.events.system import Genesis, LeaderStarted
+from muster.model.problem import FieldProblem, problem
+from muster.model.workload import Workload, WorkloadPart
+
+KEPT = 256
+"""Workloads whose newest observation is remembered of each shard."""
+
+Newest = dict[str, Workload]
+"""{uid: its newest observation}, the one that was said last at the end."""
+
+_FIELDS = Workload.__struct_fields__
+_OBSERVATIONS = (WorkloadObserved, WorkloadAbridged)
+
+
+class IncompleteError(Exception):
+    """A workload was abridged by an observation that no reader of this log knows."""
+
+    def __init__(self, found: FieldProblem) -> None:
+        super().__init__(found.code)
+        self.problem = found
+
+
+def abridged(newest: Newest, events: Sequence[Event]) -> list[Event]:
+    """Events as the log stores them; ``newest``: of the shard that says them, before it does."""
+    said = dict(newest)
+    return [_short(said, event) if isinstance(event, WorkloadObserved) else event for event in events]
+
+
+def whole(newest: dict[str, Newest], stored: Stored) -> Stored:
+    """A commit that counts, with each workload in full; ``newest``: of each shard, which goes on to it.
+
+    Raises IncompleteError.
+    """
+    commit = stored.commit
+    if commit.stage == "genesis":
+        if commit.events and isinstance(commit.events[0], Genesis):
+            newest.clear()
+        return stored
+    if commit.stage != "watcher" or not commit.events:
+        return stored
+    seat = f"{commit.stage}.{commit.shard}"
+    if isinstance(commit.events[0], LeaderStarted):
+        newest.pop(seat, None)
+        return stored
+    if not any(isinstance(each, _OBSERVATIONS) for each in commit.events):
+        return stored
+    said = newest.setdefault(seat, {})
+    events = [_completed(seat, said, event) for event in commit.events]
+    return replace(stored, commit=replace(commit, events=tuple(events)))
+
+
+def _completed(seat: str, said: Newest, event: Event) -> Event:
+    if isinstance(event, WorkloadAbridged):
+        before = said.get(event.like)
+        if before is None:
+            raise IncompleteError(problem("", "nothing_to_complete", seat=seat, like=event.like))
+        event = WorkloadObserved(workload=_long(before, event.but))
+    if isinstance(event, WorkloadObserved):
+        _remember(said, event.workload)
+    return event
+
+
+def _like(said: Newest, workload: Workload) -> Workload | None:
+    """What it is compared with."""
+    own = said.get(workload.ref.uid)
+    return own or next((each for each in reversed(said.values()) if each.basis == workload.basis), None)
+
+
+def _remember(said: Newest, workload: Workload) -> None:
+    uid = workload.ref.uid
+    said.pop(uid, None)
+    said[uid] = workload
+    if len(said) > KEPT:
+        del said[next(iter(said))]
+
+
+def _short(said: Newest, event: WorkloadObserved) -> Event:
+    now = event.workload
+    before = _like(said, now)
+    _remember(said, now)
+    if before is None:
+        return event
+    differing = {name: value for name in _FIELDS if (value := getattr(now, name)) != getattr(before, name)}
+    return WorkloadAbridged(like=before.ref.uid, but=WorkloadPart(**differing))
+
+
+def _long(before: Workload, but: WorkloadPart) -> Workload:
+    differing = {name: value for name in _FIELDS if (value := getattr(but, name)) is not msgspec.UNSET}
+    return replace(before, **differing)
