@@ -36,6 +36,7 @@ PAGE = Path("docs/events.md")
 
 EMITTERS: Mapping[str, str] = {
     "muster.bus.cell": "the process that creates the log",
+    "muster.core.abridging": "watcher",
     "muster.core.actuation": "actuator",
     "muster.core.objects": "watcher",
     "muster.core.reading": "watcher",
@@ -50,8 +51,16 @@ EMITTERS: Mapping[str, str] = {
 }
 """{part of the code: its stage}; the modules in the room of a deciding stage are that stage's"""
 
-SHARED = ("genesis", "kinds_configured", "log_nearly_full", "ruleset_activated", "sync_started", "synced")
-"""Folded the same way by every stage (core/stage.py)."""
+SHARED = (
+    "genesis",
+    "kinds_configured",
+    "log_nearly_full",
+    "ruleset_activated",
+    "sync_started",
+    "synced",
+    "workload_abridged",
+)
+"""Folded the same way by every stage (core/stage.py, core/abridging.py)."""
 
 OBSERVED = "changes nothing unless its resourceVersion is newer than the last one folded of that uid"
 GONE = "changes nothing: the end of a uid is remembered for 15 minutes of log time"
@@ -118,6 +127,7 @@ REDELIVERIES: Mapping[str, str] = {
     "workers_chosen": "changes nothing: it releases these workers already, or has released them",
     "workers_kept": "changes nothing: no claimant waits for its workers",
     "workers_removed": "changes nothing but when it is tried again: a pod that is on its way is left alone",
+    "workload_abridged": OBSERVED,
     "workload_adopted": "changes nothing: it is charged already",
     "workload_dequeued": OF_ATTEMPT,
     "workload_finished": TOLD,

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 import muster
-from muster.serving import shapes, supposed
+from muster.serving import shapes, supposed, tales
 from muster.serving.answering import AT, ROUTES, Question
 from muster.serving.streaming import News
 from muster_tools.attributes import attribute_docs, summary
@@ -57,7 +57,7 @@ def _bodies() -> list[type[msgspec.Struct]]:
 
 
 def _all(types: list[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
-    there = (vars(shapes) | vars(supposed)).values()
+    there = (vars(shapes) | vars(supposed) | vars(tales)).values()
     found = [each for each in there if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     return [*found, *types]
 
@@ -95,6 +95,7 @@ def _answers(schema: Any) -> dict[str, Any]:
         "200": {"description": "The answer.", "content": {"application/json": {"schema": schema}}},
         "400": {"description": "The question cannot be understood.", "content": problem},
         "401": {"description": "Sign in with a token of the cluster.", "content": problem},
+        "403": {"description": "A namespace is named whose pods you may not list.", "content": problem},
         "404": {"description": "There is no such thing, or none that you may see.", "content": problem},
         "503": {"description": "The gateway cannot answer now.", "content": problem},
     }
@@ -113,7 +114,7 @@ def _stream(schema: Any) -> dict[str, Any]:
 
 
 def text() -> str:
-    notice = "# Written by `make schemas`: change muster/serving/shapes.py, supposed.py and answering.py instead.\n"
+    notice = "# Written by `make schemas`: change shapes, supposed, tales and answering of muster/serving.\n"
     return notice + yaml.safe_dump(document(), sort_keys=False, width=110, allow_unicode=True)
 
 

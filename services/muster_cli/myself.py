@@ -19,4 +19,9 @@ async def my_names(place: LogPlace | None) -> tuple[str, ...]:
         async with api_of(None, place) as api:
             if api is not None:
                 name = await author(api, None)
-    return tuple(dict.fromkeys((name, name.partition("@")[0])))
+    return names_of(name)
+
+
+def names_of(user: str) -> tuple[str, ...]:
+    """As :func:`my_names`, of a user whose name is known."""
+    return tuple(dict.fromkeys((user, user.partition("@")[0])))

@@ -12,6 +12,7 @@ from muster.runtime.config import Config
 from muster_cli.exits import USAGE, CliError
 
 LOG_GROUP = Group("Which log", sort_key=80)
+GATEWAY_GROUP = Group("Through a gateway", sort_key=82)
 CLUSTER_GROUP = Group("Which cluster", sort_key=85)
 
 
@@ -86,6 +87,31 @@ class ClusterOption:
         str | None,
         Parameter(
             group=CLUSTER_GROUP, show_default=False, help="Kubeconfig file; else KUBECONFIG, else ~/.kube/config."
+        ),
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class GatewayOption:
+    """A gateway instead of the log."""
+
+    gateway: Annotated[
+        str | None,
+        Parameter(
+            group=GATEWAY_GROUP,
+            show_default=False,
+            help="Ask the gateway at this URL, with the token of your kubeconfig: it shows the namespaces whose pods "
+            "you may list. Without it: MUSTER_GATEWAY_URL, where no log is named.",
+        ),
+    ] = None
+    context: Annotated[
+        str | None, Parameter(group=GATEWAY_GROUP, show_default=False, help="Context of the kubeconfig.")
+    ] = None
+    kubeconfig: Annotated[
+        str | None,
+        Parameter(
+            group=GATEWAY_GROUP, show_default=False, help="Kubeconfig file; else KUBECONFIG, else ~/.kube/config."
         ),
     ] = None
 

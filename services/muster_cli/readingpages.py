@@ -19,6 +19,7 @@ muster why video/rayjob-video-h4x2q
 muster why rayjob-video-h4x2q --all           with every small step
 muster why video/rayjob-video-h4x2q -o json
 muster why video/old-job --log archive.jsonl.gz
+muster why video/train --gateway https://muster.example.com     with your kubeconfig alone
 muster why video/tf-smoke-gpu-worker-0         why is this pod pending?
 muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
 """,
@@ -41,6 +42,7 @@ muster ls --mine --watch                       your jobs, and each change of one
 muster ls --state refused
 muster ls --since 24h -o json
 muster ls --at 2026-03-01T09:00:00Z             as it was then
+muster ls --gateway https://muster.example.com   with your kubeconfig alone
 """,
     ),
     Page(

@@ -164,7 +164,7 @@ async def test_each_of_ten_tasks_takes_five_clicks_at_most(shown: tuple[Page, st
 
 
 @pytest.mark.slow
-async def test_it_can_be_used_by_all_in_light_and_dark_wide_and_narrow(shown: tuple[Page, str]) -> None:
+async def test_it_can_be_used_by_all_in_light_and_dark_wide_and_narrow(shown: tuple[Page, str], tmp_path: Path) -> None:
     page, url = shown
     job = (await asked(page, "jobs?state=waiting"))["jobs"][0]  # type: ignore[index]
     places = {**PAGES, f"job/{job['namespace']}/{job['name']}": "What happened"}
@@ -174,6 +174,8 @@ async def test_it_can_be_used_by_all_in_light_and_dark_wide_and_narrow(shown: tu
         for path, text in places.items():
             await page.open(url + path)
             await page.sees(text)
+            await page.holds("!document.body.innerText.includes('Loading…')")
+            await page.picture(tmp_path / f"{path.partition('/')[0] or 'overview'}-{width}.png")
             await page.run(script + "; true")
             found = await page.run(f"axe.run().then({SERIOUS})")
             assert found == [], f"{path} at {width}: {[(each['id'], each['nodes'][0]['html']) for each in found]}"

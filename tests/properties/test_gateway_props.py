@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -15,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import NAMESPACES, Chaos
+from kit.foreign import foreign_words, forged, leak
 from kit.recorded import ADMIN, questions, tenant
 from kit.standings import SCENES
-from muster.events.envelope import Commit, Stored, decode_commit, encode_commit
+from muster.events.envelope import Stored
 from muster.serving import views
 from muster.serving.access import Viewed
 from muster.serving.answering import EXPECTED, ROUTES, Questions, problem
@@ -25,28 +25,6 @@ from muster.serving.streaming import messages
 from muster_cli import samples
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def forged(commits: Sequence[Stored], namespaces: Sequence[str]) -> list[Stored]:
-    """The same log with names that are in no sentence by chance: ``video`` becomes ``zq-video-0``."""
-    pattern = re.compile(rb"(?<![\w-])(" + b"|".join(name.encode() for name in namespaces) + rb")(?![\w-])")
-    made = []
-    for stored in commits:
-        body = pattern.sub(lambda found: b"zq-" + found.group() + b"-0", encode_commit(stored.commit))
-        commit: Commit = decode_commit(body)
-        made.append(msgspec.structs.replace(stored, commit=commit))
-    return made
-
-
-def foreign_words(asked: Questions, own: str) -> list[str]:
-    """Every name of the log that belongs to another namespace alone: forged namespaces, jobs, pods, quotas."""
-    state = asked.live.state
-    refs = [record.ref for record in state.records.values()] + [pod.ref for pod in state.nodes.pods.values()]
-    mine = {word for ref in refs if ref.namespace == own for word in (ref.namespace, ref.name, ref.uid)} | {own}
-    others = {word for ref in refs if ref.namespace != own for word in (ref.namespace, ref.name, ref.uid)}
-    leaf = state.queues.ledger.leaf_of.get(own, "")
-    others |= {path for path in state.queues.ledger.nodes if "zq-" in path and path != leaf}
-    return sorted(word for word in others - mine if "zq-" in word or "-" in word)
 
 
 async def everything(
@@ -95,7 +73,7 @@ def asked_by(commits: Sequence[Stored], own: str, cut: int) -> None:
     with TemporaryDirectory() as folder:
         asked = questions(commits, Path(folder))
         words = foreign_words(asked, own)
-        pattern = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in words) or "(?!)")
+        pattern = leak(words)
         keys = sorted({record.ref.key for record in asked.live.state.records.values()})
 
         async def run() -> list[bytes]:
@@ -105,8 +83,8 @@ def asked_by(commits: Sequence[Stored], own: str, cut: int) -> None:
             return told + await streamed(asked, tenant(own))
 
         for answer in asyncio.run(run()):
-            leak = pattern.search(answer.decode())
-            assert leak is None, f"{leak.group()} in {answer.decode()}"
+            found = pattern.search(answer.decode())
+            assert found is None, f"{found.group()} in {answer.decode()}"
         seen = asyncio.run(everything(asked, ADMIN, "", keys))
         assert not words or any(pattern.search(answer.decode()) for answer in seen), "the judge itself sees nothing"
 

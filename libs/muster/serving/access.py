@@ -151,6 +151,11 @@ class Reviewed:
             raise UndecidedError(
                 "the API server did not answer when asked about your token; try again in a moment"
             ) from err
+        if answer.status in (401, 403):
+            raise UndecidedError(
+                f"the gateway may not ask the API server about you (HTTP {answer.status} on a {kind}): its own account "
+                "takes the rights of ClusterRole muster-gateway, deploy/rbac/gateway.yaml"
+            )
         if not answer.ok:
             raise UndecidedError(f"the API server did not answer a {kind} (HTTP {answer.status}); see the log")
         try:

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 import muster
+from muster.core.docket import Judge
 from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
 from muster.events.envelope import Stored
+from muster.events.facts import WorkloadAbridged
 from muster.ports import Clock
-from muster.serving import shapes, supposed, views
+from muster.serving import shapes, supposed, tales, views
 from muster.serving.access import Viewed
 from muster.serving.asking import ManifestError, read_job
 from muster.serving.beside import AwayError
@@ -37,6 +38,10 @@ UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECON
 
 class BadRequestError(Exception):
     """The request cannot be understood, and why."""
+
+
+class NotAllowedError(Exception):
+    """The question names a namespace that the viewer may not see, whether there is such a namespace or not."""
 
 
 class Asked(Struct, frozen=True):
@@ -98,7 +103,9 @@ class Questions:
     async def answer(
         self, route: Question, viewed: Viewed, path: Mapping[str, str], query: Mapping[str, str], body: bytes
     ) -> Struct:
-        """Raises BadRequestError, MissingError, OutsideError."""
+        """Raises BadRequestError, NotAllowedError, MissingError, OutsideError."""
+        if any(not viewed.scope.sees(name) for name in named(path, query)):
+            raise NotAllowedError("the right to see a namespace is the right to list its pods, and you do not have it")
         unknown = [name for name in query if name != "at" and name not in route.query]
         if unknown:
             known = ", ".join(("at", *route.query))
@@ -146,16 +153,25 @@ class Questions:
         return found
 
     async def commit(self, seq: int) -> Stored | None:
-        """The commit at a sequence; None where there is none."""
+        """The commit at a sequence, with each workload in full; None where there is none."""
         if not self.live.log.identity.origin <= seq <= self.live.state.seq:
             return None
         async with aclosing(self.live.log.follow(seq - 1)) as stream:
             batch = await anext(stream)
-        return next((each for each in batch if each.seq == seq), None)
+        found = next((each for each in batch if each.seq == seq), None)
+        if found is None or not any(isinstance(event, WorkloadAbridged) for event in found.commit.events):
+            return found
+        before = await self.live.moments.copy_at(seq - 1)
+        return Judge(before.docket, before.log_id, before.generation).hear(found)
 
     @property
     def acting(self) -> bool:
         return self._acting
+
+
+def named(path: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
+    """The namespaces that a question names."""
+    return [each for each in (path.get("namespace", ""), query.get("namespace", "")) if each]
 
 
 def number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
@@ -211,6 +227,7 @@ async def _why(of: Questions, asked: Asked) -> Struct:
         now=asked.now,
         acting=of.acting,
         foreseen=asked.foreseen,
+        every=bool(number(asked.query, "all", 0, 1)),
     )
 
 
@@ -226,6 +243,11 @@ async def _causes(of: Questions, asked: Asked) -> Struct:
 
 async def _queues(_of: Questions, asked: Asked) -> Struct:
     return views.queues(asked.state, asked.lens, asked.moment)
+
+
+async def _story(_of: Questions, asked: Asked) -> Struct:
+    limit = number(asked.query, "limit", 200, tales.MOST_EVENTS)
+    return tales.tale(asked.state, asked.lens, asked.moment, asked.query.get("queue", ""), now=asked.now, limit=limit)
 
 
 async def _nodes(_of: Questions, asked: Asked) -> Struct:
@@ -303,19 +325,31 @@ ROUTES: tuple[Question, ...] = (
     ),
     Question(
         "/api/v1/jobs/{namespace}/{name}",
-        "Why a job waits, or what became of it.",
+        "Why a job waits, or what became of it; also by the name of one of its pods.",
         shapes.WhyView,
         _why,
-        {"kind": "Where jobs of several kinds have one name."},
+        {"kind": "Where jobs of several kinds have one name.", "all": "1: with every small step."},
         foresees=True,
     ),
     Question("/api/v1/events/{sequence}/{index}", "An event and the chain of its causes.", shapes.CausesView, _causes),
     Question(
         "/api/v1/queues", "The quota tree: guarantee, use, what is held and borrowed.", shapes.QueuesView, _queues
     ),
+    Question(
+        "/api/v1/story",
+        "What is kept of a quota and those below it: numbers, waiting jobs, turns.",
+        tales.TaleView,
+        _story,
+        {"queue": "Its path.", "limit": "Turns at most."},
+    ),
     Question("/api/v1/nodes", "Nodes, what is free there, and the pods on them.", shapes.NodesView, _nodes, PAGE),
     Question("/api/v1/gangs", "Gangs of pods that are placed as one.", shapes.GangsView, _gangs, PAGE),
-    Question("/api/v1/gangs/{namespace}/{name}", "One gang and what happened to it.", shapes.GangTold, _gang),
+    Question(
+        "/api/v1/gangs/{namespace}/{name}",
+        "One gang, also by the name of a pod.",
+        shapes.GangTold,
+        _gang,
+    ),
     Question(
         "/api/v1/happened",
         "Admissions, evictions and other turns, the newest first.",
@@ -349,12 +383,9 @@ def problem(err: Exception, scope: Scope, state: ReadState) -> shapes.Problem:
 
 EXPECTED: dict[type[Exception], int] = {
     BadRequestError: 400,
+    NotAllowedError: 403,
     views.MissingError: 404,
     OutsideError: 404,
     AwayError: 503,
 }
 """What a question may meet -> the status of the answer"""
-
-
-def as_json(value: Any) -> bytes:
-    return msgspec.json.encode(value)

@@ -10,11 +10,13 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+import muster
+from muster.core.objects.meta import is_namespace
 from muster.ports import Clock
 from muster.runtime.listening import Listener
 from muster.serving import shapes
 from muster.serving.access import DeniedError, UndecidedError, Viewed
-from muster.serving.answering import EXPECTED, ROUTES, BadRequestError, Question, Questions, problem
+from muster.serving.answering import EXPECTED, ROUTES, BadRequestError, Question, Questions, named, problem
 from muster.serving.scope import Scope
 from muster.serving.streaming import messages, resumed
 
@@ -30,6 +32,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Server": f"muster/{muster.__version__}",
 }
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 NOTHING = Scope(frozenset(), cluster=False)
@@ -66,7 +69,9 @@ class GatewayServer(Listener):
         await self.listen(app, shutdown_timeout_s=1.0)
 
     async def _viewed(self, request: web.Request) -> Viewed:
-        return await self._access.viewed(request.headers.get("Authorization", ""), self._questions.namespaces())
+        wanted = {each for each in named(request.match_info, request.query) if is_namespace(each)}
+        namespaces = self._questions.namespaces() | wanted
+        return await self._access.viewed(request.headers.get("Authorization", ""), namespaces)
 
     def _answering(self, route: Question) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:

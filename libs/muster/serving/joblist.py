@@ -114,7 +114,12 @@ def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]
         _row(state, uid, record, now, promises.get(uid, Promise(why="not_waiting")))
         for uid, record in state.records.items()
     ]
-    return sorted(rows, key=lambda row: (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid))
+    return sorted(rows, key=place_of)
+
+
+def place_of(row: JobRow) -> tuple[Any, ...]:
+    """What rows are sorted by."""
+    return (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid)
 
 
 class Listing(Struct, frozen=True):

@@ -42,6 +42,14 @@ class HeadView(Struct, frozen=True):
     text: str
 
 
+class WorkersView(Struct, frozen=True):
+    """Worker replicas of Ray clusters: granted ones, how many more are asked for, how many are taken back."""
+
+    granted: int
+    asked: int
+    going: int
+
+
 class QueueView(Struct, frozen=True):
     """One quota of the tree. The counts of an inner one include everything below it."""
 
@@ -57,6 +65,11 @@ class QueueView(Struct, frozen=True):
     policy: str
     paused: list[str] = field(default_factory=list)
     head: HeadView | None = None
+    priority: int = 0
+    beyond: dict[str, int] = field(default_factory=dict)
+    """What of the use runs beyond what was granted, by resource."""
+    workers: WorkersView | None = None
+    """Of the Ray clusters in it that scale themselves; none where there are none."""
 
 
 class QueuesView(Struct, frozen=True):
@@ -67,6 +80,10 @@ class QueuesView(Struct, frozen=True):
     queues: list[QueueView]
     notes: list[str] = field(default_factory=list)
     """What keeps everything from being admitted, and what is paused; a sentence each."""
+    profile: str = ""
+    unsynced: list[str] = field(default_factory=list)
+    """What is not listed yet: nothing is admitted meanwhile."""
+    pauses: list[str] = field(default_factory=list)
 
 
 class StartView(Struct, frozen=True):
@@ -107,6 +124,8 @@ class JobView(Struct, frozen=True):
     why_no_promise: str = ""
     owner: str = ""
     """As label or annotation muster.dev/owner says."""
+    no_promise: str = ""
+    """Why no start is promised, as a code of a closed set."""
 
 
 class JobsView(Struct, frozen=True):
@@ -131,6 +150,22 @@ class EventView(Struct, frozen=True):
     text: str
     weight: str
     times: int = 1
+    last_at: str = ""
+    """When it happened last, where it did more than once."""
+
+
+class PaceView(Struct, frozen=True):
+    """What a wait may still take by the speed of the queue, in ms: 8 of 10 should end between ``low`` and ``high``.
+
+    All three are -1 where nothing can be said; ``why``: too_few or overdue.
+    """
+
+    low: int
+    middle: int
+    high: int
+    rows: int
+    intervals: int
+    why: str
 
 
 class HolderView(Struct, frozen=True):
@@ -182,6 +217,14 @@ class WhyView(Struct, frozen=True):
     """How many jobs of the same name there were before it."""
     waits: list[RayWaitsView] = field(default_factory=list)
     """What waits in its Ray clusters."""
+    code: str = ""
+    """Its status, where it is known whether admissions are carried out."""
+    charged: str = ""
+    """What it is charged for."""
+    pace: PaceView | None = None
+    """By the speed of its queue, where it waits for its turn; for jobs without a promise."""
+    pod: str = ""
+    """Of the pod that was named instead of its job: where it is, or why it does not run."""
 
 
 class CauseView(Struct, frozen=True):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from muster.core.codes.codes import CODES
 from muster.core.codes.values import Promise
+from muster.core.learned.pace import Estimate
 from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promises_of
 from muster.core.views.gangstory import gang_tale, gangs_named
 from muster.core.views.narrator import NarratedEvent
+from muster.core.views.podsnamed import pods_named
 from muster.core.views.story import JobStory, Story, Waits
 from muster.core.wording import queues as queue_words
 from muster.model.resources import add_into, format_part, texts
@@ -24,6 +26,10 @@ from muster.serving.scope import Lens
 GPU = "nvidia.com/gpu"
 WHOLE = 1000
 MOST_ROWS = 500
+
+
+WAITS_FOR_QUOTA = ("InsufficientQuota", "Queued", "BeingTried")
+"""Codes of a status of which the speed of the queue says how long they last."""
 
 
 class MissingError(Exception):
@@ -71,6 +77,7 @@ def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
         promise=start_shape(row.promise),
         why_no_promise=queue_words.no_promise(row.promise.why, row.code),
         owner=row.owner,
+        no_promise=row.promise.why,
     )
 
 
@@ -80,14 +87,20 @@ def start_shape(promise: Promise) -> shapes.StartView | None:
 
 
 def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind: str, *, now: int,
-        acting: bool = True, foreseen: Mapping[str, Projected] | None = None,
+        acting: bool = True, foreseen: Mapping[str, Projected] | None = None, every: bool = False,
         ) -> shapes.WhyView:  # fmt: skip
-    """One job. ``foreseen``: the queues played forward already. Raises MissingError."""
-    namespace = key.partition("/")[0]
-    story = Story(key, kind, state)
-    if not lens.sees(namespace) or key not in story.matches().keys:
+    """One job, or that of a pod. ``foreseen``: the queues played forward already; ``every``: with small steps.
+
+    Raises MissingError.
+    """
+    story, pod = Story(key, kind, state), None
+    seen = lens.sees(key.partition("/")[0])
+    if seen and not kind and key not in story.matches().keys:
+        pod = pods_named(state, key, now).get(key)
+        story = Story(pod.job.key, pod.job.kind, state) if pod is not None else story
+    if not seen or (pod is None and key not in story.matches().keys):
         raise MissingError(f"there is no job {key}, or none that you may see")
-    told = story.of(key, acting=acting, present=now)
+    told = story.of(pod.job.key if pod is not None else key, acting=acting, present=now)
     uid = told.ref.uid
     promise = promises_of(state, (uid,), now, foreseen=foreseen)[uid]
     return shapes.WhyView(
@@ -96,12 +109,30 @@ def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind:
         text=lens.words(told.standing.text),
         wanting=_wanting(told, lens),
         events=[
-            event_shape(each.entry, lens, times=each.times) for each in told.happenings if each.entry.weight != "detail"
+            event_shape(each.entry, lens, times=each.times, last_at=each.last_at)
+            for each in told.happenings
+            if every or each.entry.weight != "detail"
         ],
         pauses=[lens.words(text) for text in told.pauses],
         earlier=told.earlier,
         waits=[_waits(each, lens) for each in told.waits],
+        code=told.standing.code,
+        charged=told.standing.charged,
+        pace=pace_shape(found) if (found := pace_of(told, state)) is not None else None,
+        pod=lens.words(pod.text) if pod is not None else "",
     )
+
+
+def pace_of(told: JobStory, state: ReadState) -> Estimate | None:
+    """What its wait may still take by the speed of its queue; None where that says nothing about it."""
+    standing = told.standing
+    if not standing.position or standing.code not in WAITS_FOR_QUOTA:
+        return None
+    return state.pace.expect(standing.queue, standing.position, told.now)
+
+
+def pace_shape(found: Estimate) -> shapes.PaceView:
+    return shapes.PaceView(found.low, found.middle, found.high, found.rows, found.intervals, found.why)
 
 
 def _waits(told: Waits, lens: Lens) -> shapes.RayWaitsView:
@@ -129,7 +160,7 @@ def _wanting(told: JobStory, lens: Lens) -> shapes.WantingView | None:
     )
 
 
-def event_shape(entry: NarratedEvent, lens: Lens, *, times: int = 1) -> shapes.EventView:
+def event_shape(entry: NarratedEvent, lens: Lens, *, times: int = 1, last_at: int = 0) -> shapes.EventView:
     return shapes.EventView(
         at=instant(entry.at),
         sequence=entry.seq,
@@ -139,6 +170,7 @@ def event_shape(entry: NarratedEvent, lens: Lens, *, times: int = 1) -> shapes.E
         text=lens.words(entry.text),
         weight=entry.weight,
         times=times,
+        last_at=instant(last_at) if times > 1 else "",
     )
 
 
@@ -153,13 +185,16 @@ def queues(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.Qu
         moment=moment,
         tree=board.tree,
         queues=[_queue(state, node, lens) for node in board.nodes if lens.sees_queue(node.path)],
-        notes=notes + [lens.words(text) for text in board.pauses],
+        notes=notes + (pauses := [lens.words(text) for text in board.pauses]),
+        profile=board.profile,
+        unsynced=board.unsynced,
+        pauses=pauses,
     )
 
 
 def _queue(state: ReadState, node: BoardNode, lens: Lens) -> shapes.QueueView:
     held = state.queues.ledger.claims.total.extra.get(node.path, {})
-    head = node.head
+    head, workers = node.head, node.workers
     return shapes.QueueView(
         path=node.path,
         name=node.name,
@@ -184,6 +219,9 @@ def _queue(state: ReadState, node: BoardNode, lens: Lens) -> shapes.QueueView:
         policy=node.policy,
         paused=list(node.paused),
         head=shapes.HeadView(lens.words(head.job), head.code, lens.words(head.text)) if head is not None else None,
+        priority=node.priority,
+        beyond=node.beyond,
+        workers=None if workers is None else shapes.WorkersView(workers.granted, workers.asked, workers.going),
     )
 
 
@@ -261,12 +299,13 @@ def gangs(
 
 
 def gang(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str) -> shapes.GangTold:
-    """One gang and its story. Raises MissingError."""
+    """One gang and its story, by its name or that of one of its pods. Raises MissingError."""
     named = gangs_named(state, key) if lens.sees(key.partition("/")[0]) else []
-    if key not in named:
+    if not named:
         raise MissingError(f"there is no gang {key}, or none that you may see")
+    name = key if key in named else named[0]
     return shapes.GangTold(
-        moment, _gang(state, lens, key), [event_shape(each, lens) for each in gang_tale(state, key).entries]
+        moment, _gang(state, lens, name), [event_shape(each, lens) for each in gang_tale(state, name).entries]
     )
 
 
@@ -275,11 +314,6 @@ def _gang(state: ReadState, lens: Lens, name: str) -> shapes.GangView:
     minimum = state.gangs.gangs[name].minimum if name in state.gangs.gangs else 0
     pods = [shapes.GangPod(pod, lens.words(where)) for pod, where in tale.pods.items()]
     return shapes.GangView(name, tale.code, lens.words(tale.text), minimum, pods)
-
-
-def words_of(entries: Iterable[NarratedEvent], lens: Lens) -> list[shapes.EventView]:
-    """The events that a viewer may see."""
-    return [event_shape(each, lens) for each in entries if hears(each, lens)]
 
 
 def hears(entry: NarratedEvent, lens: Lens) -> bool:

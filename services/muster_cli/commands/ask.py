@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -13,13 +13,14 @@ from rich.text import Text
 from muster.model.text import counted
 from muster.serving.asking import ManifestError, ask, read_job
 from muster.serving.scope import EVERYTHING, Lens
-from muster.serving.supposed import AskView
+from muster.serving.supposed import AskView, Submission
 from muster.serving.views import moment_of
 from muster_cli.console import DIM, GOOD, STRONG, WARN, Output, styled
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_at
 from muster_cli.manifests import read_manifests
-from muster_cli.options import At, Document
+from muster_cli.meant import gateway_of
+from muster_cli.options import At, Document, GatewayOption
 from muster_cli.sources import Source
 
 
@@ -30,22 +31,34 @@ async def ask_(
     at: At = "",
     output: Document = "text",
     source: Source | None = None,
+    through: GatewayOption | None = None,
 ) -> None:
     """Tell what a job would meet, before it is submitted."""
     out = Output()
+    manifests = read_manifests(_text(file), file)
     try:
-        workloads = [read_job(each.body) for each in read_manifests(_text(file), file)]
+        workloads = [read_job(each.body) for each in manifests]
     except ManifestError as err:
         raise CliError(f"{file}: {err}", USAGE) from err
-    read = await read_at(source, out, at)
-    now = max(read.present, read.state.now)
-    moment = moment_of(read.state, now, live=not at)
-    found = [ask(read.state, Lens(EVERYTHING, read.state), moment, each, now) for each in workloads]
+    async with gateway_of(through, source, at) as gateway:
+        if gateway is not None:
+            asked = [Submission(_placed(each.body, gateway.home)) for each in manifests]
+            found = [await gateway.post("/api/v1/ask", each, AskView) for each in asked]
+        else:
+            read = await read_at(source, out, at)
+            now = max(read.present, read.state.now)
+            moment = moment_of(read.state, now, live=not at)
+            found = [ask(read.state, Lens(EVERYTHING, read.state), moment, each, now) for each in workloads]
     if output == "text":
         for each in found:
             out.lines(ask_lines(each))
     else:
         out.data([msgspec.to_builtins(each) for each in found], output)
+
+
+def _placed(body: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """A manifest in the namespace of the context, where it names none: as ``kubectl create`` reads it."""
+    return {**body, "metadata": {**({"namespace": namespace} if namespace else {}), **(body.get("metadata") or {})}}
 
 
 def _text(file: str) -> str:

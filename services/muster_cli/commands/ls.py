@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Sequence
-from typing import Annotated, Literal, get_args
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from cyclopts import Parameter
 from msgspec.structs import replace
@@ -19,11 +19,15 @@ from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_at
 from muster_cli.following import Present
-from muster_cli.options import At
+from muster_cli.meant import gateway_of
+from muster_cli.options import At, GatewayOption
 from muster_cli.positions import span_of
 from muster_cli.reading import locate, opened, tell_which
-from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
+from muster_cli.render.jobs import ListedJobs, cells_of, coloured_lines, plain_lines
 from muster_cli.sources import Source
+
+if TYPE_CHECKING:
+    from muster_cli.gateway import Gateway
 
 STATES: tuple[str, ...] = get_args(Phase)
 COLOURED = 1_000
@@ -58,38 +62,61 @@ async def ls(
         ListForm, Parameter(name=["--output", "-o"], help="How to print it: a table, a wide one, or for programs.")
     ] = "table",
     source: Source | None = None,
+    through: GatewayOption | None = None,
 ) -> None:
     """List the jobs."""
     out, ago, recorded = Output(), span_of(since), source is not None and (source.log or source.data)
     if mine and owner:
         raise CliError("--mine and --owner both say whose jobs; give one of them", USAGE)
-    owners: tuple[str, ...] = (owner,) if owner else ()
-    if mine:
-        from muster_cli.myself import my_names  # A cluster is asked: with a web client, which is slow to import.
-
-        owners = await my_names(None if recorded else locate(source.bus if source is not None else None))
-    asked = JobFilter(_states(state or []), queue.strip("/"), namespace, kind, owners=owners)
-    if watch:
-        if at or recorded:
-            raise CliError("--watch follows a running log; leave out --at, --log and --data", USAGE)
-        await _watch(source, out, asked, ago, output)
+    asked = JobFilter(_states(state or []), queue.strip("/"), namespace, kind, owners=(owner,) if owner else ())
+    async with gateway_of(through, source, at) as gateway:
+        if mine:
+            asked = replace(asked, owners=await _mine(gateway, source, recorded=bool(recorded)))
+        if watch:
+            if at or recorded or gateway is not None:
+                raise CliError("--watch follows a running log; leave out --at, --log, --data and --gateway", USAGE)
+            await _watch(source, out, asked, ago, output)
+            return
+        if gateway is not None:
+            listed = await _through(gateway, asked, ago)
+        else:
+            listed = await _read(source, out, at, asked, ago, starts=output in ("wide", "json", "yaml"))
+    if output in ("json", "yaml"):
+        out.data([record_of_row(row) for row in listed.rows], "json" if output == "json" else "yaml")
         return
+    _print(out, listed.rows, listed.now, output)
+    if not listed.rows and output != "name":
+        whose = f" of {' or '.join(asked.owners)}" if asked.owners else ""
+        every = asked == JobFilter(owners=asked.owners)
+        out.line(
+            f"No job{whose}{'' if every else ' matches'} as of sequence {listed.seq}; "
+            f"{counted(listed.known, 'job')} known in all."
+        )
+
+
+async def _mine(gateway: Gateway | None, source: Source | None, *, recorded: bool) -> tuple[str, ...]:
+    from muster_cli.myself import my_names, names_of  # A cluster is asked: with a web client, which is slow to import.
+
+    if gateway is not None:
+        return names_of((await gateway.viewer()).name)
+    return await my_names(None if recorded else locate(source.bus if source is not None else None))
+
+
+async def _read(source: Source | None, out: Output, at: str, asked: JobFilter, ago: int, *, starts: bool) -> ListedJobs:
     read = await read_at(source, out, at)
     now = max(read.state.now, read.present)
     _known(read.state.queues.ledger.nodes, asked.queue)
-    starts = output in ("wide", "json", "yaml")
     wanted = replace(asked, ended_after=now - ago)
     rows = [row for row in job_rows(read.state, now, starts=starts) if wanted.takes(row)]
-    if output in ("json", "yaml"):
-        out.data([record_of_row(row) for row in rows], "json" if output == "json" else "yaml")
-        return
-    _print(out, rows, now, output)
-    if not rows and output != "name":
-        whose = f" of {' or '.join(owners)}" if owners else ""
-        out.line(
-            f"No job{whose}{' matches' if asked != JobFilter(owners=owners) else ''} as of sequence {read.state.seq}; "
-            f"{counted(len(read.state.records), 'job')} known in all."
-        )
+    return ListedJobs(rows, now, read.state.seq, len(read.state.records))
+
+
+async def _through(gateway: Gateway, asked: JobFilter, ago: int) -> ListedJobs:
+    from muster_cli.gatewayquestions import board_of, jobs_of
+
+    if asked.queue:
+        _known([node.path for node in (await board_of(gateway)).nodes], asked.queue)
+    return await jobs_of(gateway, asked, ago)
 
 
 def _print(out: Output, rows: Sequence[JobRow], now: int, output: ListForm, *, head: bool = True) -> None:
@@ -171,8 +198,7 @@ def _states(given: list[str]) -> tuple[str, ...]:
     return found
 
 
-def _known(paths: object, queue: str) -> None:
+def _known(paths: Iterable[str], queue: str) -> None:
     """Raises CliError for a queue that no tree in force has."""
-    known = [str(path) for path in paths] if isinstance(paths, dict) else []
-    if queue and not any(path == queue or path.endswith(f"/{queue}") for path in known):
+    if queue and not any(path == queue or path.endswith(f"/{queue}") for path in paths):
         raise CliError(f"there is no queue {queue}; `muster queue tree` shows those there are", NOT_FOUND)

@@ -10,7 +10,8 @@ from muster.serving.board import Board, BoardNode, board_of, record
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.folding import read_feed_at
-from muster_cli.options import At, Form
+from muster_cli.meant import gateway_of
+from muster_cli.options import At, Form, GatewayOption
 from muster_cli.reclaiming import notes_on_reclaim
 from muster_cli.render.queues import tree_lines
 from muster_cli.sources import Source, source_of
@@ -22,13 +23,17 @@ async def queue_tree(
     at: At = "",
     output: Form = "table",
     source: Source | None = None,
+    through: GatewayOption | None = None,
 ) -> None:
     """Show the quota tree."""
     out = Output()
-    async with source_of(source, out, based=True) as feed:
-        read = await read_feed_at(feed, at)
-        notes = await notes_on_reclaim(feed.reading) if feed.reading is not None and not at else []
-        board = board_of(read.state, notes)
+    async with gateway_of(through, source, at) as gateway:
+        if gateway is not None:
+            from muster_cli.gatewayquestions import board_of as board_asked
+
+            board = await board_asked(gateway)
+        else:
+            board = await _read(source, out, at)
     nodes = chosen(board, under)
     if output in ("table", "wide"):
         out.lines(tree_lines(board, nodes, unicode=out.unicode, width=200 if output == "wide" else out.width))
@@ -36,6 +41,13 @@ async def queue_tree(
         out.lines([node.path for node in nodes])
     else:
         out.data(record(board, nodes), "json" if output == "json" else "yaml")
+
+
+async def _read(source: Source | None, out: Output, at: str) -> Board:
+    async with source_of(source, out, based=True) as feed:
+        read = await read_feed_at(feed, at)
+        notes = await notes_on_reclaim(feed.reading) if feed.reading is not None and not at else []
+        return board_of(read.state, notes)
 
 
 def chosen(board: Board, under: str) -> list[BoardNode]:

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.core.views.queuestory import QueueStory
+from muster.core.views.queuestory import QueueStory, QueueTale
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import begun, read_model
-from muster_cli.options import Document
+from muster_cli.meant import gateway_of
+from muster_cli.options import Document, GatewayOption
 from muster_cli.positions import Bookmark, LogClock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.queuestories import tale_lines, tale_record
@@ -30,10 +31,30 @@ async def story(
     ] = "",
     output: Document = "text",
     source: Source | None = None,
+    through: GatewayOption | None = None,
 ) -> None:
     """Tell what happened in a queue."""
     begin, end = window(from_, until)
     out, wanted = Output(), queue.strip("/")
+    async with gateway_of(through, source, until) as gateway:
+        if gateway is None:
+            tale = await _read(begin, end, wanted, source, out)
+        elif begin is not None:
+            raise CliError("--from reads the log, and a gateway tells what is kept: leave it out", USAGE)
+        else:
+            from muster_cli.gatewayquestions import tale_of
+
+            tale = await tale_of(gateway, wanted)
+    if output == "text":
+        out.lines(tale_lines(tale, out.width))
+    else:
+        out.data(tale_record(tale), output)
+
+
+async def _read(
+    begin: Bookmark | None, end: Bookmark | None, wanted: str, source: Source | None, out: Output
+) -> QueueTale:
+    """The story as the log tells it. Raises CliError."""
     if begin is None:
         read = await read_model(source, out, end)
         told, present = QueueStory(wanted, read.state), read.present
@@ -43,15 +64,11 @@ async def story(
     found = told.matches()
     if not found:
         raise CliError(
-            f"no quota tree in this log has a queue {queue}; `muster queue tree` shows those there are", NOT_FOUND
+            f"no quota tree in this log has a queue {wanted}; `muster queue tree` shows those there are", NOT_FOUND
         )
     if len(found) > 1:
-        raise CliError(f"{queue} is not unique: there are {', '.join(found[:10])}; give more of its path", USAGE)
-    tale = told.of(found[0], present=present)
-    if output == "text":
-        out.lines(tale_lines(tale, out.width))
-    else:
-        out.data(tale_record(tale), output)
+        raise CliError(f"{wanted} is not unique: there are {', '.join(found[:10])}; give more of its path", USAGE)
+    return told.of(found[0], present=present)
 
 
 async def _from(

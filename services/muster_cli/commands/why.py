@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -16,11 +16,15 @@ from muster.core.workloads.registry import KINDS
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_at
-from muster_cli.options import At, Document
+from muster_cli.meant import gateway_of
+from muster_cli.options import At, Document, GatewayOption
 from muster_cli.render.gang import tale_lines, tale_record
 from muster_cli.render.queueshares import share_lines
 from muster_cli.render.why import record, story_lines
 from muster_cli.sources import Source
+
+if TYPE_CHECKING:
+    from muster_cli.gateway import Gateway
 
 MAX_WIDTH = 120
 
@@ -36,10 +40,15 @@ async def why(
     at: At = "",
     output: Document = "text",
     source: Source | None = None,
+    through: GatewayOption | None = None,
 ) -> None:
     """Tell why a job waits, or what became of it; why a pod does not run; why the share of a queue is what it is."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
+    async with gateway_of(through, source, at) as gateway:
+        if gateway is not None:
+            await _asked(gateway, out, kind, wanted, every=every, output=output)
+            return
     found_at = await read_at(source, out, at)
     state = found_at.state
     story = Story(wanted, kind, state)
@@ -73,6 +82,37 @@ async def why(
         gang = {"gang": tale_record(tales[0])} if tales else {}
         of_pod = {"pod": {"name": pod.key, "text": pod.text}} if pod is not None else {}
         out.data({**record(found), **gang, **of_pod}, output)
+
+
+async def _asked(gateway: Gateway, out: Output, kind: str, wanted: str, *, every: bool, output: Document) -> None:
+    """The same of a gateway, but for the shares of queues."""
+    from muster_cli.gateway import MissingThereError
+    from muster_cli.gatewayquestions import ToldJob, gang_of, job_of
+
+    width = min(out.width, MAX_WIDTH)
+    told: ToldJob | MissingThereError
+    try:
+        told = await job_of(gateway, kind, wanted, every=True)
+    except MissingThereError as err:
+        told = err
+    others = not kind and (isinstance(told, MissingThereError) or told.pod)
+    gang = await gang_of(gateway, wanted) if others else None
+    if gang is not None:
+        if output == "text":
+            out.lines(tale_lines(gang, every=every, width=width))
+        else:
+            out.data(tale_record(gang), output)
+        return
+    if isinstance(told, MissingThereError):
+        raise told
+    if output == "text":
+        out.lines(story_lines(told.story, told.pod, every=every, width=width))
+        if told.gang is not None:
+            out.lines(tale_lines(told.gang, every=every, width=width))
+    else:
+        gang_data = {"gang": tale_record(told.gang)} if told.gang is not None else {}
+        of_pod = {"pod": {"name": wanted, "text": told.pod}} if told.pod else {}
+        out.data({**record(told.story), **gang_data, **of_pod}, output)
 
 
 def pod_of(state: ReadState, wanted: str, now: int) -> PodNamed | None:

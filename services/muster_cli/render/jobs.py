@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
 from rich.text import Text
 
 from muster.core.codes.codes import CODES
@@ -16,6 +17,15 @@ from muster_cli.console import DIM, STRONG, TONES, columns
 NARROW = 90
 """Below so many columns the queue is left out."""
 MESSAGE = 160
+
+
+class ListedJobs(Struct, frozen=True):
+    """The jobs that were asked for. ``known``: how many there are in all."""
+
+    rows: list[JobRow]
+    now: int
+    seq: int
+    known: int
 
 
 def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> list[list[str]]:

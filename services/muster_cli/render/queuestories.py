@@ -18,13 +18,12 @@ from muster.core.views.story import JobStory
 from muster.core.wording import queues
 from muster.model.text import counted, instant, moment, shorten, span
 from muster.serving.promises import promise_record
+from muster.serving.views import pace_of
 from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
 
 SHOWN = 60
 NARROW = 100
 """Columns up to which the text of an entry begins a line of its own."""
-WAITS_FOR_QUOTA = ("InsufficientQuota", "Queued", "BeingTried")
-"""Standings of which the speed of the queue says how long they last."""
 
 
 class Expected(Struct, frozen=True):
@@ -41,14 +40,16 @@ class Expected(Struct, frozen=True):
 
 def expected(story: JobStory, state: ReadState) -> Expected:
     """The promise, and the estimate that fits the status of a job."""
-    standing, promise = story.standing, promise_of(state, story.ref.uid, story.now)
-    if not standing.position:
-        return Expected(story, promise, Estimate(), "it does not wait in a queue")
-    if standing.code not in WAITS_FOR_QUOTA:
-        why = f"how long {standing.code} lasts does not follow from the speed of its queue"
-        return Expected(story, promise, Estimate(), why)
-    found = state.pace.expect(standing.queue, standing.position, story.now)
-    return Expected(story, promise, found, queues.no_estimate(found))
+    return expecting(story, promise_of(state, story.ref.uid, story.now), pace_of(story, state))
+
+
+def expecting(story: JobStory, promise: Promise, pace: Estimate | None) -> Expected:
+    """The same of values that are known. ``pace``: by the speed of its queue, None where that does not say it."""
+    if pace is not None:
+        return Expected(story, promise, pace, queues.no_estimate(pace))
+    standing = story.standing
+    why = f"how long {standing.code} lasts does not follow from the speed of its queue"
+    return Expected(story, promise, Estimate(), why if standing.position else "it does not wait in a queue")
 
 
 def position_lines(found: Expected, width: int = 110) -> list[Text]:

@@ -1,0 +1,91 @@
+"""The story of a queue within what a viewer may see: numbers, the jobs that wait, and what happened to jobs. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.core.readmodel.state import ReadState
+from muster.core.views.queuestory import KEPT, QueueStory
+from muster.serving import shapes
+from muster.serving.scope import Lens
+from muster.serving.views import MissingError, event_shape, hears, pace_shape
+
+MOST_EVENTS = KEPT
+
+
+class WaiterView(Struct, frozen=True):
+    """A waiting job; ``waited`` in ms."""
+
+    job: str
+    position: int
+    priority: int
+    waited: int
+    reason: str
+
+
+class TallyView(Struct, frozen=True):
+    """How often what happened, of the jobs that are known. Times in ms."""
+
+    queued: int
+    admitted: int
+    finished: int
+    released: int
+    evicted: int
+    denied: int
+    longest_wait: int
+    longest_waiter: str
+    waits: int
+    """The sum of the waits of those that were admitted."""
+
+
+class TaleView(Struct, frozen=True):
+    """A queue and those below it: its use, its waiting jobs, and the turns of its jobs, the newest last."""
+
+    moment: shapes.MomentView
+    queue: str
+    usage: str
+    guaranteed: str
+    tally: TallyView
+    waiting: list[WaiterView]
+    length: int
+    events: list[shapes.EventView]
+    left_out: int
+    next_start: shapes.PaceView
+    pauses: list[str]
+
+
+def tale(state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *, now: int, limit: int) -> TaleView:
+    """``queue``: its path. Raises MissingError."""
+    if queue not in state.queues.ledger.nodes or not lens.sees_queue(queue):
+        raise MissingError(f"there is no quota {queue[:200]}, or none that you may see")
+    story = QueueStory(queue, state)
+    story.recall()
+    told = story.of(queue, present=now)
+    heard = [each for each in told.entries if hears(each, lens)]
+    tally = told.tally
+    return TaleView(
+        moment=moment,
+        queue=queue,
+        usage=told.usage,
+        guaranteed=told.guaranteed,
+        tally=TallyView(
+            tally.queued,
+            tally.admitted,
+            tally.finished,
+            tally.released,
+            tally.evicted,
+            tally.denied,
+            tally.longest_wait,
+            lens.words(tally.longest_waiter),
+            tally.waits,
+        ),
+        waiting=[
+            WaiterView(lens.words(each.job), each.position, each.priority, each.waited, lens.words(each.reason))
+            for each in told.waiting
+        ],
+        length=told.length,
+        events=[event_shape(each, lens) for each in heard[max(len(heard) - limit, 0) :]],
+        left_out=told.left_out + max(len(heard) - limit, 0),
+        next_start=pace_shape(told.next_start),
+        pauses=[lens.words(text) for text in told.pauses],
+    )

@@ -1,0 +1,135 @@
+"""The gateway as a source for the commands of a tenant: no key of NATS is needed, a kubeconfig is.
+
+It sends the token of the kubeconfig, and says in one sentence what went wrong. ``gatewayviews`` makes the values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+import muster
+from muster.ports import ApiResponse, ApiUnreachableError
+from muster.serving import shapes
+from muster_cli.exits import FORBIDDEN, NOT_FOUND, USAGE, CliError
+
+if TYPE_CHECKING:
+    from muster.kube.transport import KubeTransport
+
+ANSWER_S = 60.0
+"""For one answer: an earlier moment is folded again."""
+S = TypeVar("S", bound=Struct)
+
+
+class MissingThereError(CliError):
+    """The gateway has no such thing, or none that its reader may see."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, NOT_FOUND)
+
+
+class _OfVersion(Struct):
+    version: str = ""
+
+
+class Gateway:
+    """An open connection. ``at``: of which moment it is asked."""
+
+    def __init__(self, transport: KubeTransport, at: str, *, signed: bool) -> None:
+        """``signed``: whether requests have a token."""
+        self._transport = transport
+        self._at = at
+        self._signed = signed
+
+    @property
+    def home(self) -> str:
+        """The namespace of the context; empty without one."""
+        return self._transport.target.namespace
+
+    async def get(self, path: str, shape: type[S], *, at: str = "", **query: str) -> S:
+        """The answer to a question. Raises CliError."""
+        return await self._ask("GET", path, shape, None, at or self._at, query)
+
+    async def post(self, path: str, body: object, shape: type[S]) -> S:
+        return await self._ask("POST", path, shape, msgspec.json.encode(body), self._at, {})
+
+    async def viewer(self) -> shapes.Viewer:
+        """The user of the token, and what this user may see. Raises CliError."""
+        return await self._ask("GET", "/api/v1/viewer", shapes.Viewer, None, "", {})
+
+    async def _ask(
+        self, method: str, path: str, shape: type[S], body: bytes | None, at: str, query: dict[str, str]
+    ) -> S:
+        asked = {name: text for name, text in {**query, "at": at}.items() if text}
+        answer = await self._send(method, path, asked, body)
+        if not answer.ok:
+            raise await self._refused(answer, query.get("namespace", "") or _namespace_in(path))
+        try:
+            return msgspec.json.decode(answer.body, type=shape)
+        except msgspec.DecodeError as err:
+            raise await self._differs(f"its answer cannot be read ({err})") from err
+
+    async def _send(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> ApiResponse:
+        try:
+            return await self._transport.request(method, path, query=query, body=body, timeout_s=ANSWER_S)
+        except ApiUnreachableError as err:
+            raise CliError(
+                f"cannot reach the gateway {self._url}: {err.__cause__ or err}; is it served there? In a cluster: "
+                "`kubectl -n muster-system port-forward service/muster-gateway 8800:80`, and --gateway "
+                "http://127.0.0.1:8800"
+            ) from err
+
+    @property
+    def _url(self) -> str:
+        return self._transport.target.server
+
+    async def _refused(self, answer: ApiResponse, namespace: str) -> CliError:
+        try:
+            said = msgspec.json.decode(answer.body, type=shapes.Problem).error
+        except msgspec.DecodeError:
+            return await self._differs(f"it answered HTTP {answer.status} without a reason")
+        origin = self._transport.target.origin
+        match answer.status:
+            case 401 if not self._signed:
+                return CliError(
+                    f"the gateway {self._url} asks for a token, and {origin} has none: a client certificate is for the "
+                    "API server alone. Give your user a token: `kubectl config set-credentials USER --token="
+                    '"$(kubectl create token SERVICEACCOUNT)"`, with a ServiceAccount that may list pods',
+                    FORBIDDEN,
+                )
+            case 401:
+                return CliError(f"the gateway {self._url} refuses the token of {origin}: {said}", FORBIDDEN)
+            case 403:
+                return CliError(
+                    f"you may not see namespace {namespace}: {said}; `kubectl auth can-i list pods -n {namespace}` "
+                    "checks it, and an administrator of the namespace grants it",
+                    FORBIDDEN,
+                )
+            case 404 if said.startswith("there is no such page"):
+                return await self._differs("it does not know this question")
+            case 404:
+                return MissingThereError(said)
+            case 400:
+                return CliError(f"the gateway {self._url} does not take the question: {said}", USAGE)
+        return CliError(f"the gateway {self._url} cannot answer (HTTP {answer.status}): {said}")
+
+    async def _differs(self, what: str) -> CliError:
+        """Why an answer is none: another version, or something else that is served there."""
+        version = ""
+        with contextlib.suppress(CliError, msgspec.DecodeError):
+            found = await self._send("GET", "/api/v1/viewer", {}, None)
+            version = msgspec.json.decode(found.body, type=_OfVersion).version if found.ok else ""
+        text = f"cannot use the gateway {self._url}: {what}"
+        if not version:
+            return CliError(f"{text}; is that a gateway of Muster, and nothing before it that asks for a sign-in?")
+        return CliError(
+            f"{text}; it is version {version}, this command is {muster.__version__}: use one of its version"
+        )
+
+
+def _namespace_in(path: str) -> str:
+    """Of ``/api/v1/jobs/NAMESPACE/NAME``."""
+    return path.split("/")[4] if path.count("/") == 5 else ""

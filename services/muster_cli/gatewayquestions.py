@@ -1,0 +1,108 @@
+"""What commands ask a gateway, by the names that people give: jobs, gangs, queues."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.core.codes.values import Promise
+from muster.core.learned.pace import Estimate
+from muster.core.views.gangstory import GangTale
+from muster.core.views.queuestory import QueueTale
+from muster.core.views.story import JobStory
+from muster.serving import shapes, tales
+from muster.serving.board import Board
+from muster.serving.joblist import JobFilter, place_of
+from muster_cli import gatewayviews
+from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.gateway import Gateway, MissingThereError
+from muster_cli.render.jobs import ListedJobs
+
+PAGE = 500
+"""Jobs of one answer, at most."""
+SIMILAR = 3
+
+
+class ToldJob(Struct, frozen=True):
+    """A job as a gateway tells of it. ``pod``: of the pod that was named."""
+
+    story: JobStory
+    promise: Promise
+    pace: Estimate | None
+    pod: str
+    gang: GangTale | None
+
+
+async def board_of(gateway: Gateway) -> Board:
+    """The quota tree. Raises CliError."""
+    return gatewayviews.board(await gateway.get("/api/v1/queues", shapes.QueuesView))
+
+
+async def tale_of(gateway: Gateway, queue: str) -> QueueTale:
+    """A queue by its path, or the end of it. Raises CliError."""
+    paths = [node.path for node in (await board_of(gateway)).nodes]
+    found = [path for path in paths if path == queue] or [path for path in paths if path.endswith(f"/{queue}")]
+    if not found:
+        known = f"; there are {', '.join(paths[:20])}" if paths else ""
+        raise CliError(f"there is no queue {queue}, or none that you may see{known}", NOT_FOUND)
+    if len(found) > 1:
+        raise CliError(f"{queue} is not unique: there are {', '.join(found[:10])}; give more of its path", USAGE)
+    limit = str(tales.MOST_EVENTS)
+    return gatewayviews.tale(await gateway.get("/api/v1/story", tales.TaleView, queue=found[0], limit=limit))
+
+
+async def jobs_of(gateway: Gateway, wanted: JobFilter, since: int) -> ListedJobs:
+    """The jobs that a filter takes; ``since``: how long ago (ms) one may have ended. All pages are of one moment.
+
+    Raises CliError.
+    """
+    given = {"namespace": wanted.namespace, "kind": wanted.kind, "state": ",".join(wanted.states), "limit": str(PAGE)}
+    page = await gateway.get("/api/v1/jobs", shapes.JobsView, **given)
+    found, at = [*page.jobs], f"{page.moment.generation}-{page.moment.sequence}"
+    while len(found) < page.total:
+        more = await gateway.get("/api/v1/jobs", shapes.JobsView, at=at, skip=str(len(found)), **given)
+        found += more.jobs
+        if not more.jobs:
+            break
+    now = gatewayviews.ms(page.moment.at)
+    takes = replace(wanted, ended_after=now - since).takes
+    rows = sorted((row for row in map(gatewayviews.row, found) if takes(row)), key=place_of)
+    return ListedJobs(rows, now, page.moment.sequence, sum(page.states.values()))
+
+
+async def job_of(gateway: Gateway, kind: str, wanted: str, *, every: bool = False) -> ToldJob:
+    """A job by its name or that of one of its pods. Raises CliError, MissingThereError."""
+    key = wanted if "/" in wanted else await _key(gateway, kind, wanted)
+    if key.count("/") > 1:
+        raise MissingThereError(f"there is no job {key}: a job is NAMESPACE/NAME; of queues `muster story` tells")
+    told = await gateway.get(f"/api/v1/jobs/{quote(key)}", shapes.WhyView, kind=kind, all="1" if every else "")
+    story = gatewayviews.story(told)
+    gang = await gang_of(gateway, story.ref.key)
+    mine = gang if gang is not None and gang.name == story.ref.key else None
+    return ToldJob(story, gatewayviews.promise(told.job), gatewayviews.pace(told.pace), told.pod, mine)
+
+
+async def gang_of(gateway: Gateway, wanted: str) -> GangTale | None:
+    """A gang of pods by its name or that of a pod; None where there is none. Raises CliError."""
+    key = wanted if "/" in wanted else f"{gateway.home}/{wanted}"
+    if key.count("/") != 1:
+        return None
+    try:
+        return gatewayviews.gang(await gateway.get(f"/api/v1/gangs/{quote(key)}", shapes.GangTold))
+    except MissingThereError:
+        return None
+
+
+async def _key(gateway: Gateway, kind: str, name: str) -> str:
+    """``namespace/name`` of the one job of a name; where there is none, the name in the namespace of the context."""
+    page = await gateway.get("/api/v1/jobs", shapes.JobsView, name=name, kind=kind, limit=str(PAGE))
+    keys = list(dict.fromkeys(f"{job.namespace}/{job.name}" for job in page.jobs))
+    exact = [key for key in keys if key.endswith(f"/{name}")]
+    if len(exact) > 1:
+        raise CliError(f"{name} is not unique: there are {', '.join(exact[:10])}; say which as NAMESPACE/NAME", USAGE)
+    if not exact and not gateway.home:
+        hint = f"; did you mean {', '.join(keys[:SIMILAR])}?" if keys else ""
+        raise MissingThereError(f"there is no job {name}, or none that you may see{hint}")
+    return exact[0] if exact else f"{gateway.home}/{name}"
