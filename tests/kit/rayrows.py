@@ -105,6 +105,131 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
             "tests/unit/ray/test_grpc_stays_beside.py::test_it_is_an_extra",
         ),
     ),
+    11: (
+        "a piece of demand that fits nowhere costs itself alone",
+        (
+            "tests/unit/core/autoscaling/test_growth_pieces.py::test_a_placement_group_that_never_fits_stops_nothing_else",
+            "tests/unit/core/autoscaling/test_growth_pieces.py::test_a_device_without_quota_stops_nothing_else",
+            "tests/ray/test_in_the_loop.py::test_each_piece_by_itself_and_growth_takes_back_what_is_lent",
+        ),
+    ),
+    12: (
+        "the groups that grow are Ray's choice: size, labels, fallbacks, priority, and quota for one group only",
+        (
+            "tests/ray/test_judged.py::test_the_groups_that_grow_are_those_that_ray_would_have_grow",
+            "tests/ray/test_judged.py::test_with_quota_ray_uses_what_is_granted_and_nothing_waits_that_one_more_worker_would_hold",
+            "tests/unit/core/autoscaling/test_growth_pieces.py::test_labels_choose_the_group_and_fallbacks_come_in_their_order",
+            "tests/unit/core/autoscaling/test_growth_pieces.py::test_the_next_group_is_taken_where_the_first_has_no_quota",
+            "tests/unit/core/autoscaling/test_growth_pieces.py::test_of_groups_that_would_do_as_well_the_one_with_the_higher_priority",
+        ),
+    ),
+    13: (
+        "every strategy of a placement group",
+        (
+            "tests/ray/test_in_the_loop.py::test_every_strategy_of_a_placement_group",
+            "tests/unit/core/autoscaling/test_growth_pieces.py::test_a_part_of_a_placement_group_may_go_to_another_group",
+        ),
+    ),
+    14: (
+        "what a worker offers: AMD, TPU, Neuron, quantities, limits without requests",
+        (
+            "tests/ray/test_judged.py::test_what_a_worker_offers_is_what_ray_reads",
+            "tests/unit/core/workloads/test_rayoffers.py::test_a_worker_offers_what_ray_reads_from_its_group",
+        ),
+    ),
+    15: (
+        "growth within a guarantee takes back what is lent",
+        (
+            "tests/sim/test_ray_claims.py::test_what_is_lent_is_taken_back_for_growth_within_the_guarantee",
+            "tests/properties/test_growth_claims_props.py::test_what_is_guaranteed_is_granted_and_no_more_is_taken",
+            "tests/ray/test_in_the_loop.py::test_each_piece_by_itself_and_growth_takes_back_what_is_lent",
+        ),
+    ),
+    16: (
+        "a group whose nodes never come: its worker goes back, the next group is granted one within a tick",
+        (
+            "tests/ray/test_in_the_loop.py::test_a_group_whose_nodes_never_come",
+            "tests/unit/core/autoscaling/test_nodeless.py::test_the_next_group_is_granted_as_soon_as_pods_without_nodes_are_gone",
+        ),
+    ),
+    17: (
+        "which workers go: idle ones first, no only copy of an object, no long task, and at once when empty",
+        (
+            "tests/ray/test_in_the_loop.py::test_an_idle_worker_goes_to_the_queue_that_is_owed_it",
+            "tests/sim/test_ray_gives_back.py::test_idle_workers_of_any_cluster_go_before_busy_ones",
+            "tests/unit/core/autoscaling/test_going.py::test_what_holds_the_only_copy_of_an_object_stays_while_another_one_can_go",
+            "tests/unit/core/autoscaling/test_going.py::test_of_busy_workers_that_goes_which_began_last",
+            "tests/unit/core/autoscaling/test_going.py::test_workers_that_are_empty_go_at_once",
+        ),
+    ),
+    18: (
+        "what a new worker has just taken is not asked for again",
+        (
+            "tests/unit/ray/test_reader.py::test_what_a_new_worker_has_just_taken_does_not_wait_any_more_though_the_head_says_so",
+        ),
+    ),
+    19: (
+        "a head is read where its RayCluster says, and in parts; a slow or endless one costs itself alone",
+        (
+            "tests/unit/ray/test_bridge_tokens.py::test_a_head_is_asked_where_it_is_served",
+            "tests/unit/ray/test_gcs.py::test_a_list_of_actors_that_is_too_large_costs_only_that_list",
+            "tests/unit/ray/test_gcs.py::test_a_slow_head_is_given_up",
+            "tests/unit/ray/test_gcs.py::test_too_large_an_answer_is_refused",
+        ),
+    ),
+    20: (
+        "what real operators published is charged at every line as its pods are",
+        (
+            "tests/sim/test_ray_records.py::test_muster_is_right_at_every_line",
+            "tests/unit/fakecluster/test_kuberay_recorded.py::test_the_simulated_operator_publishes_what_the_real_one_did",
+        ),
+    ),
+    21: (
+        "`muster why` names all that waits, down to a worker without a node; what no group can hold is an alarm",
+        (
+            "tests/unit/core/test_ray_waits.py::test_nothing_that_waits_is_left_out",
+            "tests/unit/core/test_ray_waits.py::test_a_worker_without_a_node_is_found_by_its_name",
+            "tests/unit/core/autoscaling/test_never_fits.py::test_what_never_fits_is_named_until_it_is_gone",
+        ),
+    ),
+    22: (
+        "a head alone leaves once for one claimant",
+        ("tests/sim/test_ray_gives_back.py::test_a_head_alone_leaves_once_for_one_claimant",),
+    ),
+    23: (
+        "a resize is refused without quota, and granted with it",
+        (
+            "tests/ray/test_in_the_loop.py::test_a_resize_is_refused_and_granted",
+            "tests/sim/test_ray_resizes.py::test_growth_waits_for_room_as_replicas_do",
+        ),
+    ),
+    24: (
+        "Ray Serve scales by requests as far as it is granted; a RayService is charged for both clusters of an upgrade",
+        (
+            "tests/ray/test_in_the_loop.py::test_serve_scales_by_requests_as_far_as_it_is_granted",
+            "tests/sim/test_rayservices.py::test_an_upgrade_is_charged_for_both_clusters_until_the_old_one_is_gone",
+            "tests/unit/core/autoscaling/test_two_clusters.py::test_the_one_that_the_service_says_is_kept_within_the_grant_whichever_is_seen_last",
+        ),
+    ),
+    25: (
+        "elastic by quota: the minimum first, the rest as it fits, with an autoscaler and without",
+        (
+            "tests/sim/test_ray_elastic_quota.py::test_four_workers_of_which_two_are_needed_under_a_limit_of_three",
+            "tests/sim/test_ray_elastic_quota.py::test_without_an_autoscaler_the_rest_comes_back_for_waiting_tasks",
+        ),
+    ),
+    26: (
+        "`replicas` raised with the grant: no tick is waited for",
+        ("tests/sim/test_ray_raised.py::test_its_workers_come_without_a_tick_of_its_autoscaler",),
+    ),
+    27: (
+        "a manifest that is applied again and again, with and without what Git leaves alone",
+        ("tests/e2e/test_gitops.py::test_a_manifest_is_applied_again_and_again",),
+    ),
+    28: (
+        "the gang switch of KubeRay's documents",
+        ("tests/unit/core/workloads/test_steering.py::test_the_gang_switch_of_the_documents",),
+    ),
 }
 """{number: (what is seen, tests)}"""
 

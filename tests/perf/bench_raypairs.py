@@ -3,11 +3,13 @@
 In the simulated cluster, in log time: Ray's autoscaler looks every 5 s (or as AUTOSCALER_UPDATE_INTERVAL_S says), heads
 are read every 2 s, a pod runs 2 s after it was made. Both clusters of a pair get their actor at the same moment of the
 autoscaler's tick; what is measured is what the gate adds, and whether anything was granted that nothing waited for.
+Once more where Muster raises ``replicas`` with each grant (``muster.dev/drive-replicas``).
 
 Run: python tests/perf/bench_raypairs.py
 """
 
 from collections.abc import Sequence
+from itertools import product
 from random import Random
 
 from bench_ray import quantile
@@ -17,6 +19,7 @@ from kit.elastic import ElasticPlay
 from kit.elastic import raycluster as raycluster_of
 from kit.jobs import Obj
 from kit.rayscaler import RayScaler
+from muster.core.objects.meta import DRIVE
 from muster.model.api import PODS, RAYCLUSTERS
 
 STEP_MS, READ_MS, LIMIT_MS, PAIRS = 100, 2_000, 60_000, 10
@@ -27,15 +30,17 @@ FREE = "free"
 
 
 class Pairs:
-    """So many gated clusters, and one without a gate."""
+    """So many gated clusters, and one without a gate. ``raised``: theirs grow without waiting for a tick."""
 
-    def __init__(self, count: int, tick_ms: int) -> None:
+    def __init__(self, count: int, tick_ms: int, *, raised: bool) -> None:
         self.tick_ms = tick_ms
         cores = str(200 * count)
         nodes = {f"node-{index}": {"cpu": "256", "memory": "1Ti", "pods": "1000"} for index in range(2 + count // 100)}
         self.play = ElasticPlay(("ns", cores, cores), total=cores, nodes=nodes)
         for number in range(count):
-            self.play.create_raw(raycluster_of(f"c-{number}", "ns"))
+            made = raycluster_of(f"c-{number}", "ns")
+            made["metadata"]["annotations"] = {DRIVE: str(raised).lower()}
+            self.play.create_raw(made)
         self.play.create_raw(raycluster_of("open", FREE, suspend=False))
         self.play.cell.advance(10_000)
         # Only those that are looked at have an autoscaler that ticks: the others are at rest.
@@ -82,23 +87,24 @@ class Pairs:
 
 def measure_pairs(counts: Sequence[int], say: Progress, pairs: int = PAIRS) -> Table:
     row: dict[str, float] = {}
-    for tick_ms, count in ((each, count) for each in TICKS_MS for count in counts):
+    for tick_ms, count, raised in product(TICKS_MS, counts, (False, True)):
         say(f"ray: pairs beside {count} clusters")
-        rng, found, most = Random(23), Pairs(count, tick_ms), 0
+        rng, found, most = Random(23), Pairs(count, tick_ms, raised=raised), 0
         added: list[float] = []
         for _ in range(pairs):
             phase, reading = rng.randrange(0, tick_ms, STEP_MS), rng.randrange(0, READ_MS, STEP_MS)
             times = [found.waits_ms(name, phase, reading) for name in ("c-0", "open")]
             added.append((times[0] - times[1]) / 1000)
             most = max(most, found.over())
-        kind = f"a tick of {tick_ms // 1000} s, {count} clusters"
+        kind = f"a tick of {tick_ms // 1000} s, {count} clusters{', raised' if raised else ''}"
         row |= {f"{kind}: added, p50 s": quantile(added, 50), f"{kind}: added, p99 s": quantile(added, 99)}
         row |= {f"{kind}: added, mean s": sum(added) / pairs, f"{kind}: granted and not used": float(most)}
     about = (
         f"{pairs} pairs in the simulated cluster, in log time: an actor waits in a gated cluster, and in one without a "
         "gate at the same moment of the autoscaler's tick. The gate adds nothing where the head was read and "
         "`maxReplicas` written before that tick, and whole ticks where not: heads are read every 2 s. Ray's tick is "
-        "5 s, and as short as AUTOSCALER_UPDATE_INTERVAL_S of the autoscaler's container says."
+        "5 s, and as short as AUTOSCALER_UPDATE_INTERVAL_S of the autoscaler's container says. Raised: with annotation "
+        "`muster.dev/drive-replicas` the write raises `replicas` too, and no tick is waited for."
     )
     return Table("What the gate adds to the wait for a worker", about, [row])
 

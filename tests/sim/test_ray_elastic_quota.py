@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kit.contention import fixed_size
 from kit.deciding import ask, nodes_of
 from kit.elastic import CORE, HEAD_CPU, ElasticPlay, in_queue, kai_queue, raycluster, rayjob
+from kit.rayscaler import RayScaler
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthGranted
 from muster.model import api
@@ -25,14 +26,23 @@ def limited(name: str, cores: float) -> Object:
     return queue
 
 
-@pytest.mark.parametrize("make", [raycluster, rayjob])
+def driven(**group: Any) -> Object:
+    """Without an autoscaler: Muster writes ``replicas``."""
+    made = raycluster(**group)
+    made["metadata"].setdefault("annotations", {})["muster.dev/drive-replicas"] = "true"
+    made["spec"]["enableInTreeAutoscaling"] = False
+    return made
+
+
+@pytest.mark.parametrize("make", [raycluster, rayjob, driven])
 def test_four_workers_of_which_two_are_needed_under_a_limit_of_three(make: Any) -> None:
     play = ElasticPlay(queues=[limited("mine", 3)])
     play.create_raw(in_queue(make(replicas=4, minReplicas=2), "mine"))
     play.cell.advance(10_000)
     assert len(play.pods()) == 3
-    assert play.cpu() == 3 * CORE + HEAD_CPU
-    assert (play.group()["replicas"], play.group()["maxReplicas"]) == (4, 3), "what its owner wants stays"
+    assert play.cpu() == 3 * CORE + (0 if make is driven else HEAD_CPU)
+    wanted = 3 if make is driven else 4
+    assert (play.group()["replicas"], play.group()["maxReplicas"]) == (wanted, 3), "what an autoscaler wants stays"
     assert [event.added for event in play.told(GrowthGranted)] == [{"small": 1}]
     play.clean()
 
@@ -50,6 +60,31 @@ def test_under_a_tree_where_its_owner_says_so(make: Any) -> None:
     play.cell.advance(10_000)
     assert len(play.pods()) == 3
     assert play.cpu() == 3 * CORE + HEAD_CPU
+    play.clean()
+
+
+def test_without_an_autoscaler_the_rest_comes_back_for_waiting_tasks() -> None:
+    """The same where Muster writes ``replicas``; when the other queue is empty again, what still waits has workers."""
+    queues = [kai_queue("mine", 1), kai_queue("other", 3)]
+    play = ElasticPlay(queues=queues, nodes={"node-0": {"cpu": "6", "memory": "256Gi"}})
+    play.create_raw(in_queue(driven(replicas=4, minReplicas=1), "mine"))
+    play.cell.advance(3_000)
+    scaler = play.scalers["auto"] = RayScaler()
+    scaler.stopped = True
+    for number in range(4):
+        scaler.start(f"task-{number}")
+    play.tick(4)
+    assert len(play.pods()) == 4
+    play.create_raw(in_queue(fixed_size(3, "owed", "other"), "other"))
+    play.tick(14)
+    left = len(play.pods())
+    assert 1 <= left < 4
+    assert play.group()["replicas"] == left
+    assert play.cpu("owed") == 3 * CORE
+    meta = play.raycluster("owed")["metadata"]
+    play.call("DELETE", api.RAYCLUSTERS, meta["namespace"], "owed")
+    play.tick(14)
+    assert (len(play.pods()), play.group()["replicas"]) == (4, 4)
     play.clean()
 
 

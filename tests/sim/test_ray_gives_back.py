@@ -8,11 +8,12 @@ import pytest
 
 from kit.contention import contended, fixed_size, grown
 from kit.disorder import Disorder
-from kit.elastic import CORE, HEAD_CPU, raycluster, rayjob
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, rayjob
 from muster.core.autoscaling.giveback import DRAIN_MS
 from muster.core.views.narrator import Narrator
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthWithdrawn, WorkersChosen
+from muster.model import api
 from muster.serving.board import RayWorkers, board_of, record
 from muster_cli.render.queues import tree_lines
 
@@ -149,4 +150,22 @@ def test_idle_workers_of_any_cluster_go_before_busy_ones(idle: str) -> None:
     play.tick(8)
     gone = {name: count - len(play.pods(name)) for name, count in before.items()}
     assert gone[idle] > 0 and sum(gone.values()) == gone[idle], gone
+    play.clean()
+
+
+def test_a_head_alone_leaves_once_for_one_claimant() -> None:
+    """A cluster without workers is in its claimant's way for once: it waits until that has ended."""
+    play = ElasticPlay(("ns", "0", "4"), ("other", "4", "4"), total="4")
+    play.create(raycluster())
+    assert (play.cpu(), len(play.pods())) == (HEAD_CPU, 0)
+    claims = raycluster("claims", "other", replicas=4, minReplicas=4, maxReplicas=4)
+    claims["spec"]["enableInTreeAutoscaling"] = False
+    play.create_raw(claims)
+    play.tick(36)
+    assert len(play.pods("claims")) == 4
+    assert [victim.ref.name for order in play.told(EvictionOrdered) for victim in order.victims] == ["auto"]
+    play.call("DELETE", api.RAYCLUSTERS, "other", "claims")
+    play.tick(12)
+    assert play.cpu() == HEAD_CPU, "it runs again"
+    assert len(play.told(EvictionOrdered)) == 1
     play.clean()

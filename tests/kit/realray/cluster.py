@@ -29,6 +29,7 @@ from muster.ray.reading import RayNode, Reading
 
 Object = dict[str, Any]
 LIMIT_S = 180.0
+ROOM = {"cpu": "128", "memory": "1Ti", "pods": "100"}
 PRELUDE = """
 import threading
 from ray.util.state import list_actors
@@ -36,7 +37,8 @@ from ray.util.placement_group import placement_group, remove_placement_group
 @ray.remote(num_cpus=1)
 def task(): threading.Event().wait()
 @ray.remote(num_cpus=1)
-class Actor: pass
+class Actor:
+    def make(self): return bytes(2**20)
 """
 ENVIRONMENT = {
     # A raylet that lost its head gives up sooner; what is put into the object store goes to disk sooner.
@@ -294,7 +296,9 @@ async def real_cluster(
     autoscaler = Autoscaler(head, name, api.namespace, plane.url, plane.ca_file, clients)
     kubelet = RayKubelet(name, head, autoscaler)
     settings = OperatorSettings(init_containers=False, autoscaler_version="v2" if v2 else "v1")
-    answer = await api.call("POST", NODES.path(), {"metadata": {"name": NODE}})
+    # The server compares a pod that is to grow in place with its node.
+    node = {"metadata": {"name": NODE}, "status": {"capacity": ROOM, "allocatable": ROOM}}
+    answer = await api.call("POST", NODES.path(), node)
     assert answer.status in (201, 409), answer
     recorder = Recorder(name)
     operator = Operator(settings)

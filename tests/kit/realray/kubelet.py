@@ -38,6 +38,8 @@ class RayKubelet:
         self.started: list[str] = []
         """Pods that were started, in order; a pod that is started twice is in here twice."""
         self.ended: list[str] = []
+        self.full: set[str] = set()
+        """Worker groups whose new pods no node takes."""
         self._cluster = cluster
         self._pods: dict[str, Object] = {}
         self._addresses: dict[str, str] = {}
@@ -72,6 +74,8 @@ class RayKubelet:
                 self._ask(name, up=False)
                 return OperationPlan(again_ms=AGAIN_MS)
             return OperationPlan((DeleteObject(PODS, meta["namespace"], name, meta["uid"], grace_s=0),))
+        if not pod["spec"].get("nodeName") and meta["labels"].get(words.GROUP) in self.full:
+            return _no_node(pod, now)
         if not pod["spec"].get("nodeName"):
             return OperationPlan((BindPod(meta["namespace"], name, meta["uid"], NODE),))
         if name not in self._up:
@@ -84,6 +88,10 @@ class RayKubelet:
         if phase == "Pending":
             status = _running(pod, self._addresses[name], now)
             return OperationPlan((Merge(PODS, meta["namespace"], name, {"status": status}, "status"),), AGAIN_MS)
+        resized = _resized(pod)
+        if resized:
+            patch = {"status": {"containerStatuses": resized}}
+            return OperationPlan((Merge(PODS, meta["namespace"], name, patch, "status"),), AGAIN_MS)
         # Nothing but this look tells that a head has died.
         return OperationPlan(again_ms=AGAIN_MS if name == self.head.pod else None)
 
@@ -152,6 +160,23 @@ class RayKubelet:
                 self.head.restart_failed()
 
 
+def _no_node(pod: Object, now: int) -> OperationPlan:
+    status, meta = pod.get("status") or {}, pod["metadata"]
+    if any(each["type"] == "PodScheduled" for each in status.get("conditions") or ()):
+        return OperationPlan(again_ms=AGAIN_MS)
+    told = condition("PodScheduled", "False", now, "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+    patch = {"status": {"conditions": with_condition(status, told)["conditions"]}}
+    return OperationPlan((Merge(PODS, meta["namespace"], meta["name"], patch, "status"),), AGAIN_MS)
+
+
+def _resized(pod: Object) -> list[Object]:
+    """Statuses of containers that are as large as the spec says since it was changed; none while it is not."""
+    sizes = {container["name"]: container.get("resources") or {} for container in pod["spec"]["containers"]}
+    found = pod["status"].get("containerStatuses") or []
+    sized = [{**each, "resources": sizes[each["name"]]} for each in found]
+    return sized if sized != found else []
+
+
 def _running(pod: Object, address: str, now: int) -> Object:
     status: Object = dict(pod.get("status") or {})
     for kind in ("Initialized", "ContainersReady", "Ready"):
@@ -163,6 +188,7 @@ def _running(pod: Object, address: str, now: int) -> Object:
             "imageID": "",
             "ready": True,
             "restartCount": 0,
+            "resources": container.get("resources") or {},
             "state": {"running": {"startedAt": stamp(now)}},
         }
         for container in pod["spec"]["containers"]

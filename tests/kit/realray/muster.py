@@ -39,6 +39,10 @@ class Deciding:
         commits = await proof.commits_of(self.nats_url, self.cell)
         return [event for stored in commits for event in stored.commit.events if isinstance(event, kind)]
 
+    async def told_after(self, kind: type[Event], count: int) -> list[Any]:
+        """What was told of it after so many."""
+        return (await self.told(kind))[count:]
+
 
 @asynccontextmanager
 async def deciding(

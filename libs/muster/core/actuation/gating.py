@@ -70,7 +70,10 @@ def gate_notes(most: Counts, elastic: Elastic, intent: Intent) -> dict[str, str]
 
 
 def gate_ops(most: Counts, elastic: Elastic, at: str, replicas: Mapping[str, int] | None = None) -> list[Op]:
-    """Operations that write it, each after a test that the group is still at its place."""
+    """Operations that write it, each after a test that the group is still at its place.
+
+    ``replicas``: {worker group: how many its operator is to make}.
+    """
     ops: list[Op] = []
     for index, group in enumerate(elastic.groups):
         path = f"{at}/workerGroupSpecs/{index}"
@@ -79,8 +82,7 @@ def gate_ops(most: Counts, elastic: Elastic, at: str, replicas: Mapping[str, int
         # field.
         ops.append({"op": "add", "path": f"{path}/maxReplicas", "value": most[group.name]})
         if replicas and group.name in replicas:
-            count = replicas[group.name] if elastic.driven else min(replicas[group.name], group.asked)
-            ops.append({"op": "add", "path": f"{path}/replicas", "value": count})
+            ops.append({"op": "add", "path": f"{path}/replicas", "value": replicas[group.name]})
     return ops
 
 
@@ -127,9 +129,19 @@ def patch_gate(
     else:
         escaped = {key.replace("~", "~0").replace("/", "~1"): text for key, text in notes.items()}
         ops += [{"op": "add", "path": f"/metadata/annotations/{key}", "value": text} for key, text in escaped.items()]
-    ops += gate_ops(most, elastic, SCALED["RayCluster"], decision.replicas)
+    ops += gate_ops(most, elastic, SCALED["RayCluster"], _replicas(decision, elastic))
     ops += _deletions(found.spec, elastic, workers or {})
     return msgspec.json.encode(ops, order="deterministic")
+
+
+def _replicas(decision: GateSet, elastic: Elastic) -> dict[str, int]:
+    """What ``replicas`` is to be; where an autoscaler was faster, as far as that went in the same direction."""
+    farther = min if decision.granted else max
+    asked = {group.name: group.asked for group in elastic.groups}
+    return {
+        name: count if elastic.driven else farther(count, asked.get(name, count))
+        for name, count in decision.replicas.items()
+    }
 
 
 def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, list[str]]) -> Iterator[Op]:

@@ -89,11 +89,11 @@ def _restored(state: BridgeState, cluster: Cluster, grant: Grant) -> GateSet | N
 
 
 def _driven(cluster: Cluster, grant: Grant) -> Counts:
-    """{group: replicas} that are wanted and granted, and that no autoscaler asks its operator for."""
+    """{group: replicas} that are wanted and granted, and that no autoscaler asks its operator for, or only later."""
     wanted = {
         group.name: min(max(cluster.wish.wanted.get(group.name, 0), group.least), grant.kept.get(group.name, 0))
         for group in cluster.elastic.groups
-        if cluster.elastic.driven
+        if cluster.elastic.driven or cluster.elastic.raised
     }
     return {name: count for name, count in wanted.items() if count > cluster.elastic.sizes[name]}
 

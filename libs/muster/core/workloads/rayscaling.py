@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import structs
 
-from muster.core.objects.meta import CEILINGS, DRAIN, GATE, GRANTED, NODE_WAIT, Meta, unreadable
+from muster.core.objects.meta import CEILINGS, DRAIN, DRIVE, GATE, GRANTED, NODE_WAIT, Meta, unreadable
 from muster.core.objects.podspec import Resources, pod_request
 from muster.core.workloads import rayresize
 from muster.core.workloads.common import count
@@ -61,6 +61,7 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
     if not scales(spec, meta):
         return None
     driven = not spec.enable_in_tree_autoscaling
+    slow = spec.autoscaler_options is not None and spec.autoscaler_options.upscaling_mode == "Conservative"
     options = spec.autoscaler_options
     idle_s = options.idle_timeout_seconds if options is not None else None
     raws = (spec.worker_group_specs or ())[:MAX_GROUPS]
@@ -77,9 +78,10 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
         ceilings=elastic.read_counts(notes.get(CEILINGS, "")),
         mark=notes.get(GATE, "")[:64],
         head=offers_of(spec.head_group_spec),
-        slow=options is not None and options.upscaling_mode == "Conservative",
+        slow=slow,
         annotated=bool(notes),
         driven=driven,
+        raised=not (driven or slow) and notes.get(DRIVE, "") == "true",
         beside=autoscaler_of(spec, at),
         drain=notes.get(DRAIN, "")[:64],
         node_wait=notes.get(NODE_WAIT, "")[:64],
