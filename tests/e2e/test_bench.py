@@ -21,6 +21,7 @@ SECTIONS = (
     "Through all stages, one process per service",
     "From a release to the next admission",
     "CPU per admission",
+    "An event on a large cluster",
     "Placing a gang",
     "Reclaim decision",
     "One queue against many",

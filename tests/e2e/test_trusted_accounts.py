@@ -7,13 +7,14 @@ import contextlib
 import pytest
 
 from kit import jobs
-from kit.cluster import RAY
+from kit.cluster import RAY, TREES
 from kit.controlplane import ControlPlane
-from kit.guarded import ALICE, CLAUDE, MANAGED, SPARK, WILMA, client, gang_pod, job, refused
-from kit.kubeclient import ApiError, KubeClient, Object
+from kit.guarded import ALICE, BOB, CLAUDE, MANAGED, SPARK, WILMA, client, gang_pod, job, refused
+from kit.kubeclient import MERGE_PATCH, ApiError, KubeClient, Object
 from kit.waiting import until
 
 OURS: Object = {"schedulerName": "muster"}
+QUOTA = "quota.scheduling.alibabacloud.com/name"
 POD = f"/api/v1/namespaces/{MANAGED}/pods"
 
 
@@ -64,6 +65,87 @@ async def test_an_administrator_of_one_namespace_does_not_take_its_guard_away(pl
             attempt = claude.patch("v1", "Namespace", MANAGED, patch=patch)
             await refused(attempt, "ask for verb admit on queues.queues.muster.dev in the whole cluster")
         await claude.patch("v1", "Namespace", MANAGED, patch={"metadata": {"labels": {"team": "video"}}})
+
+
+async def test_wildcards_in_a_namespace_are_no_rights_on_queues(plane: ControlPlane) -> None:
+    """Neither to start a job, nor to make a part of one bigger, nor to name another team's quota or a priority."""
+    async with client(plane, CLAUDE) as claude, client(plane, plane.admin) as admin:
+        start: Object = {"metadata": {"annotations": {"muster.dev/intent": "1-7-0"}}, "spec": {"suspend": False}}
+        job_of_one = await claude.create(jobs.job("one", MANAGED, parallelism=1))
+        await admin.patch("batch/v1", "Job", "one", MANAGED, patch=start)
+
+        async def made() -> object:
+            return await admin.list_objects("v1", "Pod", MANAGED, labels="job-name=one")
+
+        [pod] = await until(made, what="the pod of the Job")  # type: ignore[misc]
+        more = [{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "64"}]
+        training = await claude.create(jobs.pytorchjob("training", MANAGED))
+        where = f"/apis/kubeflow.org/v1/namespaces/{MANAGED}/pytorchjobs/training"
+        for attempt, words in (
+            (
+                claude.patch("v1", "Pod", pod["metadata"]["name"], MANAGED, patch=more, subresource="resize"),
+                "which can only shrink",
+            ),
+            (
+                claude.request("PATCH", f"{where}/scale", body={"spec": {"replicas": 40}}, content_type=MERGE_PATCH),
+                "it cannot be scaled by itself",
+            ),
+            (claude.create(marked(jobs.job("two", MANAGED), "labels", QUOTA, "devops")), "you may not submit to quota"),
+            (
+                claude.create(marked(jobs.job("two", MANAGED), "annotations", "muster.dev/priority", "9")),
+                "you may not set muster.dev/priority",
+            ),
+            (
+                claude.create(gang_pod(spec={**OURS, "priorityClassName": "system-cluster-critical"})),
+                "you may not use priority class",
+            ),
+        ):
+            await refused(attempt, words)
+        await gone(claude, job_of_one, training)
+
+
+async def test_wildcards_in_a_namespace_give_no_rights_on_queues_to_others(plane: ControlPlane) -> None:
+    """To the API server an account that has every verb gives no more than its own."""
+    group = "rbac.authorization.k8s.io"
+    meta = {"name": "given", "namespace": MANAGED}
+    subject = {"kind": "ServiceAccount", "name": "helper", "namespace": MANAGED}
+
+    def role(**rule: list[str]) -> Object:
+        return {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+
+    def binding(kind: str, name: str) -> Object:
+        to = {"apiGroup": group, "kind": kind, "name": name}
+        told = {"roleRef": to, "subjects": [subject]}
+        return {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": meta, **told}
+
+    async with client(plane, CLAUDE) as claude, client(plane, plane.admin) as admin:
+        ours = "queues.muster.dev"
+        for kube in (claude, admin):
+            for rule in (
+                {"apiGroups": [ours], "resources": ["queues"], "verbs": ["get", "admit"]},
+                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "submit"]},
+                {"apiGroups": [ours], "resources": ["queues"], "verbs": ["*"], "resourceNames": ["devops"]},
+                {"apiGroups": [ours], "resources": ["priorityclasses"], "verbs": ["*"]},
+            ):
+                await refused(kube.create(role(**rule)), "name it in a ClusterRole, and bind that in namespace")
+        for name in ("admitter", "muster-queue-manager"):
+            await refused(claude.create(binding("ClusterRole", name)), "may give rights on queues")
+        attempt = claude.patch(
+            f"{group}/v1", "RoleBinding", f"admitter-{BOB.name}", MANAGED, patch={"subjects": [subject]}
+        )
+        await refused(attempt, "may give rights on queues")
+        # What a namespace needs of itself.
+        await claude.create(role(apiGroups=["*"], resources=["*"], verbs=["*"]))
+        for bound in (binding("Role", "given"), binding("ClusterRole", "edit")):
+            await gone(claude, await claude.create(bound))
+        await claude.delete(f"{group}/v1", "Role", "given", MANAGED)
+        tree = {"apiVersion": TREES, "kind": "ElasticQuotaTree", "metadata": meta, "spec": {"root": {"name": "root"}}}
+        await refused(claude.create(tree), "the tree shares out the whole cluster")
+
+
+def marked(found: Object, part: str, key: str, value: str) -> Object:
+    found["metadata"][part] = {key: value}
+    return found
 
 
 async def token(kube: KubeClient, account: str, driver: Object | None) -> str:
@@ -157,6 +239,12 @@ async def test_what_no_quota_counts_is_refused(plane: ControlPlane) -> None:
             alice.create(jobs.job("pinned", MANAGED, template=jobs.template("1", restartPolicy="Never", nodeName="n"))),
             "use nodeSelector",
         )
+        # Devices of a class as a resource: the scheduler claims them for the pod.
+        devices = {"limits": {"deviceclass.resource.kubernetes.io/gpu.example.com": "8"}}
+        for part, named in (("containers", "main"), ("initContainers", "first")):
+            pod = gang_pod(spec=OURS, name="devices")
+            pod["spec"][part] = [{"name": named, "image": "none", "resources": devices}]
+            await refused(alice.create(pod), "devices of DeviceClass gpu.example.com are counted in no quota")
         if "resource.k8s.io/v1" not in {
             each["groupVersion"]
             for group in (await admin.request("GET", "/apis"))["groups"]

@@ -20,6 +20,7 @@ import bench_ask
 import bench_cluster
 import bench_decisions
 import bench_demand
+import bench_events
 import bench_gangs
 import bench_gateway
 import bench_guard
@@ -28,6 +29,7 @@ import bench_kai
 import bench_kueue
 import bench_log
 import bench_moments
+import bench_month
 import bench_page
 import bench_pipeline
 import bench_placement
@@ -66,6 +68,10 @@ class Size:
 async def _decisions(size: Size, say: Progress) -> list[Table]:
     waiting = [100, 1_000] if size.quick else [1_000, 10_000, 50_000]
     return [bench_decisions.measure(waiting, 400 // size.small, size.rounds, say)]
+
+
+async def _events(size: Size, say: Progress) -> list[Table]:
+    return [bench_events.measure(bench_events.SMALL if size.quick else bench_events.Size(), say)]
 
 
 async def _placement(size: Size, say: Progress) -> list[Table]:
@@ -113,12 +119,14 @@ async def _ask(size: Size, say: Progress) -> list[Table]:
     return [await bench_ask.measure(waiting, events, size.rounds, say)]
 
 
-async def _gateway(size: Size, say: Progress) -> list[Table]:
+async def _gateway(size: Size, say: Progress) -> Tables:
     waiting, nodes, commits = (300, 20, 3_000) if size.quick else (10_000, 1_000, 200_000)
+    folder = None if size.quick else bench_placement.traces()
     return [
         await bench_gateway.measure(waiting, nodes, 1, say),
         await bench_page.measure(waiting, nodes, 1, say),
         await bench_moments.measure(waiting, commits, 20, say),
+        *([bench_month.measure(folder, 2, say)] if folder is not None else []),
     ]
 
 
@@ -176,6 +184,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "pipeline": _pipeline,
     "release": _release,
     "decisions": _decisions,
+    "events": _events,
     "placement": _placement,
     "reclaim": _reclaim,
     "kai": _kai,

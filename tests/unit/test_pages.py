@@ -28,6 +28,7 @@ KUBECTL = {
     "get",
     "label",
     "patch",
+    "port-forward",
     "rollout",
     "scale",
     "set",
