@@ -62,14 +62,15 @@ check: lint  ## before every commit, under two minutes: lint, unit, properties, 
 
 test: check controlplane ray chromium  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
-	$(PYTEST) -n $(SHARDS) --dist loadfile $(REAL) || $(call once_more,$(REAL))
+	$(PYTEST) -n $(SHARDS) --dist loadfile --no-loadscope-reorder $(REAL) || $(call once_more,$(REAL))
 	$(MAKE) --no-print-directory test-ray
 
-test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, where there is loopback only
-	$(INSIDE) $(PYTEST) --durations=5 tests/ray || $(call once_more,tests/ray,$(INSIDE))
+test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, where there is loopback only; AUTOSCALER=v1: Muster beside its first version
+	$(if $(AUTOSCALER),MUSTER_RAY_AUTOSCALER=$(AUTOSCALER) $(INSIDE) $(PYTEST) --durations=0 tests/ray/test_in_the_loop.py,\
+		$(INSIDE) $(PYTEST) --durations=5 tests/ray || $(call once_more,tests/ray,$(INSIDE)))
 
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
-	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py || exit 1; done
+	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py tests/sim/*_props.py || exit 1; done
 
 chaos: $(READY)  ## hostile keys, a broker that loses commits: COUNT seeds from SEED on, simulated; or MINUTES of it on real processes
 	MUSTER_TEST_SEED=$(or $(SEED),1) $(if $(MINUTES),MUSTER_CHAOS_MINUTES=$(MINUTES) $(PYTEST) -s tests/e2e/test_log_chaos_real.py,\
@@ -130,10 +131,12 @@ pinned: $(READY)  ## write the install files and the chart below dist/, with IMA
 	    nats=$$(docker buildx imagetools inspect $(NATS_IMAGE) --format '{{.Manifest.Digest}}'); \
 	    $(BIN)/python -m muster_tools.shipping --to $(PINNED) image=$(IMAGE)@$$own natsImage=$(NATS_IMAGE)@$$nats
 
-helm: $(READY)  ## render the chart with the real helm (from PATH, or built once with Go, two minutes), and compare with the install files
+helm: controlplane  ## the chart by the real helm (from PATH, or built once with Go): as the install files; installed and taken away on a real API server
 	@set -e; tool=$$(command -v helm || true); cache=$$HOME/.cache/muster/helm-$(HELM); \
 	if [ -z "$$tool" ]; then tool=$$cache/helm; [ -x $$tool ] || GOBIN=$$cache CGO_ENABLED=0 go install helm.sh/helm/v3/cmd/helm@v$(HELM); fi; \
-	$$tool lint --strict deploy/chart; PYTHONPATH=tests $(BIN)/python -m kit.chart $$tool
+	$$tool lint --strict deploy/chart; PYTHONPATH=tests $(BIN)/python -m kit.chart $$tool; \
+	MUSTER_TEST_HELM=$$tool $(PYTEST) tests/e2e/test_installed_small.py tests/e2e/test_installed.py \
+	    -k "first_admission or first_job or takes_everything"
 
 sbom: $(READY)  ## write sbom.json (CycloneDX): what the image holds, from the lock file
 	$(BIN)/python -m pip install --quiet cyclonedx-bom
