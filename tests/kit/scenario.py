@@ -98,8 +98,6 @@ class Play:
         self.bench = Bench()
         self.jobs: dict[str, Workload] = {}
         self.pools: dict[str, NodePool] = {}
-        self.admitted: dict[str, tuple[tuple[int, int], int]] = {}
-        """uid -> (cause, attempt) of its newest admission"""
 
     def line(self, text: str) -> None:
         """Carry out one input line."""
@@ -112,15 +110,17 @@ class Play:
 
     def settle(self) -> list[str]:
         """What the stages decide now, as text."""
-        return [line for event in self._record(self.bench.settle()) if (line := tell(event))]
+        return [line for event in self.bench.settle() if (line := tell(event))]
 
-    def _record(self, events: list[Event]) -> list[Event]:
-        for event in events:
-            if isinstance(event, GangAdmitted):
-                seq = next(s.seq for s in reversed(self.bench.log) if event in s.commit.events)
-                item = self.bench.log[seq - 1].commit.events.index(event)
-                self.admitted[event.ref.uid] = ((seq, item), event.attempt)
-        return events
+    def admission(self, name: str) -> tuple[tuple[int, int], int]:
+        """The position of its newest admission in the log, and the attempt."""
+        uid = self.jobs[name].ref.uid
+        return next(
+            ((stored.seq, item), event.attempt)
+            for stored in reversed(self.bench.log)
+            for item, event in enumerate(stored.commit.events)
+            if isinstance(event, GangAdmitted) and event.ref.uid == uid
+        )
 
     # --- input lines ------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Play:
 
     def _resumed(self, names: list[str], _options: dict[str, str]) -> None:
         job = self.jobs[names[0]]
-        cause, attempt = self.admitted[job.ref.uid]
+        cause, attempt = self.admission(names[0])
         rv = facts.next_rv()
         effect = EffectApplied(cause=cause, ref=job.ref, attempt=attempt, rv=rv)
         self.bench.append("actuator", "input", [effect])
@@ -179,7 +179,7 @@ class Play:
 
     def _failed(self, names: list[str], _options: dict[str, str]) -> None:
         job = self.jobs[names[0]]
-        cause, attempt = self.admitted[job.ref.uid]
+        cause, attempt = self.admission(names[0])
         effect = EffectFailed(
             cause=cause, ref=job.ref, attempt=attempt, reason=names[1], problem=said(" ".join(names[2:]))
         )
@@ -351,7 +351,7 @@ class Play:
         self.bench.facts(PodObserved(pod=state))
 
     def _time(self, names: list[str], _options: dict[str, str]) -> None:
-        self._late = self._record(self.bench.pass_time(int(names[0].strip("+s")) * 1000))
+        self._late = self.bench.pass_time(int(names[0].strip("+s")) * 1000)
 
 
 def _small() -> facts.TreeNodeSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from kit.histories import SEEDS, SETTINGS
 from kit.scenes import Scene
@@ -84,6 +84,7 @@ class History(Scene):
 
 
 @FEWER
+@example(2**32)  # an admission while time passes
 @given(SEEDS)
 def test_service_and_grace_keep_every_bound(seed: int) -> None:
     history = History(Random(seed))
