@@ -112,15 +112,15 @@ class Play:
         """What the stages decide now, as text."""
         return [line for event in self.bench.settle() if (line := tell(event))]
 
-    def admission(self, name: str) -> tuple[tuple[int, int], int]:
-        """The position of its newest admission in the log, and the attempt."""
-        uid = self.jobs[name].ref.uid
-        return next(
-            ((stored.seq, item), event.attempt)
-            for stored in reversed(self.bench.log)
+    @property
+    def admitted(self) -> dict[str, tuple[tuple[int, int], int]]:
+        """uid -> (position in the log, attempt) of its newest admission"""
+        return {
+            event.ref.uid: ((stored.seq, item), event.attempt)
+            for stored in self.bench.log
             for item, event in enumerate(stored.commit.events)
-            if isinstance(event, GangAdmitted) and event.ref.uid == uid
-        )
+            if isinstance(event, GangAdmitted)
+        }
 
     # --- input lines ------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Play:
 
     def _resumed(self, names: list[str], _options: dict[str, str]) -> None:
         job = self.jobs[names[0]]
-        cause, attempt = self.admission(names[0])
+        cause, attempt = self.admitted[job.ref.uid]
         rv = facts.next_rv()
         effect = EffectApplied(cause=cause, ref=job.ref, attempt=attempt, rv=rv)
         self.bench.append("actuator", "input", [effect])
@@ -179,7 +179,7 @@ class Play:
 
     def _failed(self, names: list[str], _options: dict[str, str]) -> None:
         job = self.jobs[names[0]]
-        cause, attempt = self.admission(names[0])
+        cause, attempt = self.admitted[job.ref.uid]
         effect = EffectFailed(
             cause=cause, ref=job.ref, attempt=attempt, reason=names[1], problem=said(" ".join(names[2:]))
         )

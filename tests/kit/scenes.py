@@ -94,7 +94,7 @@ class Scene(Play):
     def fails(self, name: str, action: str, reason: str) -> None:
         """The actuator cannot carry it out."""
         job = self.jobs[name]
-        cause, attempt = self.admission(name)
+        cause, attempt = self.admitted[job.ref.uid]
         failed = EffectFailed(cause=Cause(*cause), ref=job.ref, attempt=attempt, reason=reason, action=action)
         self.bench.append("actuator", "input", [failed])
         self.settle()

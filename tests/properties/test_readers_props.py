@@ -184,7 +184,8 @@ def waiting_in(scene: Scene) -> list[str]:
 
 
 def admitted_in(scene: Scene) -> list[str]:
-    return [name for name, job in scene.jobs.items() if job.suspended and job.ref.uid in scene.admitted]
+    admitted = scene.admitted
+    return [name for name, job in scene.jobs.items() if job.suspended and job.ref.uid in admitted]
 
 
 def running_in(scene: Scene) -> list[str]:
