@@ -324,8 +324,10 @@ class Auditor:
         return tree is not None and tree.by_shares
 
     def _evicts(self, event: EvictionOrdered) -> None:
-        """I8, I19: what is taken back is owed, may be taken, and is needed."""
-        held, priority = self._held(), self._priorities.get(event.ref.uid)
+        """I8, I19: what is taken back is owed, may be taken, and is needed. A claimant that has gone since this was
+        decided had the priority that the order names.
+        """
+        held, priority = self._held(), self._priorities.get(event.ref.uid, event.priority)
         shared = self._by_shares(event.queue)
         for invariant, holds, detail in findings(
             event, self._nodes, held, orders=self._orders, priority=priority, fixed=self._fixed, by_shares=shared

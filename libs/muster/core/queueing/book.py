@@ -187,8 +187,8 @@ class Book(Struct):
             shape.open -= 1
             self._drop_if_unused(key, shape)
 
-    def deny(self, key: str, denial: Denial, ledger: Ledger) -> None:
-        """Park a shape on what refused it."""
+    def deny(self, key: str, denial: Denial | None, ledger: Ledger) -> None:
+        """Park a shape on what refused it; None: on nothing."""
         shape = self.shapes[key]
         self.stirred[shape.queue] = None
         self._unindex(key, shape, ledger)
@@ -213,10 +213,12 @@ class Book(Struct):
             self._resized(path, ledger, cause)
 
     def rejudge(self, ledger: Ledger) -> None:
-        """The limits changed."""
+        """The limits changed: nothing is known any more of a shape that what refused it has room for now."""
         self.stirred.update(dict.fromkeys(self.lines))
         for path in self.parked:
             self._resized(path, ledger, None)
+        for key in [*self.awake(ledger)]:
+            self.deny(key, None, ledger)
 
     def _resized(self, path: str, ledger: Ledger, cause: Cause | None) -> None:
         self.roomy.pop(path, None)
@@ -395,5 +397,4 @@ def clear(shape: Shape, ledger: Ledger) -> bool:
     if shape.denial is None:
         return True
     short = shape.denial.short
-    room = ledger.room(shape.queue, short.path, short.resource, of_min=short.of_min)
-    return room is None or room >= short.asked
+    return short.asked <= room_at(ledger, shape.queue, short.path, short)
