@@ -27,7 +27,7 @@ class Traced(NoHooks):
     def __init__(self, traces: WorkloadTraces) -> None:
         self._traces = traces
 
-    def folded(self, batch: Sequence[Stored], behind: int) -> None:
+    def folded(self, batch: Sequence[Stored]) -> None:
         for stored in batch:
             self._traces.folded(stored.seq, stored.commit)
 
@@ -130,7 +130,7 @@ def test_a_replay_and_a_standby_record_nothing() -> None:
     exporter = InMemorySpanExporter()
     tracing = make_tracing("queue_sorter", {}, exporter)
     standby = Traced(WorkloadTraces(tracing, "queue_sorter", lambda _seq: 1))
-    standby.folded(cell.commits(), 0)
+    standby.folded(cell.commits())
     assert not replay(cell.commits(), silences=False).divergences
     assert tracing is not None
     tracing.provider.force_flush()

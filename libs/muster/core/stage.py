@@ -7,7 +7,7 @@ and becomes effective at its own sequence; other commits may lie between, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -132,13 +132,21 @@ class Folder:
         if seq != state.seq + 1:
             raise AssertionError(f"fold of sequence {seq} onto a state at {state.seq}: a commit is missing or repeated")
         stored = judged(state.docket, state.log_id, state.generation, stored)
-        self.move_on(state, stored)
+        self.hear(state, stored)
+        return stored
+
+    def hear(self, state: StageState, found: Stored) -> None:
+        """Fold a commit as it counts; ``state.docket`` has gone on to it."""
+        self.move_on(state, found)
         arms = self._arms
-        for index, event in enumerate(stored.commit.events):
+        for index, event in enumerate(found.commit.events):
             arm = arms.get(type(event))
             if arm is not None:
-                arm(state, Position(seq, index, state.now), event)
-        return stored
+                arm(state, Position(found.seq, index, state.now), event)
+
+    def hears(self, kinds: Collection[type[Event]]) -> bool:
+        """Whether a commit with such events means more to the stage than its sequence and its time."""
+        return self._passed is not None or any(kind in self._arms for kind in kinds)
 
     def move_on(self, state: StageState, stored: Stored) -> None:
         """The state is at this commit from here on; all that a commit does to a stage for which its events mean

@@ -41,8 +41,11 @@ class Measuring:
         for runner in process.runners:
             key = labels(stage=getattr(runner, "name", runner.stage.name), shard=runner.shard)
             yield "muster_stage_lag_seconds", key, age_s(now, runner.unfolded_since)
+            yield "muster_stage_sequence", key, runner.state.seq
         for publisher in process.publishers:
-            yield "muster_stage_lag_seconds", labels(stage="publisher", shard="0"), age_s(now, publisher.unfolded_since)
+            key = labels(stage="publisher", shard="0")
+            yield "muster_stage_lag_seconds", key, age_s(now, publisher.unfolded_since)
+            yield "muster_stage_sequence", key, publisher.state.seq
             if publisher.lease.held and publisher.caught_up:
                 for path, node in publisher.state.queues.ledger.nodes.items():
                     if not node.children:

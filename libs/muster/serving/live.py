@@ -14,6 +14,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
+from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
 from muster.ports import Clock, Snapshots
@@ -68,8 +69,11 @@ class Live(Follower[ReadState]):
             self._told_from = self._ring[0].happening.seq
         self._ring.append(Said(ref, happening))
 
-    def _fold(self, batch: Sequence[Stored]) -> None:
-        super()._fold(batch)
+    def concerned(self, stage: str, shard: str, kinds: frozenset[type[Event]]) -> bool:
+        return True  # The rungs, and what looks ahead, go by every commit.
+
+    def _after(self, batch: Sequence[Stored]) -> None:
+        super()._after(batch)
         self.foresight.ahead.fold(batch)
 
     async def _restore(self) -> None:

@@ -40,15 +40,12 @@ class StageTelemetry:
         self._types: dict[type[Event], Labels] = {}
         self.current_role = "starting"
         self._metrics.count("muster_void_commits", self._stage_label, 0)
-        self.behind = 0
         self.last_heard: tuple[str, float] | None = None
         """Of a stage that watches: the resource, and when the API server was heard of it last."""
 
     # --- runners ----------------------------------------------------------------------------------------------
 
-    def folded(self, batch: Sequence[Stored], behind: int) -> None:
-        self.behind = behind
-        self._metrics.set("muster_stage_sequence", self._labels, batch[-1].seq)
+    def folded(self, batch: Sequence[Stored]) -> None:
         for stored in batch:
             self._traces.folded(stored.seq, stored.commit)
 

@@ -33,12 +33,12 @@ class _Stirred(Seat[Any]):
 
     def __init__(self, stage: Stage[Any]) -> None:
         super().__init__(stage)
-        self.hears = frozenset(stage.arms()) | SHARED
+        self.listens = frozenset(stage.arms()) | SHARED
         self.stirred = True
 
     def take(self, stored: Stored, kinds: set[type[Event]]) -> None:
         """Fold a commit; ``kinds``: the types of its events. One that means nothing here only moves the state on."""
-        if self.hears.isdisjoint(kinds):
+        if self.listens.isdisjoint(kinds):
             self.move_on(stored)
             return
         self.fold(stored)

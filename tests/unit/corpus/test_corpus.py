@@ -21,7 +21,7 @@ from kit.scenario import tell as tell_decision
 from kit.words import coded, in_words, odd
 from muster.core.audit.auditor import audit
 from muster.core.presentation import desired, queues
-from muster.core.reading.watcher import MAX_FACT_BYTES, subject
+from muster.core.reading.watcher import MAX_FACT_BYTES, about
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
@@ -96,7 +96,7 @@ def test_it_is_reported_once_and_its_end_too(case: Hostile) -> None:
     assert watching_it.see(body) == []
     ends = watching_it.lose(body)
     assert [type(event) for event in ends] == [end_of(watching_it, fact) for fact in found]
-    assert [event.ref for event in ends] == [subject(fact)[0] for fact in found]
+    assert [event.ref for event in ends] == [about(fact)[0] for fact in found]
     watching_it.fold(ends)
     assert watching_it.runner.state.objects == {}
 

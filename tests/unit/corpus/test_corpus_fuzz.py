@@ -15,7 +15,7 @@ from kit.hostile import BASES, watching
 from kit.words import in_words
 from muster.core.objects.meta import UnreadableError
 from muster.core.reading.registry import WATCHED
-from muster.core.reading.watcher import MAX_FACT_BYTES, subject
+from muster.core.reading.watcher import MAX_FACT_BYTES, about, gist
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import MAX_BYTES, encode_commit
 from muster.events.facts import ObjectUnreadable
@@ -73,7 +73,7 @@ def test_reading_never_raises_anything_but_the_declared_error(mutant: tuple[str,
         assert len(in_words(err.problem)) < 1500
     else:
         if fact is not None:
-            subject(fact)
+            about(fact), gist(fact)
 
 
 @settings(max_examples=100, suppress_health_check=SLOW)

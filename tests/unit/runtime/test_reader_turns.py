@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from kit import nodes
 from kit.alone import alone, reader_of
 from kit.doubles.log import MemoryLeases, MemoryLog
 from kit.frozen import FrozenProcess, task_factory
+from muster.core import docket, stage
 from muster.core.cell.deciders import DECIDERS
+from muster.core.cell.seat import Seat
+from muster.core.reading.registry import WATCHED
+from muster.core.reading.watcher import Watcher
+from muster.core.stage import Folder, StageState
+from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
 from muster.events.system import TimeReached
 from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
-from muster.runtime.runners import shared
+from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.runtime.runners.follower import AnyFollower, Follower
 from muster.runtime.runners.leader import Leader
 
@@ -52,22 +59,22 @@ class Scene:
         self.runners: list[Any] = []
         self._last = 0
 
-    def follows(self, stage: str, kind: type[AnyFollower] = Follower) -> AnyFollower:
+    def follows(self, name: str, kind: type[AnyFollower] = Follower) -> AnyFollower:
         """A follower that only folds."""
-        self.runners.append(kind(DECIDERS[stage](), log=self.reader, snapshots=None, clock=SystemClock()))
+        self.runners.append(kind(DECIDERS[name](), log=self.reader, snapshots=None, clock=SystemClock()))
         return self.runners[-1]
 
-    def leads(self, stage: str) -> Leader[Any]:
-        lease = MemoryLeases().lease(stage, "0", "p")
+    def leads(self, name: str) -> Leader[Any]:
+        lease = MemoryLeases().lease(name, "0", "p")
         made: Leader[Any] = Leader(
-            DECIDERS[stage](), log=self.reader, lease=lease, snapshots=None, clock=SystemClock(), process="p"
+            DECIDERS[name](), log=self.reader, lease=lease, snapshots=None, clock=SystemClock(), process="p"
         )
         self.runners.append(made)
         return made
 
-    async def say(self, count: int = COMMITS) -> None:
+    async def say(self, count: int = COMMITS, made: Callable[[int], Event] = lambda _index: TimeReached(at=1)) -> None:
         """So many commits, each read before the next is stored."""
-        for _ in range(count):
+        for index in range(count):
             self._last = await self.log.append(
                 Commit(
                     commit_id=f"w-{self._last}",
@@ -75,7 +82,7 @@ class Scene:
                     shard="nodes",
                     kind="input",
                     at=1,
-                    events=(TimeReached(at=1),),
+                    events=(made(index),),  # type: ignore[arg-type]
                 ),
                 expected=self._last,
             )
@@ -115,17 +122,13 @@ async def test_a_commit_is_one_step_however_many_followers_fold_it(followers: in
 
 async def test_a_leader_with_nothing_to_say_is_not_woken() -> None:
     scene = Scene()
-    leaders = [scene.leads(stage) for stage in DECIDERS]
+    leaders = [scene.leads(name) for name in DECIDERS]
     async with running(scene):
         assert all(each.leading() for each in leaders)
         assert await scene.steps() == 1
 
 
-async def test_while_a_commit_is_under_way_nothing_is_folded_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shared, "WINDOW", 20)
-    monkeypatch.setattr(shared, "BATCH", 5)
+async def test_while_a_commit_is_under_way_folding_goes_on() -> None:
     scene = Scene()
     slow, other = scene.leads("preemptor"), scene.follows("preemptor")
     async with running(scene):
@@ -134,14 +137,56 @@ async def test_while_a_commit_is_under_way_nothing_is_folded_and_the_others_go_o
         slow.announce(TimeReached(at=1))
         await settled()
         await scene.say()
-        assert slow.state.seq == was
-        assert slow.unfolded_since
-        assert other.state.seq == was + 20, "the reader is not ahead of the slowest by more than its window"
+        assert slow.state.seq == other.state.seq == was + COMMITS
+        assert slow.state.docket is other.state.docket
         scene.faults.open.set()
         await settled()
-        assert slow.state.seq == other.state.seq == was + COMMITS + 1
-        assert not slow.unfolded_since
+        assert slow.state.seq == was + COMMITS + 1
+        commits = [each.commit for each in scene.log.commits()]
+        assert commits[-1].in_seq == was, "it says on what it was decided, not what was folded since"
         assert await scene.steps() == 1
+
+
+class Counted:
+    """How often a commit is judged, and which states it is folded into."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.judged: list[int] = []
+        self.folded: list[tuple[int, int]] = []
+        judge, fold = docket.judged, Folder.hear
+
+        def judged(kept: docket.Docket, log_id: str, generation: int, stored: Stored) -> Stored:
+            self.judged.append(stored.seq)
+            return judge(kept, log_id, generation, stored)
+
+        def hear(folder: Folder, state: StageState, found: Stored) -> None:
+            self.folded.append((found.seq, id(state)))
+            fold(folder, state, found)
+
+        monkeypatch.setattr(docket, "judged", judged)
+        monkeypatch.setattr(stage, "judged", judged)
+        monkeypatch.setattr(Folder, "hear", hear)
+
+
+async def test_a_commit_is_judged_once_and_folded_by_the_shard_that_it_concerns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    for shard in WATCHED:
+        made = Follower(Watcher(shard), shard=shard, log=scene.reader, snapshots=None, clock=SystemClock())
+        scene.runners.append(made)
+    async with running(scene):
+        counted = Counted(monkeypatch)
+        await scene.say(10, lambda index: nodes.node(f"n-{index}"))
+        assert len(counted.judged) == len(counted.folded) == 10
+        assert len({state for _, state in counted.folded}) == 1
+    assert {each.state.seq for each in scene.runners} == {11}
+    kept = [encode_state(each.state) for each in scene.runners]
+    alone = [Seat(Watcher(shard)) for shard in WATCHED]
+    for stored in scene.log.commits():
+        for seat in alone:
+            seat.fold(stored)
+    assert kept == [encode_state(each.state) for each in alone], "each is what it is where it is folded by itself"
 
 
 class Broken(Follower[Any]):

@@ -6,6 +6,7 @@ commit goes, and what may come between a decision and its storing, is the runner
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Generic, TypeVar
 
 from muster.core.stage import Folder, Stage, StageState, next_commit
@@ -27,6 +28,14 @@ class Seat(Generic[S]):
     def fold(self, stored: Stored) -> Stored:
         """Judge one commit and fold it; returns it as it counts. Its sequence must be the one after the state's."""
         return self._folder.fold(self.state, stored)
+
+    def hear(self, found: Stored) -> None:
+        """Fold a commit as it counts: another judged it, and the docket of the state has gone on to it."""
+        self._folder.hear(self.state, found)
+
+    def hears(self, kinds: Collection[type[Event]]) -> bool:
+        """Whether a commit with such events means more to the stage than its sequence and its time."""
+        return self._folder.hears(kinds)
 
     def move_on(self, stored: Stored) -> None:
         """Pass a commit whose events mean nothing to the stage."""

@@ -7,7 +7,7 @@ changed since the last fact in the log, and says of everything that vanished mea
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ from muster.events.facts import (
 from muster.events.registry import encode
 from muster.model.keys import Position, Ref
 from muster.model.problem import FieldProblem
+from muster.model.workload import PodState, Workload
 
 MAX_FACT_BYTES = 256 * 1024
 """A fact longer than this is refused: nothing a decision needs is that long."""
@@ -119,8 +120,9 @@ class Watcher:
             yield ChildObserved, ChildGone
 
     def _observed(self, state: WatchState, _at: Position, event: Event) -> None:
-        ref, rv, fingerprint, phase = subject(event)
+        ref, rv = about(event)
         if ref.kind == self.kind and state.seen.newer(ref.uid, rv):
+            fingerprint, phase = gist(event)
             known = state.objects.get(ref.uid)
             own = isinstance(event, WorkloadObserved) and self.row.both
             child = isinstance(event, ChildObserved)
@@ -188,7 +190,8 @@ class Watcher:
 
     def report(self, state: WatchState, fact: Event) -> list[Event]:
         """The fact and what follows from it, unless it says what was reported already."""
-        ref, _, fingerprint, phase = subject(fact)
+        ref, _ = about(fact)
+        fingerprint, phase = gist(fact)
         known = state.objects.get(ref.uid)
         if known is not None and known.fingerprint == fingerprint:
             return []
@@ -230,26 +233,38 @@ def bounded(ref: Ref) -> Ref:
     return Ref(ref.kind, ref.namespace[:MAX_NAMESPACE], ref.name[:MAX_NAME], ref.uid[:MAX_UID])
 
 
-def subject(event: Event) -> tuple[Ref, int, str, str]:
-    """Of a fact: the object, its resourceVersion, a fingerprint of everything else, and a workload's phase."""
+def about(event: Event) -> tuple[Ref, int]:
+    """Of a fact: the object, and its resourceVersion."""
+    said = _said(event)
+    return said.ref, said.rv
+
+
+def gist(event: Event) -> tuple[str, str]:
+    """Of a fact: a fingerprint of everything but the resourceVersion, and a workload's phase."""
+    said = _said(event)
+    if isinstance(said, PodState):
+        trouble = said.trouble
+        return digest(replace(said, rv=0, trouble=trouble.gist if trouble is not None else None)), ""
+    return digest(replace(said, rv=0)), said.phase if isinstance(said, Workload) else ""
+
+
+def _said(event: Event) -> Any:
+    """What has the object's name and resourceVersion: what was seen of it, or the fact itself."""
     match event:
         case WorkloadObserved():
-            workload = event.workload
-            return workload.ref, workload.rv, digest(replace(workload, rv=0)), workload.phase
+            return event.workload
         case PodObserved():
-            trouble = event.pod.trouble
-            gist = replace(event.pod, rv=0, trouble=trouble.gist if trouble is not None else None)
-            return event.pod.ref, event.pod.rv, digest(gist), ""
+            return event.pod
         case ChildObserved():
-            return event.child.ref, event.child.rv, digest(replace(event.child, rv=0)), ""
+            return event.child
         case PodGroupObserved():
-            return event.pod_group.ref, event.pod_group.rv, digest(replace(event.pod_group, rv=0)), ""
+            return event.pod_group
         case NodeObserved():
-            return event.node.ref, event.node.rv, digest(replace(event.node, rv=0)), ""
-        case QuotaTreeObserved() | QueueObserved() | QueueUnitObserved() | PriorityClassObserved() | ObjectUnreadable():
-            return event.ref, event.rv, digest(replace(event, rv=0)), ""
+            return event.node
         case KaiQueueObserved():
-            return event.queue.ref, event.queue.rv, digest(replace(event.queue, rv=0)), ""
+            return event.queue
+        case QuotaTreeObserved() | QueueObserved() | QueueUnitObserved() | PriorityClassObserved() | ObjectUnreadable():
+            return event
         case NodePoolsObserved() | NodesRequestObserved():
-            return event.ref, event.rv, digest(replace(event, rv=0)), ""
+            return event
     raise AssertionError(f"{type(event).__name__} says nothing about one object")

@@ -1,8 +1,9 @@
-"""A follower: restores a stage's state, folds the log into it, and does what its subclass does between batches.
+"""A follower: restores a stage's state, folds the log into it, and does what its subclass does when something is due.
 
-Order of work, always: fold what there is, then act, then look at the log again. Folding never waits for acting's
-results: those come back through the log. A follower that rests folds in the turn of the event loop in which the reader
-of the process decoded a commit. Its task is woken only when something is due.
+Until it has caught up it reads for itself. From then on it folds in the turn of the event loop in which the reader of
+the process judged a commit (:mod:`muster.runtime.runners.folding`), whatever it is doing: folding never waits for
+acting, whose results come back through the log. So the state may go on at any ``await``. The task is woken only when
+something is due.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from muster.core.cell.seat import Seat
 from muster.core.stage import Stage, StageState
+from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.ports import Clock, LogGoneError, Snapshots
 from muster.runtime.logkeeping.snapshotting import make_snapshot, restore
@@ -59,10 +61,12 @@ class Follower(Generic[S]):
         self.last_own = 0
         """Sequence of the last commit of this (stage, shard)."""
         self.unfolded_since = 0
-        """When the first commit was stored (ms) that was read and is not folded yet; 0 where there is none."""
-        self._cursor = Cursor(log, self._more)
+        """When the commit was stored (ms) up to which it has folded while it catches up; 0 once it has."""
+        self._cursor = Cursor(log, self.wake)
+        self._counted: list[Stored] = []
+        """What was folded in this turn of the reader."""
         self._resting = False
-        """Nothing is under way that relies on the state as it is: commits are folded as they come."""
+        """Its task waits to be woken."""
         self._wakes_at = float("inf")
         """When (time of the loop) a rest ends by itself."""
         self._failure: Exception | None = None
@@ -98,12 +102,16 @@ class Follower(Generic[S]):
                         self.unfolded_since = batch[-1].stored_at
                         await self.act()
                         await asyncio.sleep(0)
+                while not self._joins():
+                    self._woken.clear()
+                    await self._woken.wait()
                 while True:
                     self._woken.clear()
-                    self._fold_new()
                     await self.act()
                     await self._keep()
                     await self._rest()
+                    if self._failure is not None:
+                        raise self._failure
             finally:
                 self._cursor.close()
 
@@ -112,7 +120,7 @@ class Follower(Generic[S]):
         self.hooks.role("following", 0)
 
     async def act(self) -> None:
-        """Called after commits were folded that make something due, and when woken."""
+        """Called when something is due, and when woken."""
 
     def due(self) -> bool:
         """Whether ``act`` should be called now that commits were folded."""
@@ -140,26 +148,56 @@ class Follower(Generic[S]):
             self.last_own = await self.log.last(self.stage.name, self.shard)
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
 
-    def _more(self) -> None:
-        """There is more to take: it is folded here and now, unless something is under way."""
-        if not self._resting or self._failure is not None:
-            waiting = self._cursor.next()
-            if waiting is not None and not self.unfolded_since:
-                self.unfolded_since = waiting.stored_at
-            self._woken.set()
-            return
+    def _joins(self) -> bool:
+        """Fold the rest of what was read, and fold with the process from here on; False where it is ahead of that."""
+        for batch in iter(self._cursor.take, None):
+            self._fold(batch)
+        if self.state.seq != self.log.read:
+            return False
+        self.log.folding.join(self, self.state)
+        self._cursor.close()
+        self.unfolded_since = 0
+        return True
+
+    def concerned(self, stage: str, shard: str, kinds: frozenset[type[Event]]) -> bool:
+        """Whether a commit with such events must be folded: those of its own, and what means something to the stage."""
+        return (stage, shard) == (self.stage.name, self.shard) or self.seat.hears(kinds)
+
+    def take(self, found: Stored) -> None:
+        """Fold a commit as it counts."""
         try:
-            self._fold_new()
-            if self._keeps() or self.due() or self._deadline() < self._wakes_at - CLOCK_STEP_S:
+            self.seat.hear(found)
+            self._folded(found)
+            self._counted.append(found)
+        except Exception as err:
+            self._fail(err)
+
+    def turn(self, seq: int, now: int) -> None:
+        """All is read and folded up to there: see whether anything is due."""
+        state = self.seat.state
+        state.seq, state.now = seq, max(state.now, now)
+        counted, self._counted = self._counted, []
+        try:
+            if counted:
+                self._after(counted)
+            if self._keeps() or (counted and (not self._resting or self._urges())):
                 self._woken.set()
         except Exception as err:
-            self._failure = err
-            self._woken.set()
+            self._fail(err)
 
-    def _fold_new(self) -> None:
-        while (batch := self._cursor.take()) is not None:
-            self._fold(batch)
-        self.unfolded_since = 0
+    def reached(self) -> None:
+        """The end that the log had when the process began to read has been folded."""
+        self.caught_up = True
+        self._woken.set()
+
+    def _fail(self, err: Exception) -> None:
+        """Have it raised by the task; nothing more is folded."""
+        self._failure = self._failure or err
+        self.log.folding.leave(self)
+        self._woken.set()
+
+    def _urges(self) -> bool:
+        return self.due() or self._deadline() < self._wakes_at - CLOCK_STEP_S
 
     async def _rest(self) -> None:
         """Wait to be woken, or for the deadline."""
@@ -173,8 +211,6 @@ class Follower(Generic[S]):
             pass
         finally:
             self._resting = False
-        if self._failure is not None:
-            raise self._failure
 
     def _deadline(self) -> float:
         """When (time of the loop) ``act`` should be called though nothing happens."""
@@ -182,25 +218,33 @@ class Follower(Generic[S]):
         return float("inf") if seconds is None else asyncio.get_running_loop().time() + seconds
 
     def _fold(self, batch: Sequence[Stored]) -> None:
+        """Fold what it read for itself."""
         if not batch:
             self.caught_up = True
             return
-        seat, counted = self.seat, []
+        found: list[Stored] = []
         for stored in batch:
-            found = seat.fold(stored)
-            # What is void occupies its subject all the same: an append must come after it.
-            own = found.commit.stage == self.stage.name and found.commit.shard == self.shard
-            # Commits of an earlier generation are on other subjects: none of them is expected of this one.
-            if own and stored.seq >= self.log.identity.first:
-                self.last_own = stored.seq
-            if found.void:
-                self.voided(found)
-            self.observed(found)
-            counted.append(found)
-        self.hooks.folded(counted, self._cursor.behind)
-        if seat.state.seq - self._checked >= CHECK_COMMITS:
-            self._checked = seat.state.seq
-            violations = self.stage.check(seat.state)
+            found.append(self.seat.fold(stored))
+            self._folded(found[-1])
+        self._after(found)
+
+    def _folded(self, found: Stored) -> None:
+        # What is void occupies its subject all the same: an append must come after it.
+        own = found.commit.stage == self.stage.name and found.commit.shard == self.shard
+        # Commits of an earlier generation are on other subjects: none of them is expected of this one.
+        if own and found.seq >= self.log.identity.first:
+            self.last_own = found.seq
+        if found.void:
+            self.voided(found)
+        self.observed(found)
+
+    def _after(self, batch: Sequence[Stored]) -> None:
+        """Commits were folded, all that were read at once."""
+        self.hooks.folded(batch)
+        state = self.seat.state
+        if state.seq - self._checked >= CHECK_COMMITS:
+            self._checked = state.seq
+            violations = self.stage.check(state)
             if violations:
                 self.hooks.violated(violations)
 
@@ -221,11 +265,14 @@ class Follower(Generic[S]):
 
     async def keep_snapshot(self) -> None:
         """Keep a snapshot of the state as it is now, if the log has what it was folded from. Raises LogLostError."""
-        if self.snapshots is None or self.state.seq <= self._kept:
+        if self.snapshots is None or self.state.seq <= self._kept or self._failure is not None:
             return
-        await self.log.prove(self.state.seq, self.state.docket.last)
-        self._kept = self.state.seq
-        snapshot = make_snapshot(self.log.identity, self.stage.name, self.shard, self.state)
+        snapshot, last = (
+            make_snapshot(self.log.identity, self.stage.name, self.shard, self.state),
+            self.state.docket.last,
+        )
+        self._kept = snapshot.seq
+        await self.log.prove(snapshot.seq, last)
         if await self.snapshots.save(snapshot):
             self.hooks.snapshot(snapshot.seq, len(snapshot.body))
 

@@ -18,8 +18,8 @@ Level = Literal["debug", "info", "warning", "error"]
 class Hooks(Protocol):
     """Observers of one runner."""
 
-    def folded(self, batch: Sequence[Stored], behind: int) -> None:
-        """Commits were folded; ``behind``: how many were known to be waiting after them."""
+    def folded(self, batch: Sequence[Stored]) -> None:
+        """Commits were folded that mean something to the stage."""
         ...
 
     def voided(self, stored: Stored) -> None:
@@ -66,7 +66,7 @@ class Hooks(Protocol):
 class NoHooks:
     """Hooks without an observer."""
 
-    def folded(self, batch: Sequence[Stored], behind: int) -> None: ...
+    def folded(self, batch: Sequence[Stored]) -> None: ...
     def voided(self, stored: Stored) -> None: ...
     def appended(self, commit: Commit, seq: int, took_s: float) -> None: ...
     def role(self, role: Role, epoch: int) -> None: ...

@@ -110,6 +110,20 @@ class Leader(Follower[S]):
     async def _take_over(self) -> None:
         await self._append("input", [LeaderStarted(process=self.process)])
         self.epoch = self._in_flight
+        if self.state.seq >= self.epoch:  # It was folded on the way.
+            self._begins(self.state.docket.epochs.get(f"{self.stage.name}.{self.shard}", self.epoch))
+
+    def _begins(self, newest: int) -> None:
+        """It leads, unless another began after it: ``newest`` is the epoch of this seat."""
+        if newest != self.epoch:
+            raise self._fenced(f"another leader began at {newest}")
+        self.hooks.role("leading", self.epoch)
+
+    def _fenced(self, why: str) -> FencedError:
+        return FencedError(
+            f"{self.stage.name}/{self.shard} was led by this process since {self.epoch}, and {why}: "
+            "this process must stop"
+        )
 
     async def _check_clock(self) -> None:
         """Raise ClockSkewError when our clock is ahead. The broker is asked now and then, and when it looks so."""
@@ -128,6 +142,9 @@ class Leader(Follower[S]):
             )
 
     async def _append(self, kind: CommitKind, events: list[Event]) -> None:
+        state = self.state
+        # What it was decided on: the state may go on at any await.
+        in_seq, ruleset, prefix = state.seq, state.ruleset, state.docket.hash_at(state.seq, state.seq)
         await self._check_clock()
         self._count += 1
         commit = Commit(
@@ -136,9 +153,9 @@ class Leader(Follower[S]):
             shard=self.shard,
             kind=kind,
             epoch=self.epoch,
-            in_seq=self.state.seq,
-            ruleset=self.state.ruleset,
-            prefix=self.state.docket.hash_at(self.state.seq, self.state.seq),
+            in_seq=in_seq,
+            ruleset=ruleset,
+            prefix=prefix,
             at=self.clock.now(),
             events=tuple(events),  # type: ignore[arg-type]
         )
@@ -176,14 +193,11 @@ class Leader(Follower[S]):
         if stored.void:
             return
         if self.epoch and self.last_own == stored.seq and stored.commit.epoch != self.epoch != stored.seq:
-            raise FencedError(
-                f"{self.stage.name}/{self.shard} was led by this process since {self.epoch}, and commit "
-                f"{stored.commit.commit_id} at {stored.seq} is another leader's: this process must stop"
-            )
+            raise self._fenced(f"commit {stored.commit.commit_id} at {stored.seq} is another leader's")
         if stored.commit.kind == "input":
             self._repeats.clear()
         if self.epoch and stored.seq == self.epoch:
-            self.hooks.role("leading", self.epoch)
+            self._begins(self.epoch)
 
     def _watch_for_circles(self, events: list[Event]) -> None:
         for event in events:

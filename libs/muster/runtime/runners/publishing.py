@@ -89,7 +89,7 @@ class Publisher:
                     else:
                         await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
                 if batch:
-                    self._hooks.folded(batch, 0)
+                    self._hooks.folded(batch)
                     self._sent_since = asyncio.get_running_loop().time()
                     await self._outlet.settle()
                     self._sent_since = None

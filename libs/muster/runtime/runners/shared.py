@@ -1,4 +1,4 @@
-"""One reader for all stages of a process: the log is read and decoded once, and every follower folds from one list."""
+"""One reader for all stages of a process: the log is read, decoded and judged once, and all fold it in that turn."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Protocol
 from muster.bus.log import LogUsage
 from muster.events.envelope import Commit, Stored
 from muster.ports import Clock, Log, LogIdentity
+from muster.runtime.runners.folding import Folding
 
 WINDOW = 10_000
-"""Commits the reader may be ahead of the slowest follower."""
+"""Commits the reader may be ahead of the slowest that catches up, or follows at its own pace."""
 
 BATCH = 500
 
@@ -26,7 +27,7 @@ class MeasuredLog(Log, Protocol):
 
 
 class Cursor:
-    """A follower's place in a shared log: nothing after it is dropped while it is open.
+    """A place in a shared log: nothing after it is dropped while it is open.
 
     ``news``: called in the turn in which there is more to take.
     """
@@ -53,10 +54,6 @@ class Cursor:
             return None
         self._told = True
         return []
-
-    def next(self) -> Stored | None:
-        """What comes next, left where it is."""
-        return next(iter(self._log.kept(self.after, 1)), None)
 
     @property
     def behind(self) -> int:
@@ -85,6 +82,8 @@ class SharedLog:
         self._base = 0
         """Sequence before the first commit kept."""
         self._cursors: dict[Cursor, None] = {}
+        self.folding = Folding()
+        """The states that have caught up."""
         self._room = asyncio.Event()
         """Set when the slowest follower has gone on."""
         self.end_reached = False
@@ -129,6 +128,9 @@ class SharedLog:
                     self._kept += batch
                 else:
                     self._base += len(batch)
+                self.folding.fold(batch)
+                if not batch:
+                    self.folding.reached()
                 for cursor in tuple(self._cursors):
                     cursor.news()
                 while len(self._kept) >= WINDOW:
@@ -186,5 +188,5 @@ class SharedLog:
 
     def leave(self, cursor: Cursor) -> None:
         """A follower takes no more."""
-        del self._cursors[cursor]
+        self._cursors.pop(cursor, None)
         self.forget()

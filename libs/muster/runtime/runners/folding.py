@@ -1,0 +1,92 @@
+"""One judge for all stages of a process: each commit is judged once, and folded by the stages that it concerns.
+
+The states that have joined are always at the same commit, and have one docket: that of the judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from muster.core.docket import Judge
+from muster.core.stage import StageState
+from muster.events.base import Event
+from muster.events.envelope import Stored
+
+ROUTES = 4_096
+"""Kinds of commits for which it is remembered whom they concern."""
+
+
+class Member(Protocol):
+    """What folds a stage."""
+
+    def concerned(self, stage: str, shard: str, kinds: frozenset[type[Event]]) -> bool:
+        """Whether a commit with such events must be folded."""
+        ...
+
+    def take(self, found: Stored) -> None:
+        """Fold a commit as it counts. Raises nothing."""
+        ...
+
+    def turn(self, seq: int, now: int) -> None:
+        """All is read and folded up to there, at log time ``now`` (ms). Raises nothing."""
+        ...
+
+    def reached(self) -> None:
+        """The end that the log had when the process began to read has been folded."""
+        ...
+
+
+class Folding:
+    """The states of a process, and the judge that they share."""
+
+    def __init__(self) -> None:
+        self._judge: Judge | None = None
+        self._now = 0
+        self._members: dict[Member, None] = {}
+        self._routes: dict[tuple[str, str, frozenset[type[Event]]], tuple[Member, ...]] = {}
+
+    def join(self, member: Member, state: StageState) -> None:
+        """A state that is at the commit that was read last: what follows is folded into it, and judged for it."""
+        if self._judge is None:
+            self._judge, self._now = Judge(state.docket, state.log_id, state.generation), state.now
+        state.docket = self._judge.docket
+        self._members[member] = None
+        self._routes.clear()
+
+    def leave(self, member: Member) -> None:
+        """It folds no more."""
+        self._members.pop(member, None)
+        self._routes.clear()
+
+    def reached(self) -> None:
+        """The end that the log had when the process began to read has been folded."""
+        for member in self._members:
+            member.reached()
+
+    def fold(self, batch: Sequence[Stored]) -> None:
+        """Judge what was read, and fold it where it means something. Raises UnknownEventError."""
+        if self._judge is None:
+            return  # Nobody has joined: those that come begin later.
+        seq = 0
+        try:
+            for stored in batch:
+                found = self._judge.hear(stored)
+                seq, self._now = found.seq, max(self._now, found.commit.at)
+                for member in self._concerned(found):
+                    member.take(found)
+        finally:
+            for member in tuple(self._members) if seq else ():
+                member.turn(seq, self._now)
+
+    def _concerned(self, found: Stored) -> tuple[Member, ...]:
+        if found.void is not None:
+            return tuple(self._members)
+        commit = found.commit
+        route = commit.stage, commit.shard, frozenset(map(type, commit.events))
+        known = self._routes.get(route)
+        if known is None:
+            if len(self._routes) >= ROUTES:
+                self._routes.clear()
+            known = self._routes[route] = tuple(each for each in self._members if each.concerned(*route))
+        return known
