@@ -34,10 +34,10 @@ from kit.kubeclient import KubeClient
 from kit.story import quota_tree, rayjob
 from muster.bus.server import EmbeddedServer
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
-from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadQueued
+from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, WorkloadQueued
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
-from muster.events.facts import WorkloadFinished, WorkloadObserved
+from muster.events.facts import WorkloadFinished, WorkloadGone, WorkloadObserved
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
@@ -354,6 +354,39 @@ def stages(log: list[Stored]) -> dict[str, float]:
     return found
 
 
+def evictions(log: list[Stored]) -> dict[str, float]:
+    """Jobs that orders of eviction name: how many of them were suspended, and what had become of the others.
+
+    In vain: the job had ended when it was ordered, or ended before it was suspended; its quota came free without that.
+    """
+    ordered: set[tuple[int, str]] = set()
+    applied: set[tuple[int, str]] = set()
+    over: dict[str, tuple[int, int]] = {}
+    for stored in log:
+        for event in stored.commit.events:
+            match event:
+                case EvictionOrdered():
+                    ordered |= {(stored.seq, victim.ref.uid) for victim in event.victims}
+                case EffectApplied(action="suspend"):
+                    applied.add((event.cause.seq, event.ref.uid))
+                case WorkloadFinished() | WorkloadGone():
+                    over.setdefault(event.ref.uid, (stored.seq, stored.commit.at))
+                case _:
+                    pass
+    vain = [(seq, uid) for seq, uid in sorted(ordered) if (seq, uid) not in applied and uid in over]
+    before = sum(over[uid][0] < seq for seq, uid in vain)
+    at = {stored.seq: stored.commit.at for stored in log}
+    late = [over[uid][1] - at[seq] for seq, uid in vain if over[uid][0] > seq]
+    return {
+        "evictions ordered": float(len(ordered)),
+        "evictions carried out": float(len(applied & ordered)),
+        "evictions in vain": float(len(vain)),
+        "evictions in vain, % of those ordered": 100 * len(vain) / max(1, len(ordered)),
+        "of those in vain: the log had the end before the order": float(before),
+        "of those in vain: mean ms from the order to the end in the log": statistics.fmean(late) if late else 0.0,
+    }
+
+
 async def round_of(bench: Bench, nats_url: str, share: int, policy: str, keep: Path | None) -> dict[str, float]:
     await set_policy(bench, policy)
     users = Users(bench.transport, kinds(share))
@@ -379,6 +412,7 @@ async def round_of(bench: Bench, nats_url: str, share: int, policy: str, keep: P
         "useful utilisation, %": 100 * useful / (NOMINAL * QUEUES * COHORTS * took),
         "API requests per job": requests / count,
         "evictions": float(sum(job.evictions for job in users.jobs.values())),
+        **evictions(log),
         "from the first creation to the last end, s": took,
         **stages(log),
         "CPU of the machine in use, %": 100 * (used + around).total() / (1000 * took * (os.cpu_count() or 1)),
