@@ -14,7 +14,7 @@ from muster.events.base import Event
 from muster.events.envelope import Stored
 
 ROUTES = 4_096
-"""Kinds of commits for which it is remembered whom they concern."""
+"""Kinds of commits for which the members that they concern are remembered."""
 
 
 class Member(Protocol):
@@ -67,7 +67,7 @@ class Folding:
     def fold(self, batch: Sequence[Stored]) -> None:
         """Judge what was read, and fold it where it means something. Raises UnknownEventError."""
         if self._judge is None:
-            return  # Nobody has joined: those that come begin later.
+            return  # No state has joined: those that do begin later.
         seq = 0
         try:
             for stored in batch:
