@@ -34,10 +34,10 @@ from kit.kubeclient import KubeClient
 from kit.story import quota_tree, rayjob
 from muster.bus.server import EmbeddedServer
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
-from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, WorkloadQueued
+from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, Victim, WorkloadQueued
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
-from muster.events.facts import WorkloadFinished, WorkloadGone, WorkloadObserved
+from muster.events.facts import WorkloadFinished, WorkloadObserved
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
@@ -355,35 +355,40 @@ def stages(log: list[Stored]) -> dict[str, float]:
 
 
 def evictions(log: list[Stored]) -> dict[str, float]:
-    """Jobs that orders of eviction name: how many of them were suspended, and what had become of the others.
+    """Jobs that orders of eviction name. Carried out: they ran again from their beginning.
 
-    In vain: the job had ended when it was ordered, or ended before it was suspended; its quota came free without that.
+    In vain: they ended without that, so their quota came free by itself. The log learns of an end later than the job
+    ends: an order may name a job whose end is not reported yet, and its suspension may then still be written.
     """
-    ordered: set[tuple[int, str]] = set()
+    ordered: dict[tuple[int, str], Victim] = {}
     applied: set[tuple[int, str]] = set()
-    over: dict[str, tuple[int, int]] = {}
+    runs: Counter[str] = Counter()
+    over: dict[str, int] = {}
+    at: dict[int, int] = {}
     for stored in log:
+        at[stored.seq] = stored.commit.at
         for event in stored.commit.events:
             match event:
                 case EvictionOrdered():
-                    ordered |= {(stored.seq, victim.ref.uid) for victim in event.victims}
+                    ordered |= {(stored.seq, victim.ref.uid): victim for victim in event.victims}
                 case EffectApplied(action="suspend"):
                     applied.add((event.cause.seq, event.ref.uid))
-                case WorkloadFinished() | WorkloadGone():
-                    over.setdefault(event.ref.uid, (stored.seq, stored.commit.at))
+                case GangAdmitted():
+                    runs[event.ref.uid] = max(runs[event.ref.uid], event.attempt)
+                case WorkloadFinished():
+                    over.setdefault(event.ref.uid, stored.seq)
                 case _:
                     pass
-    vain = [(seq, uid) for seq, uid in sorted(ordered) if (seq, uid) not in applied and uid in over]
-    before = sum(over[uid][0] < seq for seq, uid in vain)
-    at = {stored.seq: stored.commit.at for stored in log}
-    late = [over[uid][1] - at[seq] for seq, uid in vain if over[uid][0] > seq]
+    vain = [key for key, victim in ordered.items() if runs[key[1]] <= victim.attempt]
+    ends = [at[over[uid]] - at[seq] for seq, uid in vain if over.get(uid, 0) > seq]
     return {
         "evictions ordered": float(len(ordered)),
-        "evictions carried out": float(len(applied & ordered)),
+        "evictions carried out": float(len(ordered) - len(vain)),
         "evictions in vain": float(len(vain)),
         "evictions in vain, % of those ordered": 100 * len(vain) / max(1, len(ordered)),
-        "of those in vain: the log had the end before the order": float(before),
-        "of those in vain: mean ms from the order to the end in the log": statistics.fmean(late) if late else 0.0,
+        "in vain: the log had its end before the order": float(sum(over.get(uid, seq) < seq for seq, uid in vain)),
+        "in vain: suspended all the same": float(sum(key in applied for key in vain)),
+        "in vain: from the order to the end in the log, mean ms": statistics.fmean(ends) if ends else 0.0,
     }
 
 

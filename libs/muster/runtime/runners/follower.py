@@ -149,7 +149,7 @@ class Follower(Generic[S]):
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
 
     def _joins(self) -> bool:
-        """Fold the rest of the commits that were read, and fold with the process from here on; False where it is ahead of those."""
+        """Fold the commits that were read, and with the process from here on; False where the state is ahead."""
         for batch in iter(self._cursor.take, None):
             self._fold(batch)
         if self.state.seq != self.log.read:
