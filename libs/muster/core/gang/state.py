@@ -257,7 +257,7 @@ def hold_places(state: AdmitterState, found: Hold, pod_sets: Iterable[PodSet], p
     for place in placements:
         pods = sets[place.pod_set]
         request = pods.request if pods.takes is None else pods.takes
-        key = f"{uid}/{found.held}"
+        key = f"{uid}/{found.held}"  # see holder_of
         found.held += 1
         found.places[key] = place.pod_set
         devices = list(place.devices)
@@ -269,6 +269,12 @@ def hold_places(state: AdmitterState, found: Hold, pod_sets: Iterable[PodSet], p
     if found.places:
         state.holds[uid] = found
         state.named[found.ref.key] = uid
+
+
+def holder_of(state: AdmitterState, key: str) -> str:
+    """The uid of the workload for whose pods an occupant holds a place; empty where it is none."""
+    uid = key.rpartition("/")[0]
+    return uid if uid in state.holds and key in state.holds[uid].places else ""
 
 
 def drop_hold(state: AdmitterState, uid: str) -> None:

@@ -28,6 +28,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
             del state.runs[started.leaf]
         started.listed = False
         state.served.pop(uid, None)
+        state.alike.remove(started.leaf, started.run, started.gives)
         _sum(state, started, -1)
     if charge is None or workload is None:
         state.started.pop(uid, None)
@@ -47,6 +48,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
     if charge.preemptible and stays and can_suspend(workload):
         insort(state.runs.setdefault(charge.queue, []), started.run)
         started.listed, started.gives = True, counted(charge.demand)
+        state.alike.add(started.leaf, started.run, started.gives)
         _sum(state, started, 1)
         rules = state.queues.ledger.rules_of(charge.queue)
         level = state.service.gives_way(rules, uid, charge.request, kept - since) if rules.least_attained_ms else 0

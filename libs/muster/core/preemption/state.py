@@ -19,7 +19,7 @@ from muster.core.quota.ledger.ledger import UNBOUNDED
 from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
-from muster.core.quota.reclaim import Basis, Candidates, Run, basis
+from muster.core.quota.reclaim import Alike, Basis, Candidates, Run, basis
 from muster.core.quota.service import Service
 from muster.core.stage import StageState
 from muster.events.base import Cause
@@ -119,6 +119,8 @@ class PreemptorState(StageState):
     """The nodes as the gang admitter sees them."""
     runs: dict[str, list[Run]] = field(default_factory=dict)
     """leaf -> its running work that may be suspended, in the order in which it is evicted"""
+    alike: Alike = field(default_factory=Alike)
+    """The same, those of a leaf that are alike together"""
     sums: dict[str, dict[int, Vector]] = field(default_factory=dict)
     """leaf -> priority -> the amounts that the runs there of that priority release together"""
     started: dict[str, Started] = field(default_factory=dict)
@@ -283,7 +285,8 @@ class PreemptorState(StageState):
         """The running work, and which of it may go for a claimant of a queue; ``may``: by another measure than whether
         it may be evicted now.
         """
-        return Candidates(self.runs, may or partial(self.may_evict, queue=queue), self.deprioritised, self.now)
+        may = may or partial(self.may_evict, queue=queue)
+        return Candidates(self.runs, may, self.deprioritised, self.now, self.alike)
 
     def spares(self) -> dict[str, list[Spare]]:
         """{uid: what it may give} of the Ray clusters that are granted more than their minimum."""

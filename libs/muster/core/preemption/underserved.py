@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from muster.core.preemption.owed import nodes_for
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
@@ -50,5 +48,5 @@ def _victims(state: PreemptorState, given: Basis, job: Job, level: int) -> list[
             runs.setdefault(started.leaf, []).append(started.run._replace(priority=-above))
     for work in runs.values():
         work.sort()
-    candidates = replace(state.candidates(job.queue), runs=runs)
+    candidates = state.candidates(job.queue).only(runs)
     return profiles.underserved(given, job.queue, job.demand, candidates, nodes_for(state, job)).uids if runs else []

@@ -274,7 +274,7 @@ def _elsewhere(state: PreemptorState, job: Job) -> Found:
         for leaf, running in state.runs.items()
         if ledger.by_shares(leaf)
     }
-    candidates = structs.replace(state.candidates(job.queue, may), runs=runs)
+    candidates = state.candidates(job.queue, may).only(runs)
     given = basis(ledger, job.ref.uid)
     return profiles.elsewhere(given, job.queue, job.demand, candidates, site, state.moves)
 

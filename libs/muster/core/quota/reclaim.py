@@ -12,6 +12,7 @@ chosen, the one that would lose most GPU time is spared first.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any, Literal, NamedTuple
@@ -55,6 +56,32 @@ class Run(NamedTuple):
     uid: str
 
 
+class Alike(Struct):
+    """Running work by what decides its turn beside its age."""
+
+    lots: dict[str, dict[str, list[Run]]] = field(default_factory=dict)
+    """leaf -> priority and amounts -> the runs that are alike in both, in the order in which they are evicted"""
+    runs: dict[str, Run] = field(default_factory=dict)
+    """uid -> run"""
+
+    def add(self, leaf: str, run: Run, amounts: Mapping[str, int]) -> None:
+        insort(self.lots.setdefault(leaf, {}).setdefault(_lot_of(run, amounts), []), run)
+        self.runs[run.uid] = run
+
+    def remove(self, leaf: str, run: Run, amounts: Mapping[str, int]) -> None:
+        lots, name = self.lots[leaf], _lot_of(run, amounts)
+        del lots[name][bisect_left(lots[name], run)]
+        del self.runs[run.uid]
+        if not lots[name]:
+            del lots[name]
+            if not lots:
+                del self.lots[leaf]
+
+
+def _lot_of(run: Run, amounts: Mapping[str, int]) -> str:
+    return f"{run.priority} {sorted(amounts.items())}"
+
+
 class Candidates(Struct):
     """What runs where, and what may be done with it now."""
 
@@ -66,6 +93,12 @@ class Candidates(Struct):
     """Whether a workload is evicted only after the others of its priority."""
     now: int = 0
     """Log time, ms."""
+    alike: Alike | None = None
+    """All of ``runs``, those that are alike together; None where that is not kept."""
+
+    def only(self, runs: Mapping[str, Sequence[Run]]) -> Candidates:
+        """The same with other runs."""
+        return replace(self, runs=runs, alike=None)
 
 
 class Basis(Struct):

@@ -7,8 +7,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from muster.core.quota.giving import Elsewhere, GivingRules, Inside, OfGuarantee, OfService, rules
 from muster.core.quota.ledger.kaishares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
@@ -65,10 +63,10 @@ def outranked(
     if not giving:
         return NO_VICTIMS
     own = Inside(given, queue, demand, others=False)
-    alone = _first([own], given, queue, demand, replace(candidates, runs={queue: giving}), site)
+    alone = _first([own], given, queue, demand, candidates.only({queue: giving}), site)
     if not reclaims or len(alone.uids) == 1 or given.ledger.by_shares(queue):
         return alone
-    with_others = replace(candidates, runs={**candidates.runs, queue: giving})
+    with_others = candidates.only({**candidates.runs, queue: giving})
     shared = _first([Inside(given, queue, demand)], given, queue, demand, with_others, site)
     fewer = shared.uids and (not alone.uids or len(shared.uids) < len(alone.uids))
     return shared if fewer and any(given.ledger.charges[uid].queue == queue for uid in shared.uids) else alone

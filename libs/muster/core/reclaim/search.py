@@ -10,25 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice, takewhile
+from heapq import heappop, heappush
+from itertools import islice, takewhile, tee
 from typing import NamedTuple
 
 from muster.core.placement.view import Ask
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.giving import GivingRules
-from muster.core.quota.reclaim import FIRST, MAX_LOOKS, RESTART_MS, Candidates, Run, Search, Turn, most_of
-from muster.core.reclaim.sets import Cost, Option, Rank, cheapest, is_worse
+from muster.core.quota.reclaim import MAX_LOOKS, Candidates, Run, Search, Turn, most_of
+from muster.core.reclaim.prices import Prices
+from muster.core.reclaim.sets import Cost, Option, cheapest, is_worse
 from muster.core.reclaim.sites import Domain, Site
 from muster.model.demand import Shortfall
 
 MAX_STARTS = 64
 """Nodes that are tried as the first one to be cleared."""
-MAX_SETS = 256
-"""Sets of jobs that are tried on one node."""
 MAX_TRADED = 24
 """In plans with more jobs no others are tried in place of some: each of their nodes was the cheapest."""
 MAX_OTHERS = 32
 """Jobs that are tried in place of several that were chosen."""
+MAX_CLOSED = 8
+"""Nodes that cannot be cleared, until it is asked whether any can."""
 FEW = 12
 """Up to so many candidates all of their sets are looked at."""
 MAX_EXACT = 1_500
@@ -56,12 +58,11 @@ class _Planner:
     def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None) -> None:
         self.begun, self.judge, self.candidates, self.site = begun, judge, candidates, site
         self.may = cache(candidates.may)
+        self.prices = Prices(begun, judge, candidates)
         self.looks = 0
         self.tried: dict[str, None] = {}
         """uids looked at, in order."""
-        self.runs: dict[str, Run] = {}
         self.all: Search | None = None
-        self.turn = cache(lambda leaf: judge.turn(leaf, begun))
         self.lacked: Shortfall | None = None
         """What was still refused when no job was left to give."""
 
@@ -69,7 +70,7 @@ class _Planner:
         for start in self._starts():
             found = self._filled(start)
             if found is not None:
-                found.trim(self._enough, self.lost if self.judge.keeps else self._dear)
+                found.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
                 if not found.chosen:
                     return Found([], looked=False)  # It fits as it is, and is evaluated next.
                 traded = self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED
@@ -82,20 +83,13 @@ class _Planner:
         fits = found.missing() is None and (self.site is None or self.site.fits(found.chosen))
         return fits and self.judge.fair(found)
 
-    def lost(self, uid: str) -> int:
-        """The work that a suspension throws away: what it frees times how long, in no unit."""
-        run = self.runs.get(uid)
-        amounts = counted(self.begun.giver(uid).demand)
-        age = 0 if run is None or run.youth == FIRST else max(self.candidates.now + run.youth, 0) + RESTART_MS
-        return sum(amounts.get(name, 0) for name in self.begun.names) * age
-
     def _all_gone(self) -> Search:
         """With all gone that may go: there is no more to be had."""
         if self.all is None:
             runs, none_gone = self.candidates.runs, self.begun.copied()
-            self.runs = {run.uid: run for leaf in runs if self.judge.asks(leaf) for run in runs[leaf]}
+            uids = [run.uid for leaf in runs if self.judge.asks(leaf) for run in runs[leaf]]
             self.all = self.begun.copied()
-            for uid in [uid for uid in self.runs if self._may_give(none_gone, uid)]:
+            for uid in [uid for uid in uids if self._may_give(none_gone, uid)]:
                 self.all.take(uid)
         return self.all
 
@@ -160,7 +154,7 @@ class _Planner:
                 giver = found.giver(run.uid)
                 if not counted(giver.demand).get(short.resource, 0) or not self.may(run.uid):
                     continue
-                self.tried[run.uid], self.runs[run.uid] = None, run
+                self.tried[run.uid], self.prices.runs[run.uid] = None, run
                 if not self.judge.gives(giver, found):
                     dead.add(run.uid)
                     continue
@@ -199,6 +193,12 @@ class _Planner:
         """Sets of jobs without which the gang finds its places, the cheapest first as far as that is known."""
         if site.fits(self.begun.chosen):
             yield ()
+        if len(site.pods) == 1 and site.domains() == [None]:
+            for option in islice(self._one_by_one(site, site.pods[0]), MAX_STARTS):
+                uids = self._cleared(site, option, None, ())
+                if uids is not None:
+                    yield uids
+            return
         if not site.pods or not site.fits_at_most(self._all_gone().chosen):
             return
         options = {domain: self._options(site, self.begun.copied(), site.pods[0], domain) for domain in site.domains()}
@@ -208,6 +208,28 @@ class _Planner:
             uids = self._cleared(site, option, where, options[where])
             if uids is not None:
                 yield uids
+
+    def _one_by_one(self, site: Site, pod: Ask) -> Iterator[Option]:
+        """What room for the only pod costs on each node, the least first: a node is looked at when it is the turn of
+        the cheapest job there, for it costs no less.
+        """
+        found, known, options, closed = self.begun.copied(), dict.fromkeys(site.free(pod)), list[Option](), 0
+        yield from (Option(Cost(), node, ()) for node in known)
+        for least, uid in self.prices.cheapest_first():
+            while options and options[0].cost < least:
+                yield heappop(options)
+            nodes = [node for node in site.nodes_of(uid) if node not in known] if self._may_give(found, uid) else ()
+            for node in nodes:
+                known[node] = None
+                option = self._option(site, found, pod, node) if site.suits(pod, node) else None
+                if option is not None:
+                    heappush(options, option)
+                    continue
+                closed += 1
+                if closed == MAX_CLOSED and not site.fits_at_most(self._all_gone().chosen):
+                    return
+        while options:
+            yield heappop(options)
 
     def _cleared(self, site: Site, first: Option, domain: Domain | None, options: Sequence[Option]) -> list[str] | None:
         """Which jobs leave so that pod by pod the cheapest node has room, from this one on; None where none has."""
@@ -254,55 +276,35 @@ class _Planner:
         here = [uid for uid in site.givers(node) if uid not in found.chosen and self._may_give(found, uid)]
         if not here or not site.room_without(pod, node, here):
             return None
-        here.sort(key=self._dear)
+        here.sort(key=self.prices.dear)
         best: Option | None = None
-        dense = sorted(here, key=lambda uid: (self._rank(uid), self.lost(uid) // max(self._amount(uid), 1)))
-        for order in (here, dense):
+        for order in (here, sorted(here, key=self.prices.for_each)):
             best = self._better(best, node, self._grown(site, found, pod, node, order))
-        for uids in self._sets(site, pod, node, here, best):
-            if best is not None and self._cost(uids)[:2] > best.cost[:2]:
+        for uids in site.sets(pod, node, here, best, self.prices):
+            if best is not None and self.prices.cost(uids)[:2] > best.cost[:2]:
                 break
             if site.room_without(pod, node, uids) and self._legal(found, uids):
                 best = self._better(best, node, uids)
         return best
 
     def _may_give(self, found: Search, uid: str) -> bool:
-        if uid not in self.runs or not self.may(uid):
+        if not self._asks(uid) or not self.may(uid):
             return False
         self.looks += 1
         return self.judge.gives(found.giver(uid), found)
 
+    def _asks(self, uid: str) -> bool:
+        return self.prices.run(uid) is not None and self.judge.asks(self.begun.giver(uid).queue)
+
     def _better(self, best: Option | None, node: str, uids: Sequence[str] | None) -> Option | None:
         if uids is None:
             return best
-        option = Option(self._cost(uids), node, tuple(self._in_order(uids)))
+        option = Option(self.prices.cost(uids), node, tuple(self.prices.in_order(uids)))
         return option if best is None or option < best else best
-
-    def _rank(self, uid: str) -> Rank:
-        levels = tuple(priority for priority, _ in self._in_turn(uid)[0])
-        return levels, self.runs[uid].priority, self.candidates.deprioritised(uid)
-
-    def _in_turn(self, uid: str) -> tuple[Turn, Run]:
-        return self.turn(self.begun.giver(uid).queue), self.runs[uid]
-
-    def _dear(self, uid: str) -> tuple[Rank, int, tuple[Turn, Run]]:
-        return self._rank(uid), self.lost(uid), self._in_turn(uid)
-
-    def _cost(self, uids: Sequence[str]) -> Cost:
-        runs = sorted(map(self._in_turn, uids), reverse=True)
-        return Cost(max(map(self._rank, uids)), self._price(uids), tuple(runs)) if uids else Cost()
-
-    def _amount(self, uid: str) -> int:
-        amounts = counted(self.begun.giver(uid).demand)
-        return sum(amounts.get(name, 0) for name in self.begun.names)
-
-    def _in_order(self, uids: Iterable[str]) -> list[str]:
-        """The smallest first: a queue has to be above what it keeps before each of them goes."""
-        return sorted(uids, key=lambda uid: (self._amount(uid), self.runs[uid]))
 
     def _legal(self, found: Search, uids: Sequence[str]) -> bool:
         """Whether they may go one after the other."""
-        taken = list(takewhile(lambda uid: self._taken(found, uid), self._in_order(uids)))
+        taken = list(takewhile(lambda uid: self._taken(found, uid), self.prices.in_order(uids)))
         for uid in taken:
             found.leave(uid)
         return len(taken) == len(uids)
@@ -318,57 +320,48 @@ class _Planner:
                 break
         else:
             return None
-        for uid in sorted(uids, key=lambda each: (self._rank(each), self.lost(each)), reverse=True):
+        for uid in sorted(uids, key=lambda each: (self.prices.rank(each), self.prices.lost(each)), reverse=True):
             rest = [each for each in uids if each != uid]
             if rest and site.room_without(pod, node, rest):
                 uids = rest
         return uids
 
-    def _sets(
-        self, site: Site, pod: Ask, node: str, here: Sequence[str], best: Option | None
-    ) -> Iterator[Sequence[str]]:
-        """Sets of those on a node that cost less than the best so far, the cheapest first; as many as are looked at."""
-        if best is not None and len(best.uids) == len(here):
-            return  # Without any of them there is no room.
-        lacks = {} if any(map(site.shares, here)) else site.lacks(pod, node)
-        freed = {uid: site.freed(uid, node) for uid in here}
-        if best is not None and lacks and len({tuple(each.items()) for each in freed.values()}) == 1:
-            return  # Of those that are alike the cheapest were taken.
-        for uids in islice(cheapest(here, self._rank, self.lost), MAX_SETS):
-            if all(sum(freed[uid].get(name, 0) for uid in uids) >= amount for name, amount in lacks.items()):
-                yield uids
-
     def _improved(self, uids: list[str]) -> list[str]:
         """With others in place of those that cost most, where that is cheaper: one that is enough with some of the
         rest, or as many of the cheapest as it takes.
         """
-        none_gone, most = self.begun.copied(), self._cost(uids).rank
-        cheap = [uid for uid in self.runs if self._rank(uid) <= most]
-        cheap.sort(key=lambda uid: (self.lost(uid), self._in_turn(uid)))
-        cheap = list(islice((uid for uid in cheap if self._may_give(none_gone, uid)), MAX_OTHERS))
-        for other in cheap:
-            if self.lost(other) < self._price(uids) and other not in uids:
-                uids = self._cheaper(uids, [other, *sorted(uids, key=self._dear)])
-        for dear in sorted(uids, key=self._dear, reverse=True):
-            uids = self._cheaper(uids, [uid for uid in cheap if self.lost(uid) < self.lost(dear)])
+        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(uids).rank)
+        cheap, others = tee(islice((uid for uid in runs if self._may_give(none_gone, uid)), MAX_OTHERS))
+        for other in others:
+            if self.prices.lost(other) >= self.prices.price(uids):
+                break
+            if other not in uids:
+                uids = self._cheaper(uids, [other, *sorted(uids, key=self.prices.dear)])
+        for dear in sorted(uids, key=self.prices.dear, reverse=True):
+            cheap, others = tee(cheap)
+            uids = self._cheaper(uids, self._losing_less(dear, others))
         return uids
+
+    def _losing_less(self, than: str, uids: Iterable[str]) -> list[str]:
+        most = self.prices.lost(than)
+        return list(takewhile(lambda uid: self.prices.lost(uid) < most, uids))
 
     def _cheaper(self, uids: list[str], order: Iterable[str]) -> list[str]:
         """As many as it takes of these, in this order, without those that are not needed; else the former."""
         found = self.begun.copied()
         for uid in order:
             self._taken(found, uid)
-            if self._price(found.chosen) < self._price(uids) * 4 and self._enough(found):
+            if self.prices.price(found.chosen) < self.prices.price(uids) * 4 and self._enough(found):
                 break
         if self._enough(found):
-            found.trim(self._enough, self._dear)
-            again = self._set(self._in_order(found.chosen))
-            if again is not None and self._cost(again.chosen) < self._cost(uids):
+            found.trim(self._enough, self.prices.dear)
+            again = self._set(self.prices.in_order(found.chosen))
+            if again is not None and self.prices.cost(again.chosen) < self.prices.cost(uids):
                 return again.chosen
         return uids
 
     def _price(self, uids: Iterable[str]) -> int:
-        return sum(map(self.lost, uids))
+        return sum(map(self.prices.lost, uids))
 
     def _set(self, uids: Iterable[str]) -> Search | None:
         """These chosen one after the other; None where they may not all go."""
@@ -383,14 +376,15 @@ class _Planner:
         gone = self._all_gone()
         if not self._fit_at_most():
             return Found([])
-        givers = sorted(gone.chosen[len(self.begun.chosen) :], key=self._dear)
+        givers = sorted(gone.chosen[len(self.begun.chosen) :], key=self.prices.dear)
         if len(givers) > FEW:
             return Found([], gave_up=True)
         best: list[str] = []
-        for uids in islice(cheapest(givers, self._rank, self.lost), MAX_EXACT):
-            if best and self._cost(uids)[:2] > self._cost(best)[:2]:
+        for uids in islice(cheapest(givers, self.prices.rank, self.prices.lost), MAX_EXACT):
+            if best and self.prices.cost(uids)[:2] > self.prices.cost(best)[:2]:
                 break
-            found = self._set(self._in_order(uids))
-            if found is not None and self._enough(found) and (not best or self._cost(uids) < self._cost(best)):
+            found = self._set(self.prices.in_order(uids))
+            better = found is not None and (not best or self.prices.cost(uids) < self.prices.cost(best))
+            if found is not None and better and self._enough(found):
                 best = found.chosen
         return Found(best, gave_up=not best and 2 ** len(givers) > MAX_EXACT)

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 
 from msgspec.structs import replace
 
 from muster.core.gang import moving, orders
 from muster.core.gang.asks import asks_of, asks_of_growth
-from muster.core.gang.state import AdmitterState
-from muster.core.placement.choices import pinned_to_nodes, suits
+from muster.core.gang.state import AdmitterState, holder_of
+from muster.core.placement.choices import choices, pinned_to_nodes, suits
 from muster.core.placement.needs import need_of, refused
 from muster.core.placement.place import place, weight
 from muster.core.placement.view import Ask, View
+from muster.core.reclaim.prices import Prices
+from muster.core.reclaim.sets import Option, cheapest
 from muster.events.elastic import GrowthOption
 from muster.model.resources import Vector, add_into
+
+MAX_SETS = 256
+"""Sets of jobs that are tried on one node."""
 
 Domain = tuple[str, str]
 """A label of nodes and its value."""
@@ -32,7 +38,6 @@ class Site:
     def __init__(self, places: AdmitterState, uid: str, asks: Sequence[Ask], *, moves: bool = False) -> None:
         self._places, self._uid, self._asks, self.moves = places, uid, asks, moves
         self._fits: dict[frozenset[str], bool] = {}
-        self._on: dict[str, dict[str, None]] | None = None
 
     @cached_property
     def view(self) -> View:
@@ -84,25 +89,31 @@ class Site:
 
     def nodes(self, ask: Ask, domain: Domain | None) -> Iterator[str]:
         """The nodes that suit a pod, whatever is on them."""
-        pinned = pinned_to_nodes(self.view, ask)
         for name, node in self._places.ledger.nodes.items():
-            slot = self.view.slot(name)
-            if slot is None or (domain is not None and node.labels.get(domain[0]) != domain[1]):
-                continue
-            closed = refused(ask.rules, self.view.ledger.classes[slot.group], pinned) is not None
-            if not closed and (not pinned or suits(self.view, ask, name)):
+            if (domain is None or node.labels.get(domain[0]) == domain[1]) and self.suits(ask, name):
                 yield name
+
+    def suits(self, ask: Ask, node: str) -> bool:
+        """Whether a node suits a pod, whatever is on it."""
+        slot = self.view.slot(node)
+        if slot is None:
+            return False
+        pinned = pinned_to_nodes(self.view, ask)
+        closed = refused(ask.rules, self.view.ledger.classes[slot.group], pinned) is not None
+        return not closed and (not pinned or suits(self.view, ask, node))
+
+    def free(self, ask: Ask) -> list[str]:
+        """The nodes that suit a pod and have room for it by their free resources, by name."""
+        return sorted(name for choice in choices(self.view, ask) for name in choice.names)
 
     def givers(self, node: str) -> Iterable[str]:
         """Uids of the jobs that have something on a node."""
-        if self._on is None:
-            self._on = {}
-            held = {key: uid for uid, hold in self._places.holds.items() for key in hold.places}
-            for key, occupant in self._places.ledger.occupants.items():
-                uid = held.get(key) or occupant.owner
-                if uid:
-                    self._on.setdefault(occupant.node, {})[uid] = None
-        return self._on.get(node, ())
+        places, found = self._places, dict[str, None]()
+        for key in places.ledger.nodes[node].occupants if node in places.ledger.nodes else ():
+            uid = holder_of(places, key) or places.ledger.occupants[key].owner
+            if uid:
+                found[uid] = None
+        return found
 
     def nodes_of(self, uid: str) -> list[str]:
         """The nodes on which a job has something."""
@@ -152,6 +163,20 @@ class Site:
         """Whether a job has shared devices."""
         occupants = self._places.ledger.occupants
         return any(occupants[key].share for key in moving.occupants_of(self._places, uid))
+
+    def sets(
+        self, ask: Ask, node: str, here: Sequence[str], best: Option | None, prices: Prices
+    ) -> Iterator[Sequence[str]]:
+        """Sets of those on a node that cost less than the best so far, the cheapest first; as many as are looked at."""
+        if best is not None and len(best.uids) == len(here):
+            return  # Without any of them there is no room.
+        lacks = {} if any(map(self.shares, here)) else self.lacks(ask, node)
+        freed = {uid: self.freed(uid, node) for uid in here}
+        if best is not None and lacks and len({tuple(each.items()) for each in freed.values()}) == 1:
+            return  # Of those that are alike the cheapest were taken.
+        for uids in islice(cheapest(here, prices.rank, prices.lost), MAX_SETS):
+            if all(sum(freed[uid].get(name, 0) for uid in uids) >= amount for name, amount in lacks.items()):
+                yield uids
 
     def put(self, ask: Ask, node: str) -> None:
         """Suppose that a pod were on a node; it must fit."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from muster.core.stage import REQUIRED_KINDS
+from muster.core.status.job import job_status
 from muster.core.views.narrator import Narrator
-from muster.core.views.standing import standing_of
 from muster.core.views.story import more_of
-from muster.core.wording import problems
+from muster.core.wording import jobs, problems
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
 from muster.events.effects import EffectApplied
@@ -311,5 +311,5 @@ class _Run:
             text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
             return PodsWaitingAnswer(job.name, pods, "WaitsForGang", text)
         state, uid = self._narrator.state, live.workload.ref.uid
-        found = standing_of(state, uid, state.now, more=more_of(state, uid))
-        return PodsWaitingAnswer(job.name, pods, found.code, found.text)
+        status = job_status(state, uid)
+        return PodsWaitingAnswer(job.name, pods, status.code, jobs.text(status, state.now, more=more_of(state, uid)))

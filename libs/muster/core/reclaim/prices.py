@@ -1,0 +1,136 @@
+"""What it costs to evict jobs, and the jobs in that order, as far as they are looked at: the cheapest are found among
+those that are alike, without a look at all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any
+
+from muster.core.quota.demand import counted
+from muster.core.quota.giving import GivingRules
+from muster.core.quota.reclaim import FIRST, RESTART_MS, Alike, Candidates, Run, Search, Turn
+from muster.core.reclaim.sets import Cost, Rank
+
+Dear = tuple[Rank, int, tuple[Turn, Run]]
+"""How late one is evicted: its rank, what it loses, and when it is its queue's turn and its own."""
+
+
+class Prices:
+    """The prices of one search: what is asked once is not asked again."""
+
+    def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates) -> None:
+        self._begun, self._judge, self._candidates = begun, judge, candidates
+        self.runs: dict[str, Run] = {}
+        """uid -> run, of those that were looked at."""
+        self._turn = cache(lambda leaf: judge.turn(leaf, begun))
+        self._lost: dict[str, int] = {}
+        self._dear: dict[str, Dear] = {}
+
+    @cached_property
+    def _alike(self) -> Alike:
+        found = self._candidates.alike
+        if found is None:
+            found = Alike()
+            for leaf, runs in self._candidates.runs.items():
+                for run in runs:
+                    found.add(leaf, run, counted(self._begun.giver(run.uid).demand))
+        return found
+
+    def run(self, uid: str) -> Run | None:
+        """A candidate; None where it is none."""
+        run = self.runs.get(uid) or self._alike.runs.get(uid)
+        if run is not None:
+            self.runs[uid] = run
+        return run
+
+    def lost(self, uid: str) -> int:
+        """The work that a suspension throws away: what it frees times how long, in no unit."""
+        lost = self._lost.get(uid)
+        if lost is None:
+            run = self.run(uid)
+            age = 0 if run is None or run.youth == FIRST else max(self._candidates.now + run.youth, 0) + RESTART_MS
+            lost = self._lost[uid] = self.amount(uid) * age
+        return lost
+
+    def amount(self, uid: str) -> int:
+        amounts = counted(self._begun.giver(uid).demand)
+        return sum(amounts.get(name, 0) for name in self._begun.names)
+
+    def rank(self, uid: str) -> Rank:
+        return self.dear(uid)[0]
+
+    def dear(self, uid: str) -> Dear:
+        found = self._dear.get(uid)
+        if found is None:
+            run = self.run(uid)
+            assert run is not None, f"{uid} is no candidate"
+            turn = self._turn(self._begun.giver(uid).queue)
+            levels = tuple(priority for priority, _ in turn)
+            rank = (levels, run.priority, self._candidates.deprioritised(uid))
+            found = self._dear[uid] = (rank, self.lost(uid), (turn, run))
+        return found
+
+    def for_each(self, uid: str) -> tuple[Rank, int]:
+        """Its rank, and what it loses for each unit that it frees."""
+        return self.rank(uid), self.lost(uid) // max(self.amount(uid), 1)
+
+    def price(self, uids: Iterable[str]) -> int:
+        return sum(map(self.lost, uids))
+
+    def cost(self, uids: Sequence[str]) -> Cost:
+        runs = sorted((self.dear(uid)[2] for uid in uids), reverse=True)
+        return Cost(max(map(self.rank, uids)), self.price(uids), tuple(runs)) if uids else Cost()
+
+    def in_order(self, uids: Iterable[str]) -> list[str]:
+        """The smallest first: a queue has to be above what it keeps before each of them goes."""
+        return sorted(uids, key=lambda uid: (self.amount(uid), self.dear(uid)[2][1]))
+
+    # --- in order -------------------------------------------------------------------------------------------------
+
+    def cheapest_first(self) -> Iterator[tuple[Cost, str]]:
+        """The candidates by what they cost, one by one: no set of those that follow costs less than the next."""
+        later: list[tuple[Dear, str]] = []
+        for early, uid in self._merged(self._lots(), self._early):
+            while later and later[0][0] < early:
+                yield self._alone(heappop(later)[1])
+            if early == self.dear(uid):
+                yield self._alone(uid)
+            else:
+                heappush(later, (self.dear(uid), uid))
+        while later:
+            yield self._alone(heappop(later)[1])
+
+    def least_lost_first(self, most: Rank) -> Iterator[str]:
+        """Those up to a rank, by what they lose."""
+        lots = (lot for lot in self._lots() if self._early(lot[0].uid)[0] <= most)
+        merged = self._merged(lots, lambda uid: self.dear(uid)[1:])
+        return (uid for _, uid in merged if self.rank(uid) <= most)
+
+    def _alone(self, uid: str) -> tuple[Cost, str]:
+        return self.cost((uid,)), uid
+
+    def _early(self, uid: str) -> Dear:
+        """The same, were it not one that goes last among its equals: by this those that are alike are in order."""
+        (levels, priority, _), lost, run = self.dear(uid)
+        return (levels, priority, False), lost, run
+
+    def _lots(self) -> Iterator[Sequence[Run]]:
+        for leaf, lots in self._alike.lots.items():
+            if self._judge.asks(leaf):
+                yield from lots.values()
+
+    @staticmethod
+    def _merged(lots: Iterable[Sequence[Run]], key: Callable[[str], Any]) -> Iterator[tuple[Any, str]]:
+        """The runs of several lists in one order, that of each of them."""
+        heap = [(key(lot[0].uid), at, 0, lot) for at, lot in enumerate(lots)]
+        heapify(heap)
+        while heap:
+            found, at, place, lot = heap[0]
+            if place + 1 < len(lot):
+                heapreplace(heap, (key(lot[place + 1].uid), at, place + 1, lot))
+            else:
+                heappop(heap)
+            yield found, lot[place].uid
