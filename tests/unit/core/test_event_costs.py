@@ -4,15 +4,13 @@ a busy machine does not change.
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Sequence
-from types import FrameType
 
 import pytest
 
 from kit import facts, nodes
 from kit.bench import Bench
+from kit.steps import calls
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.effects import EffectApplied
@@ -71,25 +69,14 @@ def gang(name: str, queue: str, pods: int) -> Workload:
 
 def steps(bench: Bench, happened: Sequence[Event]) -> int:
     """How many functions all stages call until they have decided all that follows from it."""
-    count = 0
 
-    def note(_frame: FrameType, event: str, _arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    gc.collect()
-    gc.disable()  # What others have left behind is finalized at another time.
-    sys.setprofile(note)
-    try:
+    def decide() -> None:
         if happened:
             bench.facts(*happened)
         bench.settle()
         bench.pass_time(60_000)
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return count
+
+    return calls(decide)
 
 
 def happens(what: str, time: int) -> list[Event]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from muster.core.codes.happenings import Taker
 from muster.core.queueing.queues import Job
+from muster.core.quota.demand import chain_of
 from muster.core.wording import explain
 from muster.model.demand import Shortfall
-from muster.model.keys import path_chain
 from muster.model.resources import format_quantity
 
 SHOWN = 3
@@ -16,14 +17,13 @@ SHOWN = 3
 
 def since(kept: Sequence[Taker], seq: int, job: Job, refusal: Shortfall) -> list[Taker]:
     """The reservations after a sequence that took what a job waits for, the newest first. ``kept``: oldest first."""
-    found = []
-    for taker in reversed(kept):
-        if taker.seq <= seq:
-            break
-        other = taker.job != job.ref.key
-        if other and taker.request.get(refusal.resource) and refusal.path in path_chain(taker.queue):
-            found.append(taker)
-    return found
+    name, path, own = refusal.resource, refusal.path, job.ref.key
+    later = kept[bisect_right(kept, seq, key=lambda taker: taker.seq) :]
+    return [
+        taker
+        for taker in reversed(later)
+        if taker.request.get(name) and path in chain_of(taker.queue) and taker.job != own
+    ]
 
 
 def told(kept: Sequence[Taker], seq: int, job: Job, refusal: Shortfall) -> str:
