@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
 
 class Alike(Struct):
-    """Running work by what decides its turn beside its age."""
+    """Running work of one queue, one priority and the same amounts, kept together."""
 
     lots: dict[str, dict[str, list[Run]]] = field(default_factory=dict)
     """leaf -> priority and amounts -> the runs that are alike in both, in the order in which they are evicted"""

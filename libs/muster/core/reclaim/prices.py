@@ -91,7 +91,7 @@ class Prices:
     # --- in order -------------------------------------------------------------------------------------------------
 
     def cheapest_first(self) -> Iterator[tuple[Cost, str]]:
-        """The candidates by what they cost, one by one: no set of those that follow costs less than the next."""
+        """The candidates in the order of their costs, one by one: no set of those that follow costs less than the next."""
         later: list[tuple[Dear, str]] = []
         for early, uid in self._merged(self._lots(), self._early):
             while later and later[0][0] < early:
@@ -104,7 +104,7 @@ class Prices:
             yield self._alone(heappop(later)[1])
 
     def least_lost_first(self, most: Rank) -> Iterator[str]:
-        """Those up to a rank, by what they lose."""
+        """Those up to a rank, in the order of their losses."""
         lots = (lot for lot in self._lots() if self._early(lot[0].uid)[0] <= most)
         merged = self._merged(lots, lambda uid: self.dear(uid)[1:])
         return (uid for _, uid in merged if self.rank(uid) <= most)
