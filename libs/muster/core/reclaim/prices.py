@@ -91,7 +91,7 @@ class Prices:
     # --- in order -------------------------------------------------------------------------------------------------
 
     def cheapest_first(self) -> Iterator[tuple[Cost, str]]:
-        """The candidates in the order of their costs, one by one: no set of those that follow costs less than the next."""
+        """The candidates in the order of their costs: no set of those that follow costs less than the next."""
         later: list[tuple[Dear, str]] = []
         for early, uid in self._merged(self._lots(), self._early):
             while later and later[0][0] < early:
