@@ -8,9 +8,16 @@ from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 import msgspec
-import structlog
 
 from muster.model.text import clean
+
+_rich = sys.modules.pop("rich", None)
+sys.modules["rich"] = None  # type: ignore[assignment]
+import structlog  # noqa: E402 - it would load rich, 3 MB, for tracebacks in colour; ours are text.
+
+del sys.modules["rich"]
+if _rich is not None:
+    sys.modules["rich"] = _rich
 
 MAX_VALUE = 2_000
 _SECRET = ("token", "password", "secret", "authorization", "credential")
