@@ -21,7 +21,7 @@ class PodWhereabouts(Struct, frozen=True):
     devices: tuple[int, ...] = ()
 
 
-class Member(Struct, frozen=True):
+class PodMember(Struct, frozen=True):
     """A pod that runs; ``new``: it did not when the question was asked."""
 
     job: str
@@ -95,7 +95,7 @@ class Answer(Struct, frozen=True):
 
 def answer_of(
     situation: Situation,
-    members: Sequence[Member],
+    members: Sequence[PodMember],
     evicted: list[Eviction],
     moved: list[Moved],
     waiting: list[PodsWaitingAnswer],
@@ -116,7 +116,7 @@ def answer_of(
     return Answer(runs(new=True), runs(new=False), evicted, moved, waiting, warnings)
 
 
-def _devices(situation: Situation, members: Sequence[Member]) -> dict[tuple[str, str], list[int]]:
+def _devices(situation: Situation, members: Sequence[PodMember]) -> dict[tuple[str, str], list[int]]:
     """(job, pod) -> its devices: the shared ones keep their numbers, whole ones are counted off from the others."""
     shared: dict[str, set[int]] = {}
     for each in members:

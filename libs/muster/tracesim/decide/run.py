@@ -34,8 +34,8 @@ from muster.model.strategies import Strategy
 from muster.tracesim.decide.answer import (
     Answer,
     Eviction,
-    Member,
     Moved,
+    PodMember,
     PodsWaitingAnswer,
     PodWhereabouts,
     answer_of,
@@ -289,7 +289,7 @@ class _Run:
     # --- what came of it --------------------------------------------------------------------------------------
 
     def answer(self) -> Answer:
-        members, waiting = list[Member](), list[PodsWaitingAnswer]()
+        members, waiting = list[PodMember](), list[PodsWaitingAnswer]()
         left = {(each.job, pod) for each in self._evictions for pod in each.pods}
         left |= {(each.job, pod) for each in self._moved for pod in each.pods}
         for job in self._situation.jobs:
@@ -299,7 +299,7 @@ class _Run:
                     where = live.places.get(pod.name) if live is not None else None
                     if where is not None:
                         new = self._began.get(f"{job.name}/{pod.name}") != where or (job.name, pod.name) in left
-                        members.append(Member(job.name, pod.name, where, new))
+                        members.append(PodMember(job.name, pod.name, where, new))
                 if live is None or not live.places:
                     waiting.append(self._waits(job, unit, live))
         return answer_of(self._situation, members, self._evictions, self._moved, waiting, self._warnings)
