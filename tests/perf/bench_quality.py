@@ -129,9 +129,9 @@ def graced(traces: Path) -> Iterator[Case]:
 def others(traces: Path, say: Progress) -> Grid:
     about = (
         "Rules that were tuned on one trace are not done: the two weeks with arrivals 1.3 times as dense, with jobs "
-        "twice as large, and with all jobs in one queue; and two traces of 64 GPUs in one queue, Muri's testbed (400 "
-        "jobs) and one of which a third are gangs of 8 GPUs or more (1,494 jobs). `lends`: "
-        "`muster.dev/borrow-freely: 4h`."
+        "twice as large, with all jobs in one queue, backwards (the last job comes first), and with the first three of "
+        "every twenty jobs four times as large; and two traces of 64 GPUs in one queue, Muri's testbed (400 jobs) and "
+        "one of which a third are gangs of 8 GPUs or more (1,494 jobs). `lends`: `muster.dev/borrow-freely: 4h`."
     )
     return _grid("Deciding on other traces", about, transformed(traces), say)
 
@@ -142,6 +142,8 @@ def transformed(traces: Path) -> Iterator[Case]:
         "arrivals x 1.3": transforms.closer(trace, Fraction(13, 10)),
         "sizes x 2": transforms.larger(trace, Fraction(2)),
         "one queue": transforms.merged(trace),
+        "backwards": transforms.backwards(trace),
+        "15 % x 4": transforms.wider(trace, Fraction(4)),
     }
     with tempfile.TemporaryDirectory() as name:
         cases["64 GPUs"] = read_trace(*muri(traces / "muri_testbed_64gpu.csv", Path(name)))

@@ -81,7 +81,15 @@ def test_the_same_trace_otherwise(tmp_path):
     made = trace(tmp_path, CLUSTER, "x,a,1,0,5\ny,b,3,130,5")
     assert [job.submit for job in transforms.closer(made, Fraction("1.3")).jobs] == [0, 100_000]
     assert [job.gpus for job in transforms.larger(made, Fraction(2)).jobs] == [2000, 4000]
+    backwards = transforms.backwards(made).jobs
+    assert [(job.id, job.submit) for job in backwards] == [(made.jobs[1].id, 0), (made.jobs[0].id, 130_000)]
     merged = transforms.merged(made)
     assert list(merged.cluster.leaves) == ["root/all"]
     assert {job.queue for job in merged.jobs} == {"root/all"}
     assert all(not queue.min for queue in transforms.without_guarantees(made).cluster.leaves.values())
+
+
+def test_three_of_every_twenty_jobs_are_wider(tmp_path):
+    made = trace(tmp_path, CLUSTER, "\n".join(f"job-{at},a,1,{at},5" for at in range(23)))
+    wide = [int(job.id.removeprefix("job-")) for job in transforms.wider(made, Fraction(2)).jobs if job.gpus == 2000]
+    assert wide == [0, 1, 2, 20, 21, 22]
