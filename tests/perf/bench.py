@@ -153,7 +153,7 @@ async def _store(size: Size, say: Progress) -> list[Table]:
     return bench_store.measure(2, 5, say) if size.quick else bench_store.measure(12, bench_store.MEMBERS, say)
 
 
-async def _pipeline(size: Size, say: Progress) -> list[Table]:
+async def _pipeline(size: Size, say: Progress) -> list[Table | Grid]:
     return await bench_pipeline.measure(10_000 // size.small, 200, 10 // min(size.small, 5), size.rounds, say)
 
 
@@ -169,8 +169,8 @@ async def _guard(size: Size, say: Progress) -> list[Grid]:
     return [await bench_guard.measure(10 if size.quick else 300, say)]
 
 
-async def _kueue(size: Size, say: Progress) -> list[Table]:
-    return [await bench_kueue.measure(10 if size.quick else 1, 1 if size.quick else 2, say)]
+async def _kueue(size: Size, say: Progress) -> list[Table | Grid]:
+    return await bench_kueue.measure(10 if size.quick else 1, 1 if size.quick else 2, say)
 
 
 async def _demand(size: Size, say: Progress) -> list[Table]:

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import msgspec
 import psutil
 from bench_cluster import LIMIT_S, Bench, cpu, total
-from figures import Progress, Table
+from figures import Grid, Progress, Table
+from sampling import sampled
 
 from kit import facts, proof
 from kit.cluster import TREES, furnish
@@ -392,12 +393,14 @@ def evictions(log: list[Stored]) -> dict[str, float]:
     }
 
 
-async def round_of(bench: Bench, nats_url: str, share: int, policy: str, keep: Path | None) -> dict[str, float]:
+async def round_of(
+    bench: Bench, nats_url: str, share: int, policy: str, keep: Path | None = None, **settings: str
+) -> dict[str, float]:
     await set_policy(bench, policy)
     users = Users(bench.transport, kinds(share))
     count, useful = users.left, len(queues()) * sum(kind.count * kind.runtime_s * kind.cpu for kind in users.kinds)
     try:
-        async with bench.muster(nats_url, "lean") as running:
+        async with bench.muster(nats_url, "lean", **settings) as running:
             before = (await total(running, "muster_kube_requests")).total()
             used, around = cpu(running), others()
             took = await users.run()
@@ -429,7 +432,7 @@ async def round_of(bench: Bench, nats_url: str, share: int, policy: str, keep: P
 
 async def measure(
     share: int, rounds: int, say: Progress, policy: str = "Priority", *, preempt: bool = True, keep: Path | None = None
-) -> Table:
+) -> list[Table | Grid]:
     """``share``: run one such part of the jobs. ``preempt``: as Kueue does. ``keep``: where to write the log."""
     found: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -447,6 +450,10 @@ async def measure(
                 for number in range(1, rounds + 1):
                     say(f"Kueue's baseline, round {number}")
                     found.append(await round_of(bench, nats.url, share, policy, keep))
+                say("Kueue's baseline: where its CPU goes")
+                with sampled() as samples:
+                    await round_of(bench, nats.url, share, policy, **samples.settings)
+                    spent = samples.grid("Kueue's baseline: where its CPU goes")
             await transport.close()
     shown = [
         {f"{name} (Kueue: {KUEUE[name]})" if name in KUEUE else name: value for name, value in each.items()}
@@ -465,7 +472,7 @@ async def measure(
         "all the time and waits follow what the API server gets through. With Kueue its own loop is what its jobs "
         "wait for, the highest priority first."
     )
-    return Table("Kueue's baseline, one fifth", about, shown)
+    return [Table("Kueue's baseline, one fifth", about, shown), spent]
 
 
 async def main() -> None:
@@ -476,7 +483,7 @@ async def main() -> None:
     parser.add_argument("--no-preempt", action="store_true", help="nobody gives way to priority")
     parser.add_argument("--keep", type=Path, help="write the log of the last round to this file")
     options = parser.parse_args()
-    table = await measure(
+    tables = await measure(
         options.share,
         options.rounds,
         Progress(),
@@ -484,7 +491,8 @@ async def main() -> None:
         preempt=not options.no_preempt,
         keep=options.keep,
     )
-    print(table.title, table.about, *table.lines(), sep="\n")
+    for table in tables:
+        print(table.title, table.about, *table.lines(), sep="\n")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
+from unittest import mock
 
 import bench_judge
 import psutil
-from figures import Progress, Table
+from figures import Grid, Progress, Table
 from forms import Form, one_server, production, together
+from sampling import sampled
 
 from kit import facts
 from muster.bus.cell import open_log, open_stores
@@ -193,9 +195,9 @@ async def round_of(
 
 
 async def judge_s(log: JetStreamLog, *, readers: int) -> float:
-    """CPU seconds that hash and judge take of all stages for this log."""
+    """CPU seconds that hash and judge take of all stages for this log: once in each process."""
     messages = [(body.subject, body.data) async for body in log.own_bodies(0, await log.end())]
-    return bench_judge.cost(messages).of_judge(readers=readers, states=len(DECIDERS))
+    return bench_judge.cost(messages).of_judge(readers=readers, states=readers)
 
 
 async def wait_ready(driver: Driver) -> None:
@@ -256,8 +258,8 @@ def cpu_of(pids: list[int]) -> float:
     return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
-async def measure(jobs: int, rate: int, seconds: int, rounds: int, say: Progress) -> list[Table]:
-    found = []
+async def measure(jobs: int, rate: int, seconds: int, rounds: int, say: Progress) -> list[Table | Grid]:
+    found: list[Table | Grid] = []
     for layout, title in (("deciders", "all deciders in one process"), ("separate", "one process per service")):
         counted = []
         for index in range(rounds):
@@ -271,11 +273,16 @@ async def measure(jobs: int, rate: int, seconds: int, rounds: int, say: Progress
         about = (
             f"{jobs:,} jobs observed, queued, proposed, reserved and admitted over a real nats-server, without an API "
             f"server: a driver beside the stages replaces the watcher and the actuator. Layout `{layout}`: {title}. "
-            "Hash and judge: timed over the bytes of the same log in the same round, for each reader and state of it. "
+            "Hash and judge: timed over the bytes of the same log in the same round, once for each process. "
             "In the same round: three servers, three replicas, `sync_interval: always`, as in production, on the same "
             "disk and processors."
         )
         found.append(Table(f"Through all stages, {title}", about, counted))
+        say(f"pipeline, {title}: where its CPU goes")
+        with sampled() as samples:
+            with mock.patch.dict(os.environ, samples.settings):
+                await round_of(one_server(), jobs, rate, 1, layout)
+            found.append(samples.grid(f"Through all stages, {title}: where its CPU goes"))
     return found
 
 
