@@ -92,3 +92,24 @@ async def test_a_pod_of_a_job_is_gone_within_a_minute(plane: ControlPlane) -> No
             except ApiError as err:
                 assert err.status == 404, err
         await admin.delete("v1", "Node", "none")
+
+
+async def test_a_pod_is_not_taken_off_the_books_while_it_runs_on(plane: ControlPlane) -> None:
+    """Its node gives it the grace that it asked for itself, also where it is deleted by force."""
+    words = "deleted with --force it would run on for up to 3600 s, and nothing would count it"
+    async with client(plane, ALICE) as alice, client(plane, plane.admin) as admin:
+        status = {"capacity": {"cpu": "1", "pods": "10"}}
+        await admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "none"}, "status": status})
+        for name, grace in (("long", 3600), ("short", 60)):
+            spec = {"schedulerName": "muster", "terminationGracePeriodSeconds": grace}
+            await alice.create(gang_pod(spec=spec, name=name))
+            await bound(admin, name)
+        await refused(alice.delete("v1", "Pod", "long", MANAGED, grace_s=0), words)
+        await alice.delete("v1", "Pod", "long", MANAGED)
+        await refused(alice.delete("v1", "Pod", "long", MANAGED, grace_s=0), words)
+        await alice.delete("v1", "Pod", "short", MANAGED, grace_s=0)
+        spec = {"schedulerName": "muster", "terminationGracePeriodSeconds": 3600}
+        await alice.create(gang_pod(spec=spec, name="waits"))
+        await alice.delete("v1", "Pod", "waits", MANAGED, grace_s=0)  # It has no node.
+        await admin.delete("v1", "Pod", "long", MANAGED, grace_s=0)
+        await admin.delete("v1", "Node", "none")
