@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.labels import RAY_CLUSTER
 from muster.core.objects.meta import Meta, Owner
 from muster.model.problem import FieldProblem, problem
-from muster.model.workload import ChildState, Workload
+from muster.model.workload import SPARK_ROLE, ChildState, Workload
 
 JOBSET = ("jobset.x-k8s.io", "JobSet")
 FORMER = 8
@@ -44,24 +43,11 @@ def launches(meta: Meta, pods: int) -> bool:
     return belongs(owner, "kubeflow.org", "MPIJob") and pods <= 1 and meta.name == f"{owner.name}-launcher"
 
 
-SELECTED = {
-    "RayCluster": (RAY_CLUSTER, "name"),
-    "Job": ("batch.kubernetes.io/controller-uid", "uid"),
-    "TFJob": ("training.kubeflow.org/job-name", "name"),
-    "PyTorchJob": ("training.kubeflow.org/job-name", "name"),
-    "MPIJob": ("training.kubeflow.org/job-name", "name"),
-    "Pod": ("spark-role", "executor"),
-}
-"""{kind of a controller: (label by which it finds its pods again, the value of it)}"""
-
-
 def counts_pod(meta: Meta) -> bool:
-    """Whether the controller that a pod names would find it: a pod that it does not know of has no owner."""
-    owner = meta.controller
-    label, what = SELECTED.get(owner.kind, ("", ""))
-    expected = {"name": owner.name, "uid": owner.uid}.get(what, what)
-    found = meta.labels.get(label) or (meta.labels.get("controller-uid") if owner.kind == "Job" else None)
-    return not label or found == expected
+    """Whether a pod is charged with what controls it, also where its labels are such that this would not find it again. Of
+    the pods that a pod controls those are which Spark marks as its executors.
+    """
+    return meta.controller.kind != "Pod" or meta.labels.get(SPARK_ROLE) == "executor"
 
 
 def held_by_another(meta: Meta) -> FieldProblem | None:

@@ -142,6 +142,18 @@ def test_pods_count_where_no_spec_tells_of_them() -> None:
     assert cell.over()["cpu"] == 6 * CPU
 
 
+def test_pods_that_their_controller_does_not_find_are_charged_with_it() -> None:
+    """By labels of their template, which older operators keep, it finds none of its pods, and goes on making more."""
+    cell = Cell()
+    admitted_job(cell)
+    cell.sees("rayclusters", cluster_of())
+    for number in range(9):
+        lost = pod(number)
+        lost["metadata"]["labels"] = {"ray.io/cluster": "another"}
+        cell.sees("pods", lost)
+    assert cell.charged()["cpu"] == 9 * CPU and cell.over()["cpu"] == 6 * CPU
+
+
 def test_a_pod_resized_in_place_is_charged_with_the_larger_of_both() -> None:
     """2 -> 1,000 CPU without any new pod."""
     cell = Cell()

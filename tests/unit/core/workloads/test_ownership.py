@@ -183,17 +183,15 @@ def pod(owner: tuple[str, str, str], **labels: str) -> Obj:
     ("owner", "labels", "counts"),
     [
         (("RayCluster", "ray.io/v1", "c"), {"ray.io/cluster": "c"}, True),
-        (("RayCluster", "ray.io/v1", "c"), {"ray.io/cluster": "other"}, False),
-        (("RayCluster", "ray.io/v1", "c"), {}, False),
-        (("Job", "batch/v1", "j"), {"batch.kubernetes.io/controller-uid": "uid-owner"}, True),
-        (("Job", "batch/v1", "j"), {"controller-uid": "uid-owner"}, True),
-        (("Job", "batch/v1", "j"), {"job-name": "j"}, False),
-        (("TFJob", "kubeflow.org/v1", "t"), {"training.kubeflow.org/job-name": "t"}, True),
-        (("TFJob", "kubeflow.org/v1", "t"), {}, False),
+        (("RayCluster", "ray.io/v1", "c"), {"ray.io/cluster": "other"}, True),
+        (("Job", "batch/v1", "j"), {"mine": "yes"}, True),
+        (("TFJob", "kubeflow.org/v1", "t"), {}, True),
         (("SparkApplication", "sparkoperator.k8s.io/v1beta2", "s"), {}, True),
+        (("Pod", "v1", "s-driver"), {"spark-role": "executor"}, True),
+        (("Pod", "v1", "s-driver"), {}, False),
     ],
 )
-def test_a_pod_counts_under_the_controller_that_finds_it(
+def test_a_pod_is_charged_with_what_controls_it_whatever_its_labels_say(
     owner: tuple[str, str, str], labels: dict[str, str], counts: bool
 ) -> None:
     fact = read_pod(json.dumps(pod(owner, **labels)).encode())
