@@ -44,8 +44,9 @@ def launches(meta: Meta, pods: int) -> bool:
 
 
 def counts_pod(meta: Meta) -> bool:
-    """Whether a pod is charged with what controls it, also where its labels are such that this would not find it again. Of
-    the pods that a pod controls those are which Spark marks as its executors.
+    """Whether a pod is charged with what controls it: always, also where its labels are such that it is not found again.
+
+    Of the pods that a pod controls those are which Spark marks as its executors.
     """
     return meta.controller.kind != "Pod" or meta.labels.get(SPARK_ROLE) == "executor"
 
