@@ -44,7 +44,7 @@ def launches(meta: Meta, pods: int) -> bool:
 
 
 def counts_pod(meta: Meta) -> bool:
-    """Whether a pod is charged with what controls it: always, also where it is not found again by its labels.
+    """Whether a pod is charged with its controller: always, also where it is not found again by its labels.
 
     Of the pods that a pod controls those are which Spark marks as its executors.
     """
