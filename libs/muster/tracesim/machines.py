@@ -119,6 +119,12 @@ class Machines:
         return self.running.pop(uid)
 
 
+PATIENCE_MS = 30 * 24 * 3_600_000
+"""So long after the last that happened deadlines are met. What waits longer waits for a job that never ends, and the
+stages would look again for ever.
+"""
+
+
 class VirtualTime:
     """Lets time pass from one thing that happens to the next. Subclasses say what a moment does."""
 
@@ -157,6 +163,8 @@ class VirtualTime:
                 nexts.append(change)
             happens = max(self.faults.answered(min(nexts)), self.now) if nexts else None
             deadline = self.next_deadline()
+            if happens is None and deadline is not None and deadline > max(changed, 0) + PATIENCE_MS:
+                return
             times = [at for at in (happens, deadline) if at is not None]
             if not times or (until is not None and min(times) >= until):
                 return

@@ -95,3 +95,12 @@ def test_a_burst_that_a_department_is_guaranteed_and_its_teams_are_not(tmp_path,
     assert len(evicted) <= 1.1 * len(claimants)
     assert found.metrics.guarantee_violation_gpu_s == 0
     assert found.jobs.finished == 440
+
+
+def test_a_job_that_never_ends_does_not_keep_a_simulation_going_for_ever(tmp_path):
+    """Claims for age come and go for ever where two others wait for more than it leaves."""
+    shared = {"nodes": [{"count": 1, "gpus": 8}], "queues": {"a": {"min": 8, "max": 8}}}
+    made = trace(tmp_path, shared, "\n".join(["long,a,5,0,60", "wide,a,8,1,60", "less,a,6,2,60"]))
+    endless = Trace(made.cluster, (replace(made.jobs[0], duration=None), *made.jobs[1:]))
+    found = run(endless)
+    assert set(starts(found.history)) == {"long"}
