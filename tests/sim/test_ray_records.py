@@ -37,9 +37,9 @@ def test_the_judge_sees_a_pod_that_nobody_counts(tmp_path: Path) -> None:
         owners = line["object"]["metadata"].get("ownerReferences", [])
         if line["object"]["kind"] == "Pod":
             for owner in owners:
-                owner["controller"] = False  # To Muster it is nobody's.
-            line["object"]["metadata"]["ownerReferences"] = [*owners, {**owners[0], "controller": True}]
-            line["object"]["metadata"]["labels"]["ray.io/cluster"] = "another"
+                owner["controller"] = False
+            pod = {**owners[0], "apiVersion": "v1", "kind": "Pod", "controller": True}  # To Muster it is nobody's.
+            line["object"]["metadata"]["ownerReferences"] = [*owners, pod]
             line["object"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "7"}}
     path = tmp_path / "changed.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(json.dumps(each) for each in lines).encode()))
