@@ -18,7 +18,9 @@ SECTIONS = (
     "A month of 50,000 RayJobs a day",
     "A month of 50,000 gangs of pods a day",
     "Through all stages, all deciders in one process",
+    "Through all stages, all deciders in one process: where its CPU goes",
     "Through all stages, one process per service",
+    "Through all stages, one process per service: where its CPU goes",
     "From a release to the next admission",
     "CPU per admission",
     "An event on a large cluster",
@@ -43,6 +45,7 @@ SECTIONS = (
     "On a real API server, profile kube-queue",
     "What the guard costs a request",
     "Kueue's baseline, one fifth",
+    "Kueue's baseline: where its CPU goes",
     "Gangs of pods on a real API server",
 )
 
