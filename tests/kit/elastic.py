@@ -184,6 +184,17 @@ class ElasticPlay:
         group: Object = self.raycluster(name)["spec"]["workerGroupSpecs"][0]
         return group
 
+    def sizes(self) -> tuple[int, int, int]:
+        """(replicas, maxReplicas, workers that live)."""
+        group = self.group()
+        return group["replicas"], group["maxReplicas"], len(self.pods())
+
+    def other_claims(self, workers: int) -> None:
+        """A cluster of fixed size comes to queue ``other``, and lets no time pass."""
+        claims = raycluster("claims", "other", replicas=workers, minReplicas=workers, maxReplicas=workers)
+        claims["spec"]["enableInTreeAutoscaling"] = False
+        self.create_raw(claims)
+
     def pods(self, name: str = "auto", node_type: str = "worker") -> list[Object]:
         return [
             pod

@@ -28,24 +28,19 @@ def start(play: ElasticPlay, made: dict[str, Any]) -> RayScaler:
     return scaler
 
 
-def sizes(play: ElasticPlay) -> tuple[int, int, int]:
-    group = play.group()
-    return group["replicas"], group["maxReplicas"], len(play.pods())
-
-
 def test_it_grows_as_far_as_it_is_granted() -> None:
     play = ElasticPlay(("ns", "3", "3"))
     scaler = start(play, driven())
-    assert (sizes(play), len(play.pods("auto", "head"))) == ((0, 0, 0), 1)
+    assert (play.sizes(), len(play.pods("auto", "head"))) == ((0, 0, 0), 1)
     for number in range(5):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert (sizes(play), len(scaler.waiting), play.cpu()) == ((3, 3, 3), 2, 3 * CORE)
+    assert (play.sizes(), len(scaler.waiting), play.cpu()) == ((3, 3, 3), 2, 3 * CORE)
     tree = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
     tree["spec"]["root"]["children"][0]["max"]["cpu"] = "20"
     play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", tree)
     play.tick(3)
-    assert (sizes(play), scaler.waiting) == ((5, 5, 5), [])
+    assert (play.sizes(), scaler.waiting) == ((5, 5, 5), [])
     assert not play.told(AlarmRaised)
     play.clean()
 
@@ -56,21 +51,21 @@ def test_idle_workers_go_by_name_and_busy_ones_stay() -> None:
     for number in range(4):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert sizes(play) == (4, 4, 4)
+    assert play.sizes() == (4, 4, 4)
     kept = {scaler.actors[name].on for name in ("actor-1", "actor-3")}
     scaler.end("actor-0")
     scaler.end("actor-2")
     play.tick(12)
     assert {pod["metadata"]["name"] for pod in play.pods()} == kept
-    assert (sizes(play), play.cpu()) == ((2, 2, 2), 2 * CORE)
+    assert (play.sizes(), play.cpu()) == ((2, 2, 2), 2 * CORE)
     scaler.end("actor-1")
     scaler.end("actor-3")
     play.tick(12)
-    assert (sizes(play), play.cpu()) == ((0, 0, 0), 0)
+    assert (play.sizes(), play.cpu()) == ((0, 0, 0), 0)
     assert sum(sum(event.removed.values()) for event in play.told(GrowthWithdrawn)) == 4
     scaler.start("actor-4")
     play.tick(3)
-    assert sizes(play) == (1, 1, 1)
+    assert play.sizes() == (1, 1, 1)
     assert not play.told(AlarmRaised)
     before = len(play.cell.log)
     play.tick(10)
@@ -81,7 +76,7 @@ def test_idle_workers_go_by_name_and_busy_ones_stay() -> None:
 def test_never_below_its_minimum_and_hosts_go_together() -> None:
     play = ElasticPlay()
     scaler = start(play, driven(minReplicas=1, numOfHosts=2))
-    assert sizes(play) == (0, 1, 2)
+    assert play.sizes() == (0, 1, 2)
     for number in range(4):
         scaler.start(f"actor-{number}")
     play.tick(4)
@@ -100,13 +95,11 @@ def test_what_another_queue_is_owed_is_given_back() -> None:
     for number in range(6):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert sizes(play) == (6, 6, 6)
-    claims = raycluster("claims", "other", replicas=2, minReplicas=2, maxReplicas=2)
-    claims["spec"]["enableInTreeAutoscaling"] = False
-    play.create_raw(claims)
+    assert play.sizes() == (6, 6, 6)
+    play.other_claims(2)
     play.tick(12)
     assert len(play.pods("claims")) == 2
-    assert sizes(play) == (4, 4, 4)
+    assert play.sizes() == (4, 4, 4)
     assert play.cpu("auto") + play.cpu("claims") == 6 * CORE
     play.clean()
 
@@ -119,6 +112,6 @@ def test_without_the_annotation_it_is_left_alone() -> None:
     scaler.start("actor-0")
     scaler.start("actor-1")
     play.tick(20)
-    assert sizes(play) == (1, 10, 1)
+    assert play.sizes() == (1, 10, 1)
     assert not play.told(GrowthGranted)
     play.clean()

@@ -158,9 +158,7 @@ def test_a_head_alone_leaves_once_for_one_claimant() -> None:
     play = ElasticPlay(("ns", "0", "4"), ("other", "4", "4"), total="4")
     play.create(raycluster())
     assert (play.cpu(), len(play.pods())) == (HEAD_CPU, 0)
-    claims = raycluster("claims", "other", replicas=4, minReplicas=4, maxReplicas=4)
-    claims["spec"]["enableInTreeAutoscaling"] = False
-    play.create_raw(claims)
+    play.other_claims(4)
     play.tick(36)
     assert len(play.pods("claims")) == 4
     assert [victim.ref.name for order in play.told(EvictionOrdered) for victim in order.victims] == ["auto"]

@@ -11,17 +11,11 @@ from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthWi
 from muster.model import api
 
 
-def sizes(play: ElasticPlay) -> tuple[int, int, int]:
-    """(replicas, maxReplicas, workers that live)."""
-    group = play.group()
-    return group["replicas"], group["maxReplicas"], len(play.pods())
-
-
 @pytest.mark.parametrize("make", (raycluster, rayjob))
 def test_it_starts_with_what_was_admitted_and_keeps_its_ceiling_in_mind(make: Any) -> None:
     play = ElasticPlay()
     play.create(make(replicas=1))
-    assert sizes(play) == (1, 1, 1)
+    assert play.sizes() == (1, 1, 1)
     notes = play.raycluster()["metadata"]["annotations"]
     assert (notes["muster.dev/granted"], notes["muster.dev/max-replicas"]) == ("small=1", "small=10")
     assert play.cpu() == HEAD_CPU + CORE
@@ -33,14 +27,14 @@ def test_it_starts_with_what_was_admitted_and_keeps_its_ceiling_in_mind(make: An
 def test_it_grows_when_something_waits(make: Any) -> None:
     play = ElasticPlay()
     scaler = play.create(make())
-    assert sizes(play) == (0, 0, 0)
+    assert play.sizes() == (0, 0, 0)
     scaler.start("actor-1")
     play.tick(3)
-    assert sizes(play) == (1, 1, 1)
+    assert play.sizes() == (1, 1, 1)
     assert not scaler.waiting
     scaler.start("actor-2")
     play.tick(3)
-    assert sizes(play) == (2, 2, 2)
+    assert play.sizes() == (2, 2, 2)
     assert play.cpu() == HEAD_CPU + 2 * CORE
     assert [event.groups for event in play.told(GrowthGranted)] == [{"small": 1}, {"small": 2}]
     play.clean()
@@ -52,7 +46,7 @@ def test_what_fits_is_granted_and_the_rest_when_there_is_room() -> None:
     for number in range(5):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert sizes(play) == (2, 2, 2), "half a core is the autoscaler's"
+    assert play.sizes() == (2, 2, 2), "half a core is the autoscaler's"
     assert len(scaler.waiting) == 3
     [refusal] = play.told(GrowthDenied)
     assert (refusal.short.path, refusal.short.resource, refusal.short.limit) == ("root/ns", "cpu", 3_000)
@@ -60,7 +54,7 @@ def test_what_fits_is_granted_and_the_rest_when_there_is_room() -> None:
     tree["spec"]["root"]["children"][0]["max"]["cpu"] = "20"
     play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", tree)
     play.tick(3)
-    assert sizes(play) == (5, 5, 5)
+    assert play.sizes() == (5, 5, 5)
     play.clean()
 
 
@@ -69,7 +63,7 @@ def test_what_can_never_be_placed_is_not_asked_for() -> None:
     scaler = play.create(raycluster())
     scaler.start("too-large", cpu=2)
     play.tick(4)
-    assert sizes(play) == (0, 0, 0)
+    assert play.sizes() == (0, 0, 0)
     assert not play.told(GrowthGranted)
     play.clean()
 
@@ -80,7 +74,7 @@ def test_a_placement_group_is_granted_whole_or_not_at_all() -> None:
     for number in range(3):
         scaler.start(f"bundle-{number}", gang="pg")
     play.tick(4)
-    assert sizes(play) == (0, 0, 0), "two of three would fit"
+    assert play.sizes() == (0, 0, 0), "two of three would fit"
     assert play.told(GrowthDenied)[0].groups == {"small": 3}
     play.clean()
 
@@ -91,7 +85,7 @@ def test_a_placement_group_that_fits_is_granted_at_once() -> None:
     for number in range(3):
         scaler.start(f"bundle-{number}", gang="pg")
     play.tick(4)
-    assert sizes(play) == (3, 3, 3)
+    assert play.sizes() == (3, 3, 3)
     assert [event.added for event in play.told(GrowthGranted)] == [{"small": 3}]
     play.clean()
 
@@ -102,16 +96,16 @@ def test_what_nobody_uses_is_given_back() -> None:
     for number in range(3):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert sizes(play) == (3, 3, 3)
+    assert play.sizes() == (3, 3, 3)
     scaler.end("actor-0")
     scaler.end("actor-1")
     play.tick(8)
-    assert sizes(play) == (1, 1, 1)
+    assert play.sizes() == (1, 1, 1)
     assert play.cpu() == HEAD_CPU + CORE
     assert sum(sum(event.removed.values()) for event in play.told(GrowthWithdrawn)) == 2
     scaler.end("actor-2")
     play.tick(8)
-    assert sizes(play) == (0, 0, 0)
+    assert play.sizes() == (0, 0, 0)
     assert play.cpu() == HEAD_CPU
     play.clean()
 
@@ -122,10 +116,10 @@ def test_a_grant_whose_demand_is_gone_before_it_is_used_is_withdrawn() -> None:
     scaler.start("actor")
     play.read()
     play.cell.advance(100)
-    assert sizes(play) == (0, 1, 0)
+    assert play.sizes() == (0, 1, 0)
     scaler.end("actor")
     play.tick(5)
-    assert sizes(play) == (0, 0, 0)
+    assert play.sizes() == (0, 0, 0)
     assert play.cpu() == HEAD_CPU
     play.clean()
 
@@ -142,7 +136,7 @@ def test_the_same_manifest_applied_again_and_again_changes_nothing() -> None:
         group = play.group()
         assert group["replicas"] <= group["maxReplicas"] or group["maxReplicas"] == 10
     play.tick(2)
-    assert sizes(play) == (5, 5, 5)
+    assert play.sizes() == (5, 5, 5)
     notes = play.raycluster()["metadata"]["annotations"]
     assert notes["muster.dev/max-replicas"] == "small=10"
     assert not scaler.waiting
@@ -155,10 +149,10 @@ def test_a_new_ceiling_counts_and_is_no_grant() -> None:
     for number in range(5):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert sizes(play) == (2, 2, 2)
+    assert play.sizes() == (2, 2, 2)
     play.apply(raycluster(maxReplicas=4))
     play.tick(4)
-    assert sizes(play)[1:] == (4, 4)
+    assert play.sizes()[1:] == (4, 4)
     assert play.raycluster()["metadata"]["annotations"]["muster.dev/max-replicas"] == "small=4"
     play.clean()
 
@@ -166,7 +160,7 @@ def test_a_new_ceiling_counts_and_is_no_grant() -> None:
 def test_min_is_never_above_max() -> None:
     play = ElasticPlay()
     play.create(raycluster(minReplicas=2, maxReplicas=5))
-    assert sizes(play)[1:] == (2, 2), "replicas is below min; the operator makes two"
+    assert play.sizes()[1:] == (2, 2), "replicas is below min; the operator makes two"
     assert play.cpu() == HEAD_CPU + 2 * CORE
     play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/minReplicas", "value": 4}])
     play.tick(3)
@@ -193,7 +187,7 @@ def test_a_second_replica_is_two_pods_where_a_replica_has_two_hosts() -> None:
     scaler = play.create(raycluster(numOfHosts=2))
     scaler.start("actor")
     play.tick(3)
-    assert sizes(play) == (1, 1, 2)
+    assert play.sizes() == (1, 1, 2)
     assert play.cpu() == HEAD_CPU + 2 * CORE
     play.clean()
 
@@ -204,10 +198,10 @@ def test_request_resources_is_held_and_not_on_top() -> None:
     scaler.explicit = 3
     scaler.start("actor")
     play.tick(4)
-    assert sizes(play) == (3, 3, 3)
+    assert play.sizes() == (3, 3, 3)
     scaler.end("actor")
     play.tick(10)
-    assert sizes(play) == (3, 3, 3), "it is asked for explicitly"
+    assert play.sizes() == (3, 3, 3), "it is asked for explicitly"
     play.clean()
 
 
@@ -232,14 +226,14 @@ def test_one_that_was_let_in_with_a_fixed_size_and_scales_itself_later_is_gated_
     fixed = raycluster(replicas=2)
     fixed["spec"]["enableInTreeAutoscaling"] = False
     scaler = play.create(fixed)
-    assert sizes(play)[2] == 2
+    assert play.sizes()[2] == 2
     fixed["spec"]["enableInTreeAutoscaling"] = True
     play.apply(fixed)
     play.cell.advance(2_000)
     for number in range(8):
         scaler.start(f"actor-{number}")
     play.tick(5)
-    assert sizes(play) == (4, 4, 4), "its quota but for its autoscaler, and not the ten of its own maxReplicas"
+    assert play.sizes() == (4, 4, 4), "its quota but for its autoscaler, and not the ten of its own maxReplicas"
     assert not play.over(), "its autoscaler came later, and was asked for like its workers"
     assert play.told(GrowthDenied)
     play.clean()
@@ -255,7 +249,7 @@ def test_what_came_to_run_beyond_its_grant_is_granted_once_there_is_room() -> No
     play.tick(1)
     play.tick(4)
     assert scaler_saw == 10, "it read the limit before that was ours again"
-    assert sizes(play)[2] == 6
+    assert play.sizes()[2] == 6
     assert play.over() == {"cpu": 6 * CORE, "memory": 6 * 1024**3}
     tree = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
     tree["spec"]["root"]["children"][0]["max"]["cpu"] = "20"
@@ -277,6 +271,6 @@ def test_the_collector_of_the_history_server_is_counted_in_every_pod(options: An
     scaler.start("actor-1")
     scaler.start("actor-2")
     play.tick(3)
-    assert sizes(play) == (2, 2, 2)
+    assert play.sizes() == (2, 2, 2)
     assert (play.cpu(), play.over()) == (HEAD_CPU + 2 * CORE + 3 * each, {})
     play.clean()

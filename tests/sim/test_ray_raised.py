@@ -15,11 +15,6 @@ def raised(make: Any = raycluster, **group: Any) -> dict[str, Any]:
     return made
 
 
-def sizes(play: ElasticPlay) -> tuple[int, int, int]:
-    group = play.group()
-    return group["replicas"], group["maxReplicas"], len(play.pods())
-
-
 def test_its_workers_come_without_a_tick_of_its_autoscaler() -> None:
     for make in (raycluster, rayjob):
         play = ElasticPlay(("ns", "3500m", "3500m"), total="3500m")
@@ -28,12 +23,12 @@ def test_its_workers_come_without_a_tick_of_its_autoscaler() -> None:
             scaler.start(f"actor-{number}")
         play.read()
         play.cell.advance(4_000)
-        assert sizes(play) == (3, 3, 3), "what fits, in one write"
+        assert play.sizes() == (3, 3, 3), "what fits, in one write"
         assert play.cpu() == HEAD_CPU + 3 * CORE
         [gate] = [each for each in play.told(GateSet) if each.replicas]
         assert gate.replicas == gate.most == {"small": 3}
         play.tick(4)
-        assert (sizes(play), len(scaler.waiting)) == ((3, 3, 3), 2), "its autoscaler starts nothing more"
+        assert (play.sizes(), len(scaler.waiting)) == ((3, 3, 3), 2), "its autoscaler starts nothing more"
         play.clean()
 
 
@@ -43,13 +38,13 @@ def test_its_autoscaler_ends_them_and_nothing_is_asked_for_again() -> None:
     for number in range(4):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert sizes(play) == (4, 4, 4)
+    assert play.sizes() == (4, 4, 4)
     kept = {scaler.actors[name].on for name in ("actor-1", "actor-3")}
     scaler.end("actor-0")
     scaler.end("actor-2")
     play.tick(12)
     assert {pod["metadata"]["name"] for pod in play.pods()} == kept
-    assert (sizes(play), play.cpu()) == ((2, 2, 2), HEAD_CPU + 2 * CORE)
+    assert (play.sizes(), play.cpu()) == ((2, 2, 2), HEAD_CPU + 2 * CORE)
     before = len(play.cell.log)
     play.tick(10)
     assert len(play.cell.log) - before <= 1, "nothing changes any more"
@@ -63,13 +58,11 @@ def test_what_another_queue_is_owed_goes_and_does_not_come_back() -> None:
     for number in range(6):
         scaler.start(f"actor-{number}")
     play.tick(4)
-    assert sizes(play) == (6, 6, 6)
-    claims = raycluster("claims", "other", replicas=2, minReplicas=2, maxReplicas=2)
-    claims["spec"]["enableInTreeAutoscaling"] = False
-    play.create_raw(claims)
+    assert play.sizes() == (6, 6, 6)
+    play.other_claims(2)
     play.tick(12)
     assert len(play.pods("claims")) == 2
-    assert sizes(play) == (4, 4, 4)
+    assert play.sizes() == (4, 4, 4)
     play.clean()
 
 
