@@ -328,6 +328,14 @@ class Turmoil(Chaos):
                 return
         raise AssertionError("peace does not come")
 
+    def without_rules(self) -> None:
+        """The trees get new numbers and no setting at all, the queues of theirs nothing that delays; then peace."""
+        for name, uid in sorted(self.queue_objects.items()):
+            self.bench.facts(QueueGone(ref=Ref("Queue", "kube-queue", name, uid), rv=facts.next_rv()))
+        self.queue_objects.clear()
+        self.tree_edited()
+        self._make_peace()
+
     # --- what must hold then --------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:

@@ -1,10 +1,12 @@
 """Random histories in which everything happens at once: no crash, no circle, no quota passed, nobody forgotten.
 
+They are judged by the audit, by what the stages know, and by a second reading of the log that shares no code with Muster.
 200 of them in every run, others in each round of `make shake`, and as many as MUSTER_TEST_HISTORIES says.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from random import Random
@@ -13,11 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from kit.histories import is_sound
+from kit.secondreading import Reading
 from kit.turmoil import Turmoil
 from muster.core.audit.auditor import Auditor
+from muster.core.preemption.preemptor import Preemptor
 from muster.events.claims import ClaimEnded
 from muster.events.decisions import EvictionOrdered
-from muster.events.envelope import Stored
+from muster.events.envelope import Stored, encode_commit
 
 BLOCKS = 20
 EACH = max(int(os.environ.get("MUSTER_TEST_HISTORIES", "200")) // BLOCKS, 1)
@@ -51,9 +55,40 @@ def sound(seed: int) -> None:
     try:
         turmoil = played(seed)
         turmoil.at_rest()
+        second = Reading()
+        read_again(turmoil, second)
+        turmoil.without_rules()
+        read_again(turmoil, second)
         is_sound(turmoil.bench, seed)
     except Exception as err:
         raise AssertionError(f"seed {seed}") from err
+
+
+def read_again(turmoil: Turmoil, reading: Reading) -> None:
+    """What a reader finds that knows the log alone, and nothing of Muster's code."""
+    for stored in turmoil.bench.log[reading.seq :]:
+        reading.hear(stored.seq, json.loads(encode_commit(stored.commit)))
+    reading.at_rest()
+    assert not reading.wrong, reading.wrong
+
+
+def test_the_second_reading_sees_a_guarantee_that_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is ever taken back; and a limit that is passed, where nothing is ever released."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Preemptor, "decide", lambda _self, _state: [])
+        turmoil = played(10)
+        turmoil.without_rules()
+        with pytest.raises(AssertionError, match="is owed"):
+            read_again(turmoil, Reading())
+    wrong = []
+    for seed in range(20):
+        reading = Reading()
+        for stored in played(seed).bench.log:
+            commit = json.loads(encode_commit(stored.commit))
+            commit["events"] = [each for each in commit["events"] if each["type"] != "quota_released"]
+            reading.hear(stored.seq, commit)
+        wrong += reading.wrong
+    assert any("asks for" in each for each in wrong)
 
 
 def test_the_histories_are_worth_something() -> None:
