@@ -144,8 +144,9 @@ class Reading:
 
     def _homed(self, uid: str, event: Json) -> None:
         """What it is charged by from here on."""
-        labels = self.jobs.get(uid, {}).get("labels", {})
-        self.homes[uid] = event["ref"]["namespace"], labels.get(QUOTA, ""), labels.get(QUEUE, "")
+        named = event.get("named", "")
+        queue = named.removeprefix("kai:") if named.startswith("kai:") else ""
+        self.homes[uid] = event["ref"]["namespace"], "" if queue else named, queue
 
     def _queue_observed(self, _at: str, event: Json) -> None:
         if self._newer(event["ref"], event["rv"]):
@@ -290,6 +291,8 @@ class Reading:
             del self.nodes[ref["name"]]
 
     def _gang_admitted(self, _at: str, event: Json) -> None:
+        if event["ref"]["uid"] not in self.charges:
+            return  # Its quota was released meanwhile: it is void.
         held: dict[tuple[str, str], int] = {}
         for place in event.get("placements", ()):
             held[place["pod_set"], place["node"]] = place["count"]

@@ -287,10 +287,13 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
 
 
 def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
-    """Whether a victim may be suspended now for a job of queue ``claimant``: no minimum run time protects it."""
-    least = protected_ms(state.ledger, victim.queue, claimant)
-    own = evictable(state, victim.ref.uid, victim.attempt)
-    return own and state.now - state.entries[victim.ref.uid].since >= least
+    """Whether a victim may be suspended now for a job of queue ``claimant``: it runs where it was found, and no minimum
+    run time protects it.
+    """
+    if not evictable(state, victim.ref.uid, victim.attempt):
+        return False
+    entry, least = state.entries[victim.ref.uid], protected_ms(state.ledger, victim.queue, claimant)
+    return entry.queue == victim.queue and state.now - entry.since >= least
 
 
 def outranked(state: AccountantState, claimant: str, victim: str, said: int | None) -> bool:
