@@ -1,6 +1,7 @@
 """Random histories in which everything happens at once: no crash, no circle, no quota passed, nobody forgotten.
 
-They are judged by the audit, by what the stages know, and by a second reading of the log that shares no code with Muster.
+They are judged by the audit, by what the stages know, and by a second reading of the log that shares no code with
+Muster.
 200 of them in every run, others in each round of `make shake`, and as many as MUSTER_TEST_HISTORIES says.
 """
 
@@ -40,14 +41,17 @@ def test_any_history_keeps_the_invariants_comes_to_rest_and_replays(block: int) 
         sound(seed)
 
 
-@pytest.mark.parametrize("seed", [129, 402, 554, 611, 881, 947, 1369, 21007, 26047, 27107, 30517, 1122900295, 700000127])
+NOT_SOUND_ONCE = (129, 402, 554, 611, 881, 947, 1369, 21007, 26047, 27107, 30517, 1122900295, 700000127)
+
+
+@pytest.mark.parametrize("seed", NOT_SOUND_ONCE)
 def test_histories_that_were_not_sound_once(seed: int) -> None:
     """Work suspended for nothing, beside a gang with claimed nodes or a slow victim of another; a rest for an edit;
     a claim that ended and was no news for who lacked what it held; one for who stood behind a head that was tried, or
     found no place; nodes that were cleared for a job again and again, as its victims took longer than room was kept; a
     job that moved to room which the victim of another order had not left; one that an edit of the limits let ask again,
-    and that was not heard of while others had the room; an order for a claimant that was gone when it was given; one for
-    a victim that had moved to another queue since it was found.
+    and that was not heard of while others had the room; an order for a claimant that was gone when it was given; one
+    for a victim that had moved to another queue since it was found.
     """
     sound(seed)
 
