@@ -111,8 +111,9 @@ class Folder:
     """Folds commits into one stage's state: the same few lines for every runner."""
 
     def __init__(self, stage: Stage[Any]) -> None:
-        self._arms = dict(stage.arms())
+        arms = dict(stage.arms())
         self._passed: Callable[[Any], None] | None = getattr(stage, "time_passed", None)
+        self._settle: Callable[[Any], None] | None = getattr(stage, "settle", None)
         # A stage that decides nothing has no rules.
         self._newest: int | None = getattr(stage, "newest_ruleset", None)
         shared: dict[type[Event], Arm] = {
@@ -124,7 +125,8 @@ class Folder:
             KindsConfigured: _kinds_configured,
         }
         for kind, arm in shared.items():
-            self._arms[kind] = in_turn(arm, self._arms[kind]) if kind in self._arms else arm
+            arms[kind] = in_turn(arm, arms[kind]) if kind in arms else arm
+        self._arms = {kind: parts_of(arm) for kind, arm in arms.items()}
 
     def fold(self, state: StageState, stored: Stored) -> Stored:
         """Judge one commit and fold it; its sequence must be the one after ``state.seq``. Returns it as it counts."""
@@ -138,11 +140,15 @@ class Folder:
     def hear(self, state: StageState, found: Stored) -> None:
         """Fold a commit as it counts; ``state.docket`` has gone on to it."""
         self.move_on(state, found)
-        arms = self._arms
+        arms, seq, now = self._arms, found.seq, state.now
         for index, event in enumerate(found.commit.events):
-            arm = arms.get(type(event))
-            if arm is not None:
-                arm(state, Position(found.seq, index, state.now), event)
+            parts = arms.get(type(event))
+            if parts is not None:
+                at = Position(seq, index, now)
+                for arm in parts:
+                    arm(state, at, event)
+        if self._settle is not None:
+            self._settle(state)
 
     def hears(self, kinds: Collection[type[Event]]) -> bool:
         """Whether a commit with such events means more to the stage than its sequence and its time."""
@@ -170,14 +176,23 @@ def next_commit(stage: Stage[S], state: S) -> list[Event]:
     return cut(list[Event](due)) if due else []
 
 
-def in_turn(first: Arm, second: Arm) -> Arm:
-    """Both, one after the other."""
+def in_turn(*arms: Arm) -> Arm:
+    """All of them, one after the other."""
+    return _InTurn(tuple(part for arm in arms for part in parts_of(arm)))
 
-    def arm(state: Any, at: Position, event: Any) -> None:
-        first(state, at, event)
-        second(state, at, event)
 
-    return arm
+def parts_of(arm: Arm) -> tuple[Arm, ...]:
+    """Those that an arm is made of."""
+    return arm.parts if isinstance(arm, _InTurn) else (arm,)
+
+
+class _InTurn:
+    def __init__(self, parts: tuple[Arm, ...]) -> None:
+        self.parts = parts
+
+    def __call__(self, state: Any, at: Position, event: Any) -> None:
+        for part in self.parts:
+            part(state, at, event)
 
 
 def _genesis(state: StageState, _at: Position, event: Genesis) -> None:

@@ -7,12 +7,11 @@ need a default; anything else is a new type. Times are ms since the epoch, amoun
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from msgspec import Struct
 
 
-class Cause(NamedTuple):
+class Cause(Struct, frozen=True, gc=False, order=True, array_like=True):
     """The event a decision answers: its sequence in the log and its place inside the commit."""
 
     seq: int

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from msgspec import Struct
 
 
-class Position(NamedTuple):
+class Position(Struct, frozen=True, gc=False, order=True):
     """The position of an event: log sequence, place inside its commit, log time in ms since the epoch."""
 
     seq: int

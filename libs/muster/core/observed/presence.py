@@ -51,13 +51,17 @@ class Presence(Struct):
 
     def live_pods(self, uid: str) -> int:
         """How many pods of the workload are neither gone nor over."""
-        return sum(len(self.pods.get(owner, ())) for owner in (uid, *self.children.get(uid, ())))
+        family = self.children.get(uid)
+        own = len(self.pods.get(uid, ()))
+        return own + sum([len(self.pods.get(child, ())) for child in family]) if family else own
 
     def in_use(self, uid: str) -> Vector:
         """What the live pods of the workload ask for; or its children, where they ask for more."""
-        family = self.children.get(uid, {})
+        family = self.children.get(uid)
+        if not family:
+            return dict(self.requests.get(uid, {}))
         live = summed([self.requests.get(owner, {}) for owner in (uid, *family)])
-        return highest(live, summed([self.wanted.get(each, {}) for each in family])) if family else live
+        return highest(live, summed([self.wanted.get(each, {}) for each in family]))
 
     def child_observed(self, event: ChildObserved) -> str | None:
         child = event.child

@@ -16,11 +16,10 @@ EVICTION_MS = 300_000
 
 def enlist(state: PreemptorState, uid: str) -> None:
     """Bring a workload's place among the runs in line with the facts."""
-    started, charge, workload = (
-        state.started.get(uid),
-        state.queues.ledger.charges.get(uid),
-        state.queues.workloads.get(uid),
-    )
+    started, workload = state.started.get(uid), state.queues.workloads.get(uid)
+    if started is None and (workload is None or workload.suspended):
+        return
+    charge = state.queues.ledger.charges.get(uid)
     if started is not None and started.listed:
         runs = state.runs[started.leaf]
         del runs[bisect_left(runs, started.run)]
@@ -32,8 +31,6 @@ def enlist(state: PreemptorState, uid: str) -> None:
         _sum(state, started, -1)
     if charge is None or workload is None:
         state.started.pop(uid, None)
-        return
-    if workload.suspended and started is None:
         return
     since = started.since if started is not None else state.now
     job = state.queues.jobs.get(uid)

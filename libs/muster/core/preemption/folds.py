@@ -18,7 +18,6 @@ from muster.core.queueing.book import Shape
 from muster.core.quota.accounting.suspending import stays_ms
 from muster.core.quota.claims import is_down
 from muster.core.quota.service import gpu_time
-from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
@@ -76,12 +75,6 @@ def unreadable(state: PreemptorState, _at: Position, event: ObjectUnreadable) ->
     changed(state, event.ref.uid)
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
-
-
-def heads_changed(state: PreemptorState, _at: Position, _event: Event) -> None:
-    """The heads of the queues that an event has touched."""
-    if state.queues.book.stirred:
-        state.heads.settle(state.queues, state.evictions, state.service)
 
 
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
@@ -215,6 +208,8 @@ def changed(state: PreemptorState, uid: str) -> None:
     was = (before.listed, before.run) if before is not None else None
     enlist(state, uid)
     after = state.started.get(uid)
+    if before is None and after is None:
+        return
     if was != ((after.listed, after.run) if after is not None else None):
         state.supply += 1
 

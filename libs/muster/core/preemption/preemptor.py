@@ -21,7 +21,7 @@ from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
 from muster.core.quota.ledger import idling
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, in_turn
+from muster.core.stage import Arm, Violation, in_turn, parts_of
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
@@ -71,7 +71,7 @@ class Preemptor:
         return PreemptorState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        arms = queue_folds.arms(ordered=True)
+        arms = queue_folds.arms()
         own: dict[type[Event], Arm] = {
             WorkloadObserved: in_turn(folds.workload_observed, unplaced.observed),
             WorkloadGone: in_turn(folds.workload_gone, unplaced.over),
@@ -113,8 +113,6 @@ class Preemptor:
         }
         for kind, arm in [*_of_places().items(), *own.items()]:
             arms[kind] = in_turn(arms[kind], arm) if kind in arms else arm
-        for kind in queue_folds.FOLDS:
-            arms[kind] = in_turn(arms[kind], folds.heads_changed)
         return arms
 
     @staticmethod
@@ -122,6 +120,12 @@ class Preemptor:
         state.places.now = state.now
         idling.time_passed(state.queues.ledger, state.now)
         state.age_claims.time_passed(state.queues.ledger)
+
+    @staticmethod
+    def settle(state: PreemptorState) -> None:
+        """A commit is folded: the heads of the queues that it touched are looked at."""
+        if state.queues.book.stirred:
+            state.heads.settle(state.queues, state.evictions, state.service)
 
     def decide(self, state: PreemptorState) -> list[Decision]:
         """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
@@ -167,7 +171,7 @@ def _of_places() -> dict[type[Event], Arm]:
     def within(arm: Arm) -> Arm:
         return lambda state, at, event: arm(state.places, at, event)
 
-    return {kind: within(arm) for kind, arm in places.arms().items()}
+    return {kind: in_turn(*map(within, parts_of(arm))) for kind, arm in places.arms().items()}
 
 
 def _for_quota(state: PreemptorState) -> list[Decision]:

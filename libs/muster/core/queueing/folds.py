@@ -383,17 +383,13 @@ class KeepsQueues(Protocol):
     queues: Queues
 
 
-def arms(*, ordered: bool = False) -> dict[type[Event], Arm]:
-    """Arms of a stage that keeps the queues and does not decide about them. ``ordered``: it keeps an order of them, and
-    notes itself which were touched.
-    """
-    return {kind: _kept(fold, ordered=ordered) for kind, fold in FOLDS.items()}
+def arms() -> dict[type[Event], Arm]:
+    """Arms of a stage that keeps the queues and does not decide about them."""
+    return {kind: _kept(fold) for kind, fold in FOLDS.items()}
 
 
-def _kept(fold: Fold, *, ordered: bool) -> Arm:
+def _kept(fold: Fold) -> Arm:
     def arm(state: KeepsQueues, at: Position, event: Any) -> None:
         fold(state.queues, at, event)
-        if not ordered:
-            state.queues.book.stirred.clear()
 
     return arm

@@ -146,17 +146,17 @@ class Queues(Struct):
     unit_wishes: dict[str, int] = field(default_factory=dict)
     """workload uid -> priority that a client wrote into its QueueUnit"""
 
-    def priority_of(self, workload: Workload) -> int:
+    def priority_of(self, workload: Workload, leaf: str | None = None) -> int:
         """What people ask for on the job or its QueueUnit, else the template's number, its class, the default, 0."""
         if workload.wishes.priority is not None:
             return workload.wishes.priority
         if workload.ref.uid in self.unit_wishes:
             return self.unit_wishes[workload.ref.uid]
-        return self.own_priority_of(workload)
+        return self.own_priority_of(workload, leaf)
 
-    def own_priority_of(self, workload: Workload) -> int:
+    def own_priority_of(self, workload: Workload, leaf: str | None = None) -> int:
         """Number in the template, else the named class, else the default, else 0; in a KAI queue by its rules."""
-        if self.ledger.by_shares(leaf_of(self.ledger, workload) or ""):
+        if self.ledger.by_shares(leaf or leaf_of(self.ledger, workload) or ""):
             return kai_priority(workload, self.priority_classes)
         if workload.priority is not None:
             return workload.priority
@@ -174,12 +174,15 @@ class Queues(Struct):
 
     def default_class(self) -> str:
         """The default class; of several the lowest counts, and of equals the first by name, as in Kubernetes."""
-        return min(self.default_classes, key=lambda name: (self.priority_classes[name], name), default="")
+        if not self.default_classes:
+            return ""
+        return min(self.default_classes, key=lambda name: (self.priority_classes[name], name))
 
-    def demand_of(self, workload: Workload) -> Demand:
-        """What the workload asks for, by the profile of the tree it belongs to."""
-        tree = self.ledger.tree_of(leaf_of(self.ledger, workload) or "")
-        return demand_of(tree or self.ledger.tree, workload, self.priority_of(workload))
+    def demand_of(self, workload: Workload, leaf: str | None = None, priority: int | None = None) -> Demand:
+        """What the workload asks for, by the profile of the tree it belongs to. ``leaf``, ``priority``: its own."""
+        leaf = leaf or leaf_of(self.ledger, workload) or ""
+        priority = self.priority_of(workload, leaf) if priority is None else priority
+        return demand_of(self.ledger.tree_of(leaf) or self.ledger.tree, workload, priority)
 
     def order(self, queue: str) -> str:
         """Which order of queues the tree of a leaf asks for; KAI queues are ordered by shares."""

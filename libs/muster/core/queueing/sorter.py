@@ -50,6 +50,12 @@ class QueueSorter:
         """Log time has gone on: what leaves wanted until now is noted."""
         lending.time_passed(state.queues, state.now)
 
+    @staticmethod
+    def settle(state: SorterState) -> None:
+        """A commit is folded: the queues that it touched take their place in the order of turns."""
+        if state.queues.book.stirred:
+            state.lineup.settle(state.queues)
+
     def next_deadline(self, state: SorterState) -> int | None:
         times = [*state.queues.not_before.values(), *(retry.at for retry in state.queues.retries.values())]
         times += lending.next_look(state.queues, state.now)

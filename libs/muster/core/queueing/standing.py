@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.reasons import DequeueReason
 from muster.events.refusals import NAMES, Refusal, RefusalReason
+from muster.model.demand import Demand
 from muster.model.quota import KAI_ROOT
 from muster.model.workload import Workload
 
@@ -38,29 +40,51 @@ def standings(state: SorterState) -> Iterator[Standing]:
             yield decision
 
 
+class _Enters(NamedTuple):
+    """What a workload is queued as."""
+
+    leaf: str
+    demand: Demand
+    priority: int
+
+
 def standing_of(state: SorterState, uid: str) -> Standing | None:
     """The one decision that brings a workload's standing in line with the facts, if any is due."""
-    job, workload = state.queues.jobs.get(uid), state.queues.workloads.get(uid)
+    change = change_of(state, uid)
+    if change is None:
+        return None
+    job, workload, cause = state.queues.jobs.get(uid), state.queues.workloads.get(uid), state.causes[uid]
+    if isinstance(change, str) and job is not None:
+        return WorkloadDequeued(cause=cause, ref=job.ref, attempt=job.attempt, queue=job.queue, reason=change)
+    if isinstance(change, Refusal) and workload is not None:
+        return WorkloadRefused(cause=cause, ref=workload.ref, refusal=change)
+    assert isinstance(change, _Enters)
+    assert workload is not None
+    return _queue(state, workload, change, job, cause)
+
+
+def change_of(state: SorterState, uid: str) -> DequeueReason | Refusal | _Enters | None:
+    """How the standing of a workload differs from the facts: why it leaves its queue or is refused, or what it is
+    queued as; None where it does not.
+    """
+    queues = state.queues
+    job, workload = queues.jobs.get(uid), queues.workloads.get(uid)
     queued = job is not None and job.status != "charged"
     asks = workload is not None and workload.suspended and workload.phase in ("waiting", "suspending")
     if not queued and not asks:
         return None
-    cause = state.causes[uid]
-    leaf = leaf_of(state.queues.ledger, workload) if workload else None
+    leaf = leaf_of(queues.ledger, workload) if workload else None
     refusal = _refusal(state, workload, leaf) if workload is not None else None
-    if job is not None and queued:
-        leaves = _why_leaves(workload, refusal)
-        if leaves is not None:
-            return WorkloadDequeued(cause=cause, ref=job.ref, attempt=job.attempt, queue=job.queue, reason=leaves)
+    leaves = _why_leaves(workload, refusal) if queued else None
+    if leaves is not None:
+        return leaves
     if workload is None or not asks:
         return None
-    if refusal is not None and uid not in state.queues.ledger.charges:
-        if state.queues.refusals.get(uid) == refusal:
-            return None
-        return WorkloadRefused(cause=cause, ref=workload.ref, refusal=refusal)
-    if leaf is None or state.queues.not_before.get(uid, 0) > state.now:
+    if refusal is not None and uid not in queues.ledger.charges:
+        return refusal if queues.refusals.get(uid) != refusal else None
+    if leaf is None or queues.not_before.get(uid, 0) > state.now:
         return None
-    return _queue(state, workload, leaf, job, cause)
+    return _enters(state, workload, leaf, job)
 
 
 def may_be_proposed(state: SorterState, job: Job) -> bool:
@@ -68,15 +92,16 @@ def may_be_proposed(state: SorterState, job: Job) -> bool:
     return state.queues.not_before.get(job.ref.uid, 0) <= state.now and is_current(state.queues, job)
 
 
-def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, cause: Cause) -> WorkloadQueued | None:
-    """The queueing that is due, if the workload is not in its queue as it is now."""
+def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) -> _Enters | None:
+    """As what it is queued, if it is not in its queue as it is now."""
     uid = workload.ref.uid
     moves = _moves(state, uid)
     if uid in state.queues.ledger.charges and (job is None or uid in state.queues.resumed) and not moves:
         return None
     if state.queues.stale.get(uid) == workload.generation:
         return None
-    demand, priority = state.queues.demand_of(workload), state.queues.priority_of(workload)
+    priority = state.queues.priority_of(workload, leaf)
+    demand = state.queues.demand_of(workload, leaf, priority)
     unplaced = state.queues.unplaced.get(uid)
     if unplaced is not None and not unplaced.found:
         placement = laid_out(state.queues.ledger.nodes, leaf)
@@ -85,7 +110,12 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
     wanted = (workload.basis, priority, leaf, demand)
     if job is not None and (job.basis, job.priority, job.queue, job.demand) == wanted and not moves:
         return None
-    before = job if job is not None else unplaced
+    return _Enters(leaf, demand, priority)
+
+
+def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | None, cause: Cause) -> WorkloadQueued:
+    uid, (leaf, demand, priority) = workload.ref.uid, enters
+    before = job if job is not None else state.queues.unplaced.get(uid)
     queued_at = before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
     rank = queued_at
     if state.queues.order(leaf) == "learned":
@@ -125,16 +155,16 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusa
         return Refusal("held", name=workload.wishes.by, text=workload.wishes.reason)
     if state.queues.ledger.tree is None:
         return Refusal("no_tree")
+    if leaf is not None:
+        return None
     queue, named = queue_and_quota(quota_name(workload.labels))
-    if leaf is None and KAI_ROOT in state.queues.ledger.trees:
+    if KAI_ROOT in state.queues.ledger.trees:
         refusal = kai_refusal(state.queues.ledger, workload, queue, named)
         if refusal is not None:
             return refusal
-    if leaf is None and named:
+    if named:
         return _misnamed(state, named)
-    if leaf is None:
-        return Refusal("unbound", "namespace_unclaimed", state.queues.ledger.tree.ref.key)
-    return None
+    return Refusal("unbound", "namespace_unclaimed", state.queues.ledger.tree.ref.key)
 
 
 def _misnamed(state: SorterState, named: str) -> Refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.core.queueing.folds import Fold
-from muster.core.queueing.standing import standing_of
+from muster.core.queueing.standing import change_of
 from muster.core.queueing.state import SorterState
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
@@ -20,17 +20,16 @@ _OWN = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
 
 def following(kind: type[Event], fold: Fold) -> Arm:
     """The arm of an event: the queues fold it, then what may be due is brought in line."""
-    is_cause = kind not in _OWN
+    is_cause, learns = kind not in _OWN, kind is WorkloadObserved
+    ends = kind in (WorkloadGone, ObjectUnreadable)
 
     def arm(state: SorterState, at: Position, event: Any) -> None:
         for uid in fold(state.queues, at, event):
-            if isinstance(event, WorkloadObserved):
+            if learns:
                 _learn(state, event.workload, at)
-            elif isinstance(event, WorkloadGone | ObjectUnreadable):
+            elif ends:
                 state.learned.gone(uid)
             _recheck(state, uid, at if is_cause else None)
-        if state.queues.book.stirred:
-            state.lineup.settle(state.queues)
 
     return arm
 
@@ -54,7 +53,7 @@ def _recheck(state: SorterState, uid: str, at: Position | None) -> None:
         state.causes.pop(uid, None)
     elif at is not None or uid not in state.causes:
         state.causes[uid] = Cause(at.seq, at.item) if at is not None else Cause(state.seq, 0)
-    if known and standing_of(state, uid) is not None:
+    if known and change_of(state, uid) is not None:
         state.due[uid] = None
     else:
         state.due.pop(uid, None)

@@ -12,7 +12,7 @@ from muster.core.quota.declared import kai_preemptible, run_time_ms
 from muster.model.demand import Demand
 from muster.model.keys import path_chain
 from muster.model.quota import JOBS, MACHINES, QuotaNode, QuotaTree
-from muster.model.resources import Vector, add_into
+from muster.model.resources import Vector
 from muster.model.strategies import inherited, strategies_text
 from muster.model.workload import Workload
 
@@ -73,8 +73,9 @@ class Scratch(Struct):
 def counted(of: Demand | Charge) -> Vector:
     """The request together with the resources that are counted rather than requested."""
     amounts = dict(of.request)
-    if not isinstance(of, Demand) or of.jobs:
-        amounts[JOBS] = ONE * (of.jobs if isinstance(of, Demand) else 1)
+    jobs = of.jobs if isinstance(of, Demand) else 1
+    if jobs:
+        amounts[JOBS] = ONE * jobs
     if of.pods:
         amounts[MACHINES] = of.pods * ONE
     return amounts
@@ -85,7 +86,12 @@ def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -
         vector = totals.get(path)
         if vector is None:
             vector = totals[path] = {}
-        add_into(vector, amounts, times)
+        for name, amount in amounts.items():  # as add_into does: this is called most of all
+            value = vector.get(name, 0) + amount * times
+            if value:
+                vector[name] = value
+            else:
+                vector.pop(name, None)
         if not vector:
             del totals[path]
 
@@ -123,4 +129,4 @@ def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None =
     if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)
     declared = run_time_ms(workload.labels)
-    return Demand(need, sum(pods.count for pods in workload.pod_sets), preemptible, run_ms=declared)
+    return Demand(need, sum([pods.count for pods in workload.pod_sets]), preemptible, run_ms=declared)

@@ -334,11 +334,10 @@ def adopting_leaf(state: AccountantState, workload: Workload) -> str:
 
 def must_adopt(state: AccountantState, workload: Workload) -> bool:
     """Whether something runs that is not charged and belongs to a queue."""
-    if workload.ref.uid in state.entries or not adopting_leaf(state, workload):
+    if workload.ref.uid in state.entries:
         return False
-    if state.presence.occupies(workload.ref.uid):
-        return True
-    return workload.phase in ("starting", "running")
+    runs = workload.phase in ("starting", "running") or state.presence.occupies(workload.ref.uid)
+    return runs and bool(adopting_leaf(state, workload))
 
 
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:

@@ -7,7 +7,6 @@ arms here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any, ClassVar
 
 from muster.core.queueing import folds as queue_folds
@@ -58,7 +57,7 @@ class ReadModel:
         found: dict[type[Event], Arm] = {}
         for kind in dict.fromkeys((*queues, *HISTORY, *GANG_HISTORY, *own, *_PHASES)):
             chain = [queues.get(kind), self._history.arm_of(kind), *own.get(kind, ()), _PHASES.get(kind)]
-            found[kind] = reduce(in_turn, [arm for arm in chain if arm is not None])
+            found[kind] = in_turn(*[arm for arm in chain if arm is not None])
         return found
 
     def decide(self, state: ReadState) -> list[Decision]:
@@ -69,6 +68,11 @@ class ReadModel:
         """Log time has gone on: what leaves wanted until now is noted, as the sorter notes it; and what was idle."""
         lending.time_passed(state.queues, state.now)
         idling.time_passed(state.queues.ledger, state.now)
+
+    @staticmethod
+    def settle(state: ReadState) -> None:
+        """A commit is folded: no order of the queues is kept here."""
+        state.queues.book.stirred.clear()
 
     def next_deadline(self, state: ReadState) -> int | None:
         return None

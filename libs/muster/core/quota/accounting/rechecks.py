@@ -34,38 +34,41 @@ def touched(state: AccountantState, at: Position, uid: str | None) -> None:
 
 def recheck(state: AccountantState, uid: str) -> None:
     """Bring the ``due`` dicts and the deadline of one workload in line with the state."""
-    entry, workload = state.entries.get(uid), state.workloads.get(uid)
-    deadline = None
+    entry, claim = state.entries.get(uid), state.ledger.claims.by_uid.get(uid)
     if entry is not None:
-        note_idle(state, entry)
-        note_short(state, entry)
-        note_unbound(state, entry)
-        overuse.note(state, entry)
-        times = (idle_deadline(state, entry), ends_at(state, entry))
-        deadline = min((at for at in times if at is not None), default=None)
-    _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
-    _set(state.due_move, uid, entry is not None and uid not in state.due_release and must_move(state, entry))
-    changes = entry is not None and uid not in state.due_release and charge_due(state, entry) is not None
-    _set(state.due_change, uid, changes)
-    _set(state.due_suspension, uid, entry is not None and _suspended_by_others(workload, entry))
-    pod = state.standalone.get(uid) if entry is None else None
-    uncharged = pod is not None and pod.bound and standalone.leaf_of(state.ledger, pod) is not None
-    _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
-    if entry is None:
-        state.overuse.pop(uid, None)
-    claims = state.ledger.claims
-    claim, leaves = claims.by_uid.get(uid), entry is not None and (uid in claims.leaving or uid in claims.moving)
+        state.due_adoption.pop(uid, None)
+        _charged(state, uid, entry)
+    else:
+        _uncharged(state, uid)
     _set(state.due_end, uid, claim is not None and why_over(state, claim) is not None)
-    _set(state.due_stay, uid, leaves and entry is not None and not entry.leaving)
-    overdue = overdue_at(entry) if leaves else None
-    if overdue is not None:
-        state.overdue[uid] = overdue
-    else:
-        state.overdue.pop(uid, None)
-    if deadline is None or uid in state.due_release:
-        state.deadlines.pop(uid, None)
-    else:
-        state.deadlines[uid] = deadline
+
+
+def _uncharged(state: AccountantState, uid: str) -> None:
+    for due in (state.due_release, state.due_move, state.due_change, state.due_suspension, state.due_stay):
+        due.pop(uid, None)
+    for times in (state.overuse, state.overdue, state.deadlines):
+        times.pop(uid, None)
+    workload, pod = state.workloads.get(uid), state.standalone.get(uid)
+    held = pod is not None and pod.bound and standalone.leaf_of(state.ledger, pod) is not None
+    _set(state.due_adoption, uid, held or (workload is not None and must_adopt(state, workload)))
+
+
+def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
+    workload, claims = state.workloads.get(uid), state.ledger.claims
+    note_idle(state, entry)
+    note_short(state, entry)
+    note_unbound(state, entry)
+    overuse.note(state, entry)
+    over = release_reason(state, entry) is not None
+    _set(state.due_release, uid, over)
+    _set(state.due_move, uid, not over and must_move(state, entry))
+    _set(state.due_change, uid, not over and charge_due(state, entry) is not None)
+    _set(state.due_suspension, uid, _suspended_by_others(workload, entry))
+    leaves = uid in claims.leaving or uid in claims.moving
+    _set(state.due_stay, uid, leaves and not entry.leaving)
+    _note_time(state.overdue, uid, overdue_at(entry) if leaves else None)
+    times = [at for at in (idle_deadline(state, entry), ends_at(state, entry)) if at is not None]
+    _note_time(state.deadlines, uid, min(times) if times and not over else None)
 
 
 def _set(due: dict[str, None], uid: str, wanted: bool) -> None:
@@ -73,6 +76,13 @@ def _set(due: dict[str, None], uid: str, wanted: bool) -> None:
         due[uid] = None
     else:
         due.pop(uid, None)
+
+
+def _note_time(times: dict[str, int], uid: str, at: int | None) -> None:
+    if at is not None:
+        times[uid] = at
+    else:
+        times.pop(uid, None)
 
 
 def _suspended_by_others(workload: Workload | None, entry: Entry) -> bool:

@@ -34,7 +34,7 @@ def stays_ms(times: int) -> int:
 
 def ends_at(state: AccountantState, entry: Entry) -> int | None:
     """Log time at which it is suspended unless something happens, where there is one."""
-    return min((at for _, at in _ends(state, entry)), default=None)
+    return min([at for _, at in _ends(state, entry)], default=None)
 
 
 def reason_due(state: AccountantState, entry: Entry) -> Why | None:
@@ -46,12 +46,17 @@ def reason_due(state: AccountantState, entry: Entry) -> Why | None:
 
 
 def _ends(state: AccountantState, entry: Entry) -> Iterator[tuple[Why, int]]:
-    times: tuple[tuple[Why, int | None], ...] = (
-        ("running_timeout", _timeout_at(state, entry)),
-        ("unschedulable", _unplaced_at(state, entry)),
-        ("stale_gang", _stale_at(state, entry)),
-    )
-    yield from ((why, max(at, entry.spared_until)) for why, at in times if at is not None)
+    if entry.since and not entry.leaving:
+        times: tuple[tuple[Why, int | None], ...] = (
+            ("running_timeout", _timeout_at(state, entry)),
+            ("unschedulable", _unplaced_at(state, entry) if entry.unbound_since else None),
+        )
+        for why, at in times:
+            if at is not None:
+                yield why, max(at, entry.spared_until)
+    stale_at = _stale_at(state, entry) if entry.short_since else None
+    if stale_at is not None:
+        yield "stale_gang", max(stale_at, entry.spared_until)
 
 
 def refused(entry: Entry, now: int) -> None:
@@ -65,7 +70,7 @@ def refused(entry: Entry, now: int) -> None:
 
 def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
     limit = state.ledger.rules_of(entry.queue).running_timeout_ms
-    return entry.since + limit if limit and entry.since and not entry.ran and not entry.leaving else None
+    return entry.since + limit if limit and not entry.ran else None
 
 
 # --- kube-scheduler does not place it ------------------------------------------------------------------------------
@@ -86,6 +91,9 @@ def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
 
 def note_unbound(state: AccountantState, entry: Entry) -> None:
     """Remember since when fewer pods than start together have a node, or none of a gang that has run."""
+    if not (entry.together or state.judged or state.members.grouped):
+        entry.unbound_since = 0
+        return
     found, workload = judged_of(state, entry), state.workloads.get(entry.ref.uid)
     if found is not None:
         entry.together = found.minimum
@@ -114,8 +122,6 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
     Of one that has run, when none of the pods that its controller has made since had one: they may be fewer than
     ``minCount`` for good.
     """
-    if not entry.unbound_since or not entry.since or entry.leaving:
-        return None
     if entry.ran and not state.presence.live_pods(entry.ref.uid):
         return None
     found = judged_of(state, entry)
@@ -140,11 +146,11 @@ def said_of(state: AccountantState, entry: Entry) -> FieldProblem:
 def note_short(state: AccountantState, entry: Entry) -> None:
     """Remember since when a gang that was whole has less pods than it needs."""
     uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
-    owners = (uid, *state.presence.children.get(uid, ()))
     runs = workload is not None and can_suspend(workload) and not entry.leaving
     if workload is None or not runs or grace_ms(state.ledger, entry.queue, workload) == NEVER:
         entry.short_since = 0
         return
+    owners = (uid, *state.presence.children.get(uid, ()))
     sets = state.members.sets(owners)
     entry.whole = entry.whole or is_whole(workload, sets)
     short = entry.whole and bool(sets) and not is_whole(workload, sets)
@@ -156,6 +162,4 @@ def note_short(state: AccountantState, entry: Entry) -> None:
 
 def _stale_at(state: AccountantState, entry: Entry) -> int | None:
     workload = state.workloads.get(entry.ref.uid)
-    if not entry.short_since or workload is None:
-        return None
-    return entry.short_since + grace_ms(state.ledger, entry.queue, workload)
+    return entry.short_since + grace_ms(state.ledger, entry.queue, workload) if workload is not None else None

@@ -25,7 +25,8 @@ def aside_of(workload: Workload | None, granted: Mapping[str, int]) -> Vector:
 def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | None:
     """(request, pods) that a workload should be charged with from here on; None when it is."""
     charge = state.ledger.charges[entry.ref.uid]
-    request = highest(entry.request, beyond(live_of(state, entry), entry.aside))
+    live = live_of(state, entry)
+    request = highest(entry.request, beyond(live, entry.aside)) if live else entry.request
     pods = max(entry.pods, state.presence.live_pods(entry.ref.uid))
     return None if (request, pods) == (charge.request, charge.pods) else (request, pods)
 

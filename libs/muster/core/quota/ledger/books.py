@@ -135,6 +135,8 @@ class Books(Struct):
         own leaf has it), and so does what belongs to a queue and to a quota at the same time.
         """
         own = self.leaf_of.get(namespace)
+        if own and not named:
+            return own
         queue, named = queue_and_quota(named)
         if queue and KAI_ROOT in self.trees:
             return None if own or named else self._leaf_queue(queue)
@@ -277,6 +279,8 @@ class Books(Struct):
 
     def _settle(self, uid: str) -> None:
         """Bring the amounts that a workload releases in line with its charge and the claims it leaves for."""
+        if uid not in self.claims.leaving and uid not in self.claims.cuts and uid not in self.going:
+            return
         charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
         if charge is not None and uid in self.claims.leaving:
             gives = charge.queue, charge.demand
@@ -294,14 +298,15 @@ class Books(Struct):
 
     def _ask(self, uid: str, times: int) -> None:
         """What a workload is charged, else what it asks for, counts once."""
-        charge, ask = self.charges.get(uid), self.asks.get(uid)
-        found = charge or ask
-        if charge is None and ask is not None:
-            total = self.waiting.setdefault(ask.queue, {})
-            add_into(total, ask.request, times)
+        found = self.charges.get(uid) or self.asks.get(uid)
+        if found is None:
+            return
+        if isinstance(found, QueuedRequest):
+            total = self.waiting.setdefault(found.queue, {})
+            add_into(total, found.request, times)
             if not total:
-                del self.waiting[ask.queue]
-        if found is not None and self.shares.names:
+                del self.waiting[found.queue]
+        if self.shares.names:
             self.shares.ask(self.nodes, found.queue, found.request, times)
 
     def _add(self, charge: Charge, times: int) -> None:
@@ -314,10 +319,10 @@ class Books(Struct):
     def _guarantees(self, paths: Iterable[str]) -> None:
         """Note whether these nodes are below their guarantees."""
         for path in paths:
-            node, used = self.nodes.get(path), self.used.get(path, _NOTHING)
+            node, used = self.nodes.get(path), self.used.get(path, _NOTHING).get
             self.below.pop(path, None)
             for name, least in node.guaranteed.items() if node is not None else ():
-                if used.get(name, 0) < least:
+                if used(name, 0) < least:
                     self.below[path] = None
                     break
 

@@ -75,13 +75,16 @@ class Ledger(Books):
         """Every limit that refuses the demand, leaf first. ``held``: for claimants; None: as claims say."""
         others = self.held_from(queue, demand, *scratches, now=now) if held is None else held
         amounts = sorted(counted(demand).items())
+        weighted = self.shares.names
         for node, parts, kept in self.taken(queue, *scratches):
             beside = others.extra.get(node.path, _NOTHING)
             for name, asked in amounts:
-                limit = self.limit(node, name)
+                limit = self.limit(node, name) if weighted else node.limit.get(name)
                 if limit is None or not asked:
                     continue
-                used = sum([part.get(name, 0) for part in parts])
+                used = 0
+                for part in parts:
+                    used += part.get(name, 0)
                 claimed, spared = beside.get(name, 0), kept.get(name, 0)
                 if used + claimed + spared + asked > limit:
                     yield short_of(self.claims, node, name, asked, used, limit, held=claimed, kept=spared)
