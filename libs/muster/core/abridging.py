@@ -59,11 +59,12 @@ def whole(newest: dict[str, Newest], stored: Stored) -> Stored:
     if isinstance(commit.events[0], LeaderStarted):
         newest.pop(seat, None)
         return stored
-    if not any(isinstance(each, _OBSERVATIONS) for each in commit.events):
+    kinds = {type(each) for each in commit.events}
+    if kinds.isdisjoint(_OBSERVATIONS):
         return stored
     said = newest.setdefault(seat, {})
     events = [_completed(seat, said, event) for event in commit.events]
-    return replace(stored, commit=replace(commit, events=tuple(events)))
+    return replace(stored, commit=replace(commit, events=tuple(events))) if WorkloadAbridged in kinds else stored
 
 
 def _completed(seat: str, said: Newest, event: Event) -> Event:

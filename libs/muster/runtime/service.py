@@ -7,6 +7,7 @@ cancelled, then leaders keep a snapshot and give up their leases, then connectio
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import signal
@@ -53,6 +54,9 @@ MISCONFIGURED = 78
 """Exit code: the configuration cannot work as it is."""
 SEALED_WAIT_S = 0.5
 """How often a process that finds its log sealed looks for the next generation."""
+
+COLLECT_AFTER = 20_000
+"""Objects that are made before the first are looked at for cycles: a state has none, and folding makes many."""
 
 RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
 """What ends a process that may be started again."""
@@ -212,6 +216,8 @@ async def run_service(service: str, build: Build, *, keeping: bool = False) -> i
         print(f"muster {service}: {err}", file=sys.stderr)  # noqa: T201
         return MISCONFIGURED
     logs.configure(level=config.log_level, style=config.log_style)
+    gc.freeze()  # What was imported lives as long as the process does.
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     return await _exit_code(config, service, build, keeping)
 
 
