@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from muster.core.stage import Folder, Stage, StageState
 from muster.events.base import Event
-from muster.events.envelope import Stored
+from muster.events.envelope import Commit, Stored
 from muster.events.system import TimeReached
 
 S = TypeVar("S", bound=StageState)
@@ -20,6 +20,14 @@ def folded(stage: Stage[S], commits: Iterable[Stored]) -> Iterator[tuple[Event, 
     for stored in commits:
         folder.fold(state, stored)
         yield from ((event, state) for event in stored.commit.events)
+
+
+def heard(folder: Folder, state: StageState, event: Event) -> None:
+    """An event by itself, one millisecond after the one before; no judge of a log sees it."""
+    commit = Commit(
+        commit_id=f"c{state.seq}", stage="oracle", shard="0", kind="input", at=state.now + 1, events=(event,)
+    )
+    folder.hear(state, Stored(state.seq + 1, commit))
 
 
 def waited_for(commits: Iterable[Stored], name: str, since: type[Event], until: type[Event]) -> list[int]:

@@ -161,8 +161,7 @@ def test_the_ledger_is_a_function_of_what_is_there(seed: int) -> None:
             case 2 if observed:
                 name = rng.choice(sorted(observed))
                 rv = observed.pop(name).node.rv
-                found.node_gone(NodeGone(ref=Ref("Node", "", name, f"uid-{name}"), rv=rv), 0)
-                found.seen.ended.clear()
+                found.node_gone(NodeGone(ref=Ref("Node", "", name, f"uid-{name}"), rv=rv))
             case 3:
                 shape = nodes.some_ask(rng, "x", pod_rules=True)
                 found.learn(shape.rules)

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from msgspec import Struct, field
 
 from muster.core.docket import Docket, judged
+from muster.core.observed.seen import OBSERVATIONS, Seen, about
 from muster.core.rulesets import UnknownRulesetError
 from muster.events.base import Decision, Event
 from muster.events.envelope import MAX_EVENTS, Stored, cut
-from muster.events.facts import KindsConfigured, Synced, SyncStarted
+from muster.events.facts import ChildGone, ChildObserved, KindsConfigured, ObjectGone, Synced, SyncStarted
 from muster.events.system import Genesis, LogNearlyFull, RulesetActivated
 from muster.model.keys import Position
 
@@ -61,6 +62,10 @@ class StageState(Struct):
     listed: dict[str, None] = field(default_factory=dict)
     """Whatever has been listed in its current watch epoch."""
 
+    seen: Seen = field(default_factory=Seen)
+    """Which version of each object counts, of all that the stage hears of."""
+    children_seen: Seen = field(default_factory=Seen)
+    """Of children by itself: what stops being one is a workload from the same version on, and the other way round."""
     closing: bool = False
     """The log is nearly full: only what frees something is decided."""
     docket: Docket = field(default_factory=Docket)
@@ -126,6 +131,8 @@ class Folder:
         }
         for kind, arm in shared.items():
             arms[kind] = in_turn(arm, arms[kind]) if kind in arms else arm
+        if not getattr(stage, "judges_versions", False):
+            arms = {kind: _of_newest(kind, arm) for kind, arm in arms.items()}
         self._arms = {kind: parts_of(arm) for kind, arm in arms.items()}
 
     def fold(self, state: StageState, stored: Stored) -> Stored:
@@ -193,6 +200,22 @@ class _InTurn:
     def __call__(self, state: Any, at: Position, event: Any) -> None:
         for part in self.parts:
             part(state, at, event)
+
+
+def _of_newest(kind: type[Event], arm: Arm) -> Arm:
+    """An arm for facts about an object hears only what says something new of it."""
+    child = kind in (ChildObserved, ChildGone)
+
+    def observed(state: StageState, at: Position, event: Event) -> None:
+        ref, rv = about(event)
+        if (state.children_seen if child else state.seen).newer(ref.uid, rv):
+            arm(state, at, event)
+
+    def gone(state: StageState, at: Position, event: ObjectGone) -> None:
+        if (state.children_seen if child else state.seen).end(event, at.at):
+            arm(state, at, event)
+
+    return observed if kind in OBSERVATIONS else gone if issubclass(kind, ObjectGone) else arm
 
 
 def _genesis(state: StageState, _at: Position, event: Genesis) -> None:

@@ -18,7 +18,6 @@ from muster.core.actuation.gating import Gating
 from muster.core.actuation.gpus import Freeing
 from muster.core.actuation.removing import Removing
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.observed.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
@@ -139,7 +138,6 @@ class ActuatorState(StageState):
     """uid -> attempt whose quota is reserved: an admission without quota is not carried out"""
     bases: dict[str, str] = field(default_factory=dict)
     """uid -> digest of the request it is reserved for: an admission of any other is not carried out either"""
-    seen: Seen = field(default_factory=Seen)
     leaving: dict[str, None] = field(default_factory=dict)
     """Workloads that were suspended for others, and of which pods may still be there."""
     going: dict[str, list[str]] = field(default_factory=dict)
@@ -196,17 +194,14 @@ class Actuator:
 
     def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
         workload = event.workload
-        if not state.seen.newer(workload.ref.uid, workload.rv):
-            return
         if workload.phase == "finished":
             state.known.pop(workload.ref.uid, None)
         else:
             state.known[workload.ref.uid] = known_of(workload)
 
-    def _gone(self, state: ActuatorState, at: Position, event: WorkloadGone) -> None:
-        if state.seen.end(event, at.at):
-            state.known.pop(event.ref.uid, None)
-            state.queued_at.pop(event.ref.uid, None)
+    def _gone(self, state: ActuatorState, _at: Position, event: WorkloadGone) -> None:
+        state.known.pop(event.ref.uid, None)
+        state.queued_at.pop(event.ref.uid, None)
 
     def _queued(self, state: ActuatorState, _at: Position, event: WorkloadQueued) -> None:
         state.queued_at[event.ref.uid] = event.queued_at
@@ -261,12 +256,9 @@ class Actuator:
                 del state.binds[place.ref.uid]
                 state.unbinds[place.ref.uid] = Unbind(order.ref, order.node, intent, order.cause, order.cycle)
 
-    def _pod_gone(self, state: ActuatorState, at: Position, event: PodGone) -> None:
-        if state.seen.end(event, at.at):
-            state.binds.pop(event.ref.uid, None)
-            state.unbinds.pop(event.ref.uid, None)
-            state.freeing.pop(event.ref.uid, None)
-            state.removing.pop(event.ref.uid, None)
+    def _pod_gone(self, state: ActuatorState, _at: Position, event: PodGone) -> None:
+        for orders in (state.binds, state.unbinds, state.freeing, state.removing):
+            orders.pop(event.ref.uid, None)
 
     def _reservation_ended(self, state: ActuatorState, at: Position, event: GpuReservationEnded) -> None:
         if event.ref.uid not in state.seen.ended:

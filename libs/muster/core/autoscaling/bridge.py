@@ -106,7 +106,7 @@ class AutoscalerBridge:
 
     def _pod(self, state: BridgeState, _at: Position, event: PodObserved) -> None:
         pod = event.pod
-        if not pod.ours or not state.pods_seen.newer(pod.ref.uid, pod.rv):
+        if not pod.ours:
             return
         said = declared_by(pod)
         _leave(state, pod.ref.uid)
@@ -115,10 +115,9 @@ class AutoscalerBridge:
             state.members.setdefault(said.gang, {})[pod.ref.uid] = None
         _tidy(state)
 
-    def _pod_gone(self, state: BridgeState, at: Position, event: PodGone) -> None:
-        if state.pods_seen.end(event, at.at):
-            _leave(state, event.ref.uid)
-            _tidy(state)
+    def _pod_gone(self, state: BridgeState, _at: Position, event: PodGone) -> None:
+        _leave(state, event.ref.uid)
+        _tidy(state)
 
     def _held_back(self, state: BridgeState, at: Position, event: GangHeldBack) -> None:
         growth = event.growth
@@ -135,7 +134,7 @@ class AutoscalerBridge:
             state.needs[growth.key] = NodesNeeded(Cause(at.seq, at.item), growth, namespace, owners=owners)
 
     def _placed(self, state: BridgeState, _at: Position, event: PodsPlaced) -> None:
-        if any(place.ref.uid in state.pods_seen.ended for place in event.pods):
+        if any(place.ref.uid in state.seen.ended for place in event.pods):
             return  # Void as a whole.
         for gang in event.gangs:
             for key in [key for key, need in state.needs.items() if gang in need.growth.gangs]:
@@ -167,17 +166,13 @@ class AutoscalerBridge:
             state.rests.pop(key, None)
 
     def _observed(self, state: BridgeState, at: Position, event: NodesRequestObserved) -> None:
-        if not state.sighted_seen.newer(event.ref.uid, event.rv):
-            return
         state.sighted[event.ref.uid] = Sighted(event.ref, Cause(at.seq, at.item), event.templates)
         asked = state.asked.get(state.names.get(event.ref.key, ""))
         if asked is not None and asked.ending is None and event.phase in ("failed", "lapsed"):
             asked.ending = "failed" if event.phase == "failed" else "lapsed"
             asked.problem = problem("", "said", said=event.message) if event.message else None
 
-    def _request_gone(self, state: BridgeState, at: Position, event: NodesRequestGone) -> None:
-        if not state.sighted_seen.end(event, at.at):
-            return
+    def _request_gone(self, state: BridgeState, _at: Position, event: NodesRequestGone) -> None:
         state.sighted.pop(event.ref.uid, None)
         state.removed.pop(event.ref.key, None)
         asked = state.asked.get(state.names.get(event.ref.key, ""))

@@ -72,7 +72,7 @@ def arms() -> dict[type[Event], Arm]:
 def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved) -> None:
     workload = event.workload
     uid, elastic = workload.ref.uid, workload.elastic
-    if workload.ref.kind not in RAY_KINDS or not state.jobs_seen.newer(uid, workload.rv):
+    if workload.ref.kind not in RAY_KINDS:
         return
     runs_through(state, uid, workload.child)
     if workload.phase == "starting":
@@ -88,7 +88,7 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
     state.sizes[uid] = elastic.sizes
     state.fixed.pop(uid, None)
     _scales_itself(state, uid, elastic)
-    if workload.ref.kind == "RayCluster" and state.clusters_seen.newer(uid, workload.rv):
+    if workload.ref.kind == "RayCluster":
         runs = not workload.suspended and workload.phase in ("starting", "running")
         seen(state, at, workload.ref, uid, workload.rv, elastic, runs=runs)
 
@@ -100,11 +100,10 @@ def _scales_itself(state: BridgeState, owner: str, elastic: Elastic) -> None:
         grant.groups = granted_before(grant.fixed, elastic)
 
 
-def workload_gone(state: BridgeState, at: Position, event: WorkloadGone) -> None:
-    if event.ref.kind in RAY_KINDS and state.jobs_seen.end(event, at.at):
-        for table in (state.sizes, state.fixed, state.starting, state.through):
-            table.pop(event.ref.uid, None)
-    _gone(state, at, event, child=False)
+def workload_gone(state: BridgeState, _at: Position, event: WorkloadGone) -> None:
+    for table in (state.sizes, state.fixed, state.starting, state.through):
+        table.pop(event.ref.uid, None)
+    _gone(state, event, child=False)
 
 
 def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> None:
@@ -114,38 +113,34 @@ def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> No
     if child.elastic is None:
         _fixed(state, at, child.ref, child.owner_uid, child.rv, runs=bool(child.asks))
         return
-    if state.clusters_seen.newer(child.ref.uid, child.rv):
-        _scales_itself(state, child.owner_uid, child.elastic)
-        seen(state, at, child.ref, child.owner_uid, child.rv, child.elastic, runs=True)
+    _scales_itself(state, child.owner_uid, child.elastic)
+    seen(state, at, child.ref, child.owner_uid, child.rv, child.elastic, runs=True)
 
 
 def _fixed(state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, *, runs: bool) -> None:
     """A cluster of a fixed size is known while it runs: its head may be lost."""
-    if (runs or ref.uid in state.clusters) and state.clusters_seen.newer(ref.uid, rv):
-        if runs:
-            seen(state, at, ref, owner, rv, None, runs=True)
-        else:
-            forget(state, ref.uid)
+    if runs:
+        seen(state, at, ref, owner, rv, None, runs=True)
+    elif ref.uid in state.clusters:
+        forget(state, ref.uid)
 
 
-def child_gone(state: BridgeState, at: Position, event: ChildGone) -> None:
-    _gone(state, at, event, child=True)
+def child_gone(state: BridgeState, _at: Position, event: ChildGone) -> None:
+    _gone(state, event, child=True)
     if event.ref.uid not in state.clusters:
         state.heard.pop(event.ref.uid, None)
 
 
-def _gone(state: BridgeState, at: Position, event: ObjectGone, *, child: bool) -> None:
+def _gone(state: BridgeState, event: ObjectGone, *, child: bool) -> None:
     """It is gone as what it was last known as; one that changed its role before that is not."""
     cluster = state.clusters.get(event.ref.uid)
-    if cluster is None or (cluster.owner != event.ref.uid) is not child:
-        return
-    if state.clusters_seen.end(event, at.at):
+    if cluster is not None and (cluster.owner != event.ref.uid) is child:
         forget(state, event.ref.uid)
 
 
 def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
     uid, known = event.ref.uid, state.heard.get(event.ref.uid)
-    if uid in state.clusters_seen.ended:
+    if uid not in state.clusters and (uid in state.seen.ended or uid in state.children_seen.ended):
         return
     if known is None or (event.attempt, event.read_at) > (known.attempt, known.read_at):
         if known is not None:

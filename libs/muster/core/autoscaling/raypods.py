@@ -15,17 +15,13 @@ REPLICA = "ray.io/worker-group-replica-name"
 
 def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
     pod = event.pod
-    if is_ray_head(pod.labels) and pod.owner_uid and state.heads_seen.newer(pod.ref.uid, pod.rv):
+    if is_ray_head(pod.labels) and pod.owner_uid:
         _head_over(state, pod.ref.uid)
         if not pod.over:
             state.head_of[pod.ref.uid] = pod.owner_uid
             state.heads.setdefault(pod.owner_uid, {})[pod.ref.uid] = pod.running
         recheck(state, pod.owner_uid)
-    if (
-        pod.labels.get(RAY_NODE_TYPE) != RAY_WORKER
-        or not pod.owner_uid
-        or not state.workers_seen.newer(pod.ref.uid, pod.rv)
-    ):
+    if pod.labels.get(RAY_NODE_TYPE) != RAY_WORKER or not pod.owner_uid:
         return
     if pod.over:
         _worker_over(state, pod.ref.uid)
@@ -64,14 +60,13 @@ def _worker_changed(state: BridgeState, at: Position, worker: Worker, pod: PodSt
             recheck(state, cluster.ref.uid)
 
 
-def pod_gone(state: BridgeState, at: Position, event: PodGone) -> None:
+def pod_gone(state: BridgeState, _at: Position, event: PodGone) -> None:
     uid = event.ref.uid
-    if uid in state.heads_seen.versions and state.heads_seen.end(event, at.at):
-        cluster = state.head_of.get(uid, "")
+    cluster = state.head_of.get(uid)
+    if cluster is not None:
         _head_over(state, uid)
         recheck(state, cluster)
-    if uid in state.workers_seen.versions and state.workers_seen.end(event, at.at):
-        _worker_over(state, uid)
+    _worker_over(state, uid)
 
 
 def _head_over(state: BridgeState, uid: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.autoscaling.wish import Wish
-from muster.core.observed.seen import Seen
 from muster.core.stage import StageState
 from muster.events.alarms import AlarmRaised, AlarmReason
 from muster.events.base import Cause
@@ -202,10 +201,8 @@ class BridgeState(StageState):
     """Gang -> its pods that have no node"""
     gang_of: dict[str, str] = field(default_factory=dict)
     """uid of a pod that has no node -> its gang"""
-    pods_seen: Seen = field(default_factory=Seen)
     sighted: dict[str, Sighted] = field(default_factory=dict)
     """By uid."""
-    sighted_seen: Seen = field(default_factory=Seen)
     removed: dict[str, None] = field(default_factory=dict)
     """namespace/name of requests that are withdrawn, and may still exist"""
     heard: dict[str, HeadSaid] = field(default_factory=dict)
@@ -214,7 +211,6 @@ class BridgeState(StageState):
     """uid of a workload whose Ray cluster scales itself -> the replicas that its spec asks for"""
     fixed: dict[str, Counts] = field(default_factory=dict)
     """uid of a workload whose Ray cluster has a fixed size -> its pods by worker group"""
-    jobs_seen: Seen = field(default_factory=Seen)
     grants: dict[str, Grant] = field(default_factory=dict)
     """By uid of the charged workload."""
     clusters: dict[str, Cluster] = field(default_factory=dict)
@@ -222,12 +218,10 @@ class BridgeState(StageState):
     """uid of the charged workload -> {uid of a cluster of its: its name}, in the order in which they were first seen"""
     through: dict[str, str] = field(default_factory=dict)
     """uid of the charged workload -> name of the cluster that it says it runs through"""
-    clusters_seen: Seen = field(default_factory=Seen)
     workers: dict[str, dict[str, dict[str, Worker]]] = field(default_factory=dict)
     """uid of a RayCluster -> {worker group: {uid of a live pod: what is known of it}}"""
     worker_of: dict[str, str] = field(default_factory=dict)
     """uid of a live worker pod -> uid of its RayCluster"""
-    workers_seen: Seen = field(default_factory=Seen)
     growing: dict[str, GrowthAsked] = field(default_factory=dict)
     """uid of a RayCluster -> what it asks for"""
     gates: dict[str, Cause] = field(default_factory=dict)
@@ -242,7 +236,6 @@ class BridgeState(StageState):
     """uid of a RayCluster -> {uid of a live head pod: whether it runs}"""
     head_of: dict[str, str] = field(default_factory=dict)
     """uid of a live head pod -> uid of its RayCluster"""
-    heads_seen: Seen = field(default_factory=Seen)
     starting: dict[str, None] = field(default_factory=dict)
     """uid of a workload with a Ray cluster that was admitted and is not ready"""
     alarms: dict[str, AlarmRaised] = field(default_factory=dict)

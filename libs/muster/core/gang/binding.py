@@ -30,7 +30,7 @@ from muster.model.resources import Vector, add_into
 
 def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
     """Pods have a node; none of them, when one is gone by now."""
-    if any(place.ref.uid in state.seen.ended for place in event.pods):
+    if any(place.ref.uid not in state.pods.gang_of for place in event.pods):
         return
     for place in event.pods:
         pod = state.pods.pods.get(place.ref.uid)

@@ -120,63 +120,60 @@ def placement_chosen(state: AdmitterState, _at: Position, event: PlacementChosen
 
 def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
     workload = event.workload
-    if state.seen.newer(workload.ref.uid, workload.rv):
-        state.owners.pop(workload.ref.uid, None)
-        before = state.gangs.get(workload.ref.uid)
-        gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
-        if before is not None:
-            gang.rank, gang.placement = before.rank, before.placement
-        for each in (*workload.pod_sets, *workload.auxiliary):
-            state.ledger.learn(each.rules)
-        state.ledger.learn(PodRules(topology=workload.topology))
-        unplaced.observed(state, workload.ref.uid)
+    state.owners.pop(workload.ref.uid, None)
+    before = state.gangs.get(workload.ref.uid)
+    gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
+    if before is not None:
+        gang.rank, gang.placement = before.rank, before.placement
+    for each in (*workload.pod_sets, *workload.auxiliary):
+        state.ledger.learn(each.rules)
+    state.ledger.learn(PodRules(topology=workload.topology))
+    unplaced.observed(state, workload.ref.uid)
 
 
-def workload_gone(state: AdmitterState, at: Position, event: WorkloadGone) -> None:
-    if state.seen.end(event, at.at):
-        unplaced.drop(state, event.ref.uid)
-        state.found.pop(event.ref.uid, None)
-        state.gangs.pop(event.ref.uid, None)
-        state.waits.pop(event.ref.uid, None)
+def workload_gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> None:
+    unplaced.drop(state, event.ref.uid)
+    state.found.pop(event.ref.uid, None)
+    state.gangs.pop(event.ref.uid, None)
+    state.waits.pop(event.ref.uid, None)
 
 
 def child_observed(state: AdmitterState, _at: Position, event: ChildObserved) -> None:
-    if state.children_seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
+    if event.child.owner_uid:
         state.owners[event.child.ref.uid] = event.child.owner_uid
         state.ledger.hand_on(event.child.ref.uid, event.child.owner_uid)
 
 
-def child_gone(state: AdmitterState, at: Position, event: ChildGone) -> None:
-    if state.children_seen.end(event, at.at):
-        state.owners.pop(event.ref.uid, None)
+def child_gone(state: AdmitterState, _at: Position, event: ChildGone) -> None:
+    state.owners.pop(event.ref.uid, None)
 
 
 def node_observed(state: AdmitterState, _at: Position, event: NodeObserved) -> None:
     state.ledger.node_observed(event)
 
 
-def node_gone(state: AdmitterState, at: Position, event: NodeGone) -> None:
-    state.ledger.node_gone(event, at.at)
+def node_gone(state: AdmitterState, _at: Position, event: NodeGone) -> None:
+    state.ledger.node_gone(event)
 
 
 def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None:
-    if g.pod_observed(state, at, event) and event.pod.keeps:
+    g.pod_observed(state, at, event)
+    if event.pod.keeps:
         gpugroups.keeper_observed(state, at, event.pod)
 
 
 def pod_gone(state: AdmitterState, at: Position, event: PodGone) -> None:
-    if state.seen.end(event, at.at):
-        pods.pod_gone(state.pods, event.ref.uid, at.at)
-        state.keepers.pop(event.ref.uid, None)
-        state.ledger.evict(event.ref.uid)
+    pods.pod_gone(state.pods, event.ref.uid, at.at)
+    state.keepers.pop(event.ref.uid, None)
+    state.ledger.evict(event.ref.uid)
 
 
 def pod_group_observed(state: AdmitterState, _at: Position, event: PodGroupObserved) -> None:
     pods.pod_group_observed(state.pods, event)
 
 
-def pod_group_gone(state: AdmitterState, at: Position, event: PodGroupGone) -> None:
-    pods.pod_group_gone(state.pods, at, event)
+def pod_group_gone(state: AdmitterState, _at: Position, event: PodGroupGone) -> None:
+    pods.pod_group_gone(state.pods, event)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.gang.declare import Declared, GangCounts
-from muster.core.observed.seen import Seen
 from muster.events.base import Cause
 from muster.events.gangs import HeldBackReason, PodPlace, PodsDenied
 from muster.model.gang import PodGroup
@@ -205,8 +204,6 @@ class PodGangs(Struct):
     """that key -> what refuses those that wait still"""
     rests: dict[str, Rest] = field(default_factory=dict)
     """By uid of the pod."""
-    seen: Seen = field(default_factory=Seen)
-    """Of PodGroups."""
     pod_groups: dict[str, PodGroup] = field(default_factory=dict)
     """By uid."""
     named: dict[str, dict[str, None]] = field(default_factory=dict)

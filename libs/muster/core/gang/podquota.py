@@ -23,9 +23,9 @@ from muster.model.workload import PodState
 
 def arms() -> dict[type[Event], Arm]:
     return {
-        QuotaTreeObserved: lambda state, _, event: quota_observed(state, event.ref, event.rv),
+        QuotaTreeObserved: lambda state, _, event: quota_observed(state, event.ref),
         QuotaTreeGone: quota_gone,
-        KaiQueueObserved: lambda state, _, event: quota_observed(state, event.queue.ref, event.queue.rv),
+        KaiQueueObserved: lambda state, _, event: quota_observed(state, event.queue.ref),
         KaiQueueGone: quota_gone,
         PodsProposed: proposed,
         PodsReserved: reserved,
@@ -33,14 +33,12 @@ def arms() -> dict[type[Event], Arm]:
     }
 
 
-def quota_observed(state: AdmitterState, ref: Ref, rv: int) -> None:
-    if state.seen.newer(ref.uid, rv):
-        state.quotas[ref.uid] = None
+def quota_observed(state: AdmitterState, ref: Ref) -> None:
+    state.quotas[ref.uid] = None
 
 
-def quota_gone(state: AdmitterState, at: Position, event: QuotaTreeGone | KaiQueueGone) -> None:
-    if state.seen.end(event, at.at):
-        state.quotas.pop(event.ref.uid, None)
+def quota_gone(state: AdmitterState, _at: Position, event: QuotaTreeGone | KaiQueueGone) -> None:
+    state.quotas.pop(event.ref.uid, None)
 
 
 def proposed(state: AdmitterState, _at: Position, event: PodsProposed) -> None:

@@ -116,14 +116,13 @@ def pod_group_of(state: PodGangs, key: str) -> PodGroup | None:
 
 def pod_group_observed(state: PodGangs, event: PodGroupObserved) -> None:
     found = event.pod_group
-    if state.seen.newer(found.ref.uid, found.rv):
-        state.pod_groups[found.ref.uid] = found
-        state.named.setdefault(found.ref.key, {})[found.ref.uid] = None
-        _redeclare(state, found.ref.key)
+    state.pod_groups[found.ref.uid] = found
+    state.named.setdefault(found.ref.key, {})[found.ref.uid] = None
+    _redeclare(state, found.ref.key)
 
 
-def pod_group_gone(state: PodGangs, at: Position, event: PodGroupGone) -> None:
-    if not state.seen.end(event, at.at) or state.pod_groups.pop(event.ref.uid, None) is None:
+def pod_group_gone(state: PodGangs, event: PodGroupGone) -> None:
+    if state.pod_groups.pop(event.ref.uid, None) is None:
         return
     uids = state.named[event.ref.key]
     del uids[event.ref.uid]

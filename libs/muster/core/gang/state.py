@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
 from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, is_ray_head
-from muster.core.observed.seen import Seen
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
 from muster.events.base import Cause
@@ -190,9 +189,6 @@ class AdmitterState(StageState):
     placement: PlacementChosen = field(default_factory=lambda: PlacementChosen(mode="off"))
     ledger: NodeLedger = field(default_factory=NodeLedger)
     gangs: dict[str, Gang] = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
-    children_seen: Seen = field(default_factory=Seen)
-    """By itself: what stops being a child is a workload from the same version on, and the other way round."""
     owners: dict[str, str] = field(default_factory=dict)
     """uid of a child -> uid of the workload that runs through it"""
     holds: dict[str, Hold] = field(default_factory=dict)
@@ -220,7 +216,6 @@ class AdmitterState(StageState):
     """resourceVersion of the object that declares them; 0 where none does."""
     pools_uid: str = ""
     """Of the object that declares them."""
-    pools_seen: Seen = field(default_factory=Seen)
     unserved: bool = False
     """The cluster knows no objects that ask for nodes."""
     keepers: dict[str, Keeper] = field(default_factory=dict)
@@ -324,12 +319,10 @@ def _take(state: AdmitterState, found: Hold, key: str) -> None:
 # --- pods -------------------------------------------------------------------------------------------------------
 
 
-def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> bool:
-    """A pod takes its room on its node, and the place that was held for it becomes its own; False for an older fact."""
+def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None:
+    """A pod takes its room on its node, and the place that was held for it becomes its own."""
     pod = event.pod
     uid = pod.ref.uid
-    if not state.seen.newer(uid, pod.rv):
-        return False
     if pod.scheduler or uid in state.pods.gang_of:
         pods.pod_observed(state.pods, at, pod)
         if pod.ours:
@@ -337,7 +330,7 @@ def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> bool
     if pod.over or not pod.node:
         if uid not in state.pods.placed:
             state.ledger.evict(uid)
-        return True
+        return
     rules = replace(pod.rules, labels=pod.labels)
     known = state.ledger.occupants.get(uid)
     if known is None:
@@ -353,7 +346,6 @@ def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> bool
         )
         occupant.owner = workload_of(state, pod)
         state.ledger.settle(uid, occupant)
-    return True
 
 
 def workload_of(state: AdmitterState, pod: PodState) -> str:

@@ -23,13 +23,12 @@ REQUESTS = "provisioningrequests"
 
 
 def pools_observed(state: AdmitterState, _at: Position, event: NodePoolsObserved) -> None:
-    if state.pools_seen.newer(event.ref.uid, event.rv):
-        state.pools = {pool.name: pool for pool in event.pools}
-        state.pools_uid, state.pools_rv = event.ref.uid, event.rv
+    state.pools = {pool.name: pool for pool in event.pools}
+    state.pools_uid, state.pools_rv = event.ref.uid, event.rv
 
 
-def pools_gone(state: AdmitterState, at: Position, event: NodePoolsGone) -> None:
-    if state.pools_seen.end(event, at.at) and event.ref.uid == state.pools_uid:
+def pools_gone(state: AdmitterState, _at: Position, event: NodePoolsGone) -> None:
+    if event.ref.uid == state.pools_uid:
         state.pools, state.pools_uid, state.pools_rv = {}, "", 0
 
 

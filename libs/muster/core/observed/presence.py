@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from muster.core.observed.seen import Seen
 from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved
 from muster.model.resources import Vector, add_into, highest, summed
 from muster.model.workload import SPARK_ROLE, PodState
@@ -31,7 +30,6 @@ class Presence(Struct):
     Every ``fold`` method returns the uid of the workload it concerns, or None when nothing changed for any job.
     """
 
-    seen: Seen = field(default_factory=Seen)
     children: dict[str, dict[str, bool]] = field(default_factory=dict)
     """workload uid -> {uid of a child: whether the object still exists}; a child stays while a pod of it lives."""
     owner_of: dict[str, str] = field(default_factory=dict)
@@ -65,7 +63,7 @@ class Presence(Struct):
 
     def child_observed(self, event: ChildObserved) -> str | None:
         child = event.child
-        if not self.seen.newer(child.ref.uid, child.rv) or not child.owner_uid:
+        if not child.owner_uid:
             return None
         if child.asks and not child.over:
             self.wanted[child.ref.uid] = child.asks
@@ -74,10 +72,10 @@ class Presence(Struct):
         self._link(child.owner_uid, child.ref.uid, exists=not child.over)
         return child.owner_uid
 
-    def child_gone(self, event: ChildGone, now: int) -> str | None:
+    def child_gone(self, event: ChildGone) -> str | None:
         uid = event.ref.uid
         owner = self.owner_of.get(uid)
-        if not self.seen.end(event, now) or owner is None:
+        if owner is None:
             return None
         self.children[owner][uid] = False
         self.wanted.pop(uid, None)
@@ -97,8 +95,6 @@ class Presence(Struct):
 
     def pod_observed(self, event: PodObserved) -> str | None:
         pod = event.pod
-        if not self.seen.newer(pod.ref.uid, pod.rv):
-            return None
         if pod.over:
             return self._pod_over(pod.ref.uid)
         if pod.owner_uid and pod.labels.get(SPARK_ROLE) == "driver":
@@ -112,8 +108,8 @@ class Presence(Struct):
         self._add(pod.owner_uid, pod.request, 1)
         return self.owner_of.get(pod.owner_uid, pod.owner_uid)
 
-    def pod_gone(self, event: PodGone, now: int) -> str | None:
-        return self._pod_over(event.ref.uid) if self.seen.end(event, now) else None
+    def pod_gone(self, event: PodGone) -> str | None:
+        return self._pod_over(event.ref.uid)
 
     def _known_as(self, pod: PodState) -> bool:
         """Whether a pod is known, with the same request as before."""

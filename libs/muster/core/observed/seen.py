@@ -3,15 +3,72 @@
 Facts carry the whole observed object, so only the newest counts. An end is remembered for TOMBSTONE_MS of log time, so
 that a fact that arrives even later does not bring the object back. A newer version than that of the end does: an
 object may stop being what it was (the child of a workload, a pod of ours) and become it again.
+
+The folder of a stage asks once for all that the stage is made of (``core.stage``): what says nothing new reaches no
+arm of it.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, field
 
-from muster.events.facts import ObjectGone
+from muster.events.base import Event
+from muster.events.facts import (
+    ChildObserved,
+    KaiQueueObserved,
+    NodeObserved,
+    NodePoolsObserved,
+    NodesRequestObserved,
+    ObjectGone,
+    ObjectUnreadable,
+    PodGroupObserved,
+    PodObserved,
+    PriorityClassObserved,
+    QueueObserved,
+    QueueUnitObserved,
+    QuotaTreeObserved,
+    WorkloadObserved,
+)
+from muster.model.keys import Ref
 
 TOMBSTONE_MS = 15 * 60 * 1000
+
+_SAID: dict[type[Event], str] = {
+    WorkloadObserved: "workload",
+    PodObserved: "pod",
+    ChildObserved: "child",
+    PodGroupObserved: "pod_group",
+    NodeObserved: "node",
+    KaiQueueObserved: "queue",
+}
+"""{fact: its field for the observed object}; each of the others is the observation itself"""
+OBSERVATIONS: frozenset[type[Event]] = frozenset(
+    (
+        *_SAID,
+        QuotaTreeObserved,
+        QueueObserved,
+        QueueUnitObserved,
+        PriorityClassObserved,
+        NodePoolsObserved,
+        NodesRequestObserved,
+        ObjectUnreadable,
+    )
+)
+"""The facts that say how an object is."""
+
+
+def said_of(event: Event) -> Any:
+    """What has the name and the resourceVersion of an observed object: what was seen of it, or the fact itself."""
+    field_of = _SAID.get(type(event))
+    return event if field_of is None else getattr(event, field_of)
+
+
+def about(event: Event) -> tuple[Ref, int]:
+    """Of an observation: the object, and its resourceVersion."""
+    said = said_of(event)
+    return said.ref, said.rv
 
 
 class End(Struct, frozen=True):

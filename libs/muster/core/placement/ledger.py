@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.observed.seen import Seen
 from muster.core.placement.classes import PODS, NodeClass, Slot, enter, leave
 from muster.core.placement.gpus import WHOLE, share_on
 from muster.core.placement.matching import asked_labels, names_nodes
@@ -74,7 +73,6 @@ class Node(Struct):
 class NodeLedger(Struct):
     """Every node, every occupant, and the index over what is left."""
 
-    seen: Seen = field(default_factory=Seen)
     nodes: dict[str, Node] = field(default_factory=dict)
     count: int = 0
     """Nodes that exist."""
@@ -104,8 +102,6 @@ class NodeLedger(Struct):
     def node_observed(self, event: NodeObserved) -> None:
         """A node looks like this now."""
         state = event.node
-        if not self.seen.newer(state.ref.uid, state.rv):
-            return
         node = self.nodes.setdefault(state.ref.name, Node())
         self.count += not node.uid
         self.changes += 1
@@ -119,10 +115,10 @@ class NodeLedger(Struct):
                 self.scale[name] = state.allocatable[name]
         self._enter(state.ref.name, node)
 
-    def node_gone(self, event: NodeGone, now: int) -> None:
+    def node_gone(self, event: NodeGone) -> None:
         """A node no longer exists; a pod that is said to run there stays known until it is gone itself."""
         node = self.nodes.get(event.ref.name)
-        if not self.seen.end(event, now) or node is None or node.uid != event.ref.uid:
+        if node is None or node.uid != event.ref.uid:
             return
         self._forget(event.ref.name, node)
         self.count -= 1

@@ -43,6 +43,6 @@ def _minimum(elastic: Elastic | None) -> Counts | None:
     return {group.name: group.least for group in elastic.groups} if elastic is not None else None
 
 
-def child_gone(state: PreemptorState, at: Position, event: ChildGone) -> None:
-    state.scaling.gone(event, at.at)
+def child_gone(state: PreemptorState, _at: Position, event: ChildGone) -> None:
+    state.scaling.forget(event.ref.uid)
     state.idle.pop(event.ref.uid, None)

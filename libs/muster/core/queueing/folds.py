@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from muster.core.observed.seen import Seen
 from muster.core.queueing import lending, objects
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from
@@ -59,26 +60,20 @@ BACKOFF_MAX_MS = 300_000
 
 def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> Iterable[str]:
     uid = event.workload.ref.uid
-    if queues.seen.newer(uid, event.workload.rv):
-        queues.workloads[uid] = event.workload
-        if uid in queues.ledger.charges and not event.workload.suspended:
-            queues.resumed[uid] = None
-        lending.runs(queues, uid, at.at)
-        return (uid,)
-    return ()
+    queues.workloads[uid] = event.workload
+    if uid in queues.ledger.charges and not event.workload.suspended:
+        queues.resumed[uid] = None
+    lending.runs(queues, uid, at.at)
+    return (uid,)
 
 
 def workload_gone(queues: Queues, at: Position, event: WorkloadGone) -> Iterable[str]:
-    if queues.seen.end(event, at.at):
-        queues.attempts.pop(event.ref.uid, None)
-        return forget(queues, event.ref.uid)
-    return ()
+    queues.attempts.pop(event.ref.uid, None)
+    return forget(queues, event.ref.uid)
 
 
 def unreadable(queues: Queues, at: Position, event: ObjectUnreadable) -> Iterable[str]:
-    if event.ref.uid in queues.workloads and queues.seen.newer(event.ref.uid, event.rv):
-        return forget(queues, event.ref.uid)
-    return ()
+    return forget(queues, event.ref.uid) if event.ref.uid in queues.workloads else ()
 
 
 def forget(queues: Queues, uid: str) -> Iterable[str]:
@@ -303,8 +298,6 @@ def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[
     if job is not None and job.attempt == event.attempt and job.status != "charged":
         withdraw(queues, job)
         del queues.jobs[event.ref.uid]
-    if event.ref.uid in queues.seen.ended:
-        queues.attempts.pop(event.ref.uid, None)
     return (event.ref.uid,)
 
 
@@ -381,6 +374,7 @@ class KeepsQueues(Protocol):
     """A state that has a book of the queues."""
 
     queues: Queues
+    seen: Seen
 
 
 def arms() -> dict[type[Event], Arm]:
@@ -388,8 +382,15 @@ def arms() -> dict[type[Event], Arm]:
     return {kind: _kept(fold) for kind, fold in FOLDS.items()}
 
 
+def folded(fold: Fold, state: KeepsQueues, at: Position, event: Any) -> Iterable[str]:
+    """Fold an event into the queues of a state: the jobs that it touches."""
+    if isinstance(event, WorkloadDequeued) and event.ref.uid in state.seen.ended:
+        state.queues.attempts.pop(event.ref.uid, None)  # It had gone when it was queued.
+    return fold(state.queues, at, event)
+
+
 def _kept(fold: Fold) -> Arm:
     def arm(state: KeepsQueues, at: Position, event: Any) -> None:
-        fold(state.queues, at, event)
+        folded(fold, state, at, event)
 
     return arm

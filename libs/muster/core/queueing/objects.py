@@ -18,39 +18,33 @@ from muster.model.keys import Position
 
 
 def class_observed(queues: Queues, at: Position, event: PriorityClassObserved) -> Iterable[str]:
-    if queues.seen.newer(event.ref.uid, event.rv):
-        queues.priority_classes[event.ref.name] = event.value
-        if event.is_default:
-            queues.default_classes[event.ref.name] = None
-        else:
-            queues.default_classes.pop(event.ref.name, None)
-        return queues.workloads
-    return ()
+    queues.priority_classes[event.ref.name] = event.value
+    if event.is_default:
+        queues.default_classes[event.ref.name] = None
+    else:
+        queues.default_classes.pop(event.ref.name, None)
+    return queues.workloads
 
 
 def class_gone(queues: Queues, at: Position, event: PriorityClassGone) -> Iterable[str]:
-    if queues.seen.end(event, at.at):
-        queues.priority_classes.pop(event.ref.name, None)
-        queues.default_classes.pop(event.ref.name, None)
-        return queues.workloads
-    return ()
+    queues.priority_classes.pop(event.ref.name, None)
+    queues.default_classes.pop(event.ref.name, None)
+    return queues.workloads
 
 
 def queue_observed(queues: Queues, _at: Position, event: QueueObserved) -> Iterable[str]:
-    if queues.seen.newer(event.ref.uid, event.rv):
-        before = queues.queue_paths.get(event.ref.uid, event.path)
-        queues.queue_paths[event.ref.uid] = event.path
-        queues.queue_specs[event.ref.uid] = event
-        for path in dict.fromkeys((before, event.path)):
-            _queue_says(queues, path)
+    before = queues.queue_paths.get(event.ref.uid, event.path)
+    queues.queue_paths[event.ref.uid] = event.path
+    queues.queue_specs[event.ref.uid] = event
+    for path in dict.fromkeys((before, event.path)):
+        _queue_says(queues, path)
     return ()
 
 
 def queue_gone(queues: Queues, at: Position, event: QueueGone) -> Iterable[str]:
-    if queues.seen.end(event, at.at):
-        path = queues.queue_paths.pop(event.ref.uid, "")
-        queues.queue_specs.pop(event.ref.uid, None)
-        _queue_says(queues, path)
+    path = queues.queue_paths.pop(event.ref.uid, "")
+    queues.queue_specs.pop(event.ref.uid, None)
+    _queue_says(queues, path)
     return ()
 
 
@@ -80,7 +74,7 @@ def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Ite
     """A priority written into a QueueUnit by another client moves its job; ours only repeats the known one."""
     uid, job = event.owner_uid, queues.jobs.get(event.owner_uid)
     workload = queues.workloads.get(uid)
-    if not uid or not queues.seen.newer(event.ref.uid, event.rv):
+    if not uid:
         return ()
     queues.unit_owners[event.ref.uid] = uid
     known, before = uid in queues.unit_priorities, queues.unit_priorities.get(uid)
@@ -98,9 +92,8 @@ def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Ite
 
 def unit_gone(queues: Queues, at: Position, event: QueueUnitGone) -> Iterable[str]:
     """Its job keeps the priority that was asked for; what was seen of the unit is forgotten."""
-    if queues.seen.end(event, at.at):
-        owner = queues.unit_owners.pop(event.ref.uid, "")
-        if owner not in queues.workloads:
-            queues.unit_priorities.pop(owner, None)
-            queues.unit_wishes.pop(owner, None)
+    owner = queues.unit_owners.pop(event.ref.uid, "")
+    if owner not in queues.workloads:
+        queues.unit_priorities.pop(owner, None)
+        queues.unit_wishes.pop(owner, None)
     return ()

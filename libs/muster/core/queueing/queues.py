@@ -6,7 +6,6 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Book, Place, shape_key
 from muster.core.quota.declared import CLASSES, kai_class, kai_priority
 from muster.core.quota.demand import Scratch, demand_of
@@ -101,7 +100,6 @@ class Queues(Struct):
     proposed: Scratch = field(default_factory=Scratch)
     """What the open proposals ask for."""
     book: Book = field(default_factory=Book)
-    seen: Seen = field(default_factory=Seen)
     workloads: dict[str, Workload] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.core.queueing.folds import Fold
+from muster.core.queueing.folds import Fold, folded
 from muster.core.queueing.standing import change_of
 from muster.core.queueing.state import SorterState
 from muster.core.stage import Arm
@@ -24,7 +24,7 @@ def following(kind: type[Event], fold: Fold) -> Arm:
     ends = kind in (WorkloadGone, ObjectUnreadable)
 
     def arm(state: SorterState, at: Position, event: Any) -> None:
-        for uid in fold(state.queues, at, event):
+        for uid in folded(fold, state, at, event):
             if learns:
                 _learn(state, event.workload, at)
             elif ends:

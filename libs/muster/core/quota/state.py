@@ -12,7 +12,6 @@ from msgspec import Struct, field
 
 from muster.core.objects.labels import quota_name
 from muster.core.observed.presence import Presence
-from muster.core.observed.seen import Seen
 from muster.core.quota.division.decay import Lately
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.ledger import Ledger, leaf_of
@@ -167,7 +166,6 @@ class AccountantState(StageState):
     ledger: Ledger = field(default_factory=Ledger)
     forest: Forest = field(default_factory=Forest)
     """What is observed of every quota API, and the trees it comes to."""
-    seen: Seen = field(default_factory=Seen)
     workloads: dict[str, Workload] = field(default_factory=dict)
     causes: dict[str, Cause] = field(default_factory=dict)
     """workload uid -> the newest fact about it."""

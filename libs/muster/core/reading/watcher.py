@@ -7,13 +7,13 @@ changed since the last fact in the log, and says of everything that vanished mea
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, UnreadableError, digest, unreadable
-from muster.core.observed.seen import Seen
+from muster.core.observed.seen import about, said_of
 from muster.core.reading.registry import WATCHED, Watched
 from muster.core.stage import Arm, StageState, Violation
 from muster.core.workloads.ownership import Parents
@@ -22,18 +22,8 @@ from muster.events.base import Decision, Event
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
-    KaiQueueObserved,
-    NodeObserved,
-    NodePoolsObserved,
-    NodesRequestObserved,
     ObjectGone,
     ObjectUnreadable,
-    PodGroupObserved,
-    PodObserved,
-    PriorityClassObserved,
-    QueueObserved,
-    QueueUnitObserved,
-    QuotaTreeObserved,
     WorkloadFinished,
     WorkloadGone,
     WorkloadObserved,
@@ -73,7 +63,6 @@ class WatchState(StageState):
     """uid -> what was reported of it last, for the objects of one shard that exist."""
 
     objects: dict[str, Reported] = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
     parents: Parents = field(default_factory=Parents)
     """What the workloads that run through objects of this shard say about those."""
 
@@ -82,6 +71,8 @@ class Watcher:
     """The stage ``watcher``, one shard of it. It decides nothing: facts are input, made by :meth:`observe`."""
 
     name: ClassVar[str] = "watcher"
+    judges_versions: ClassVar[bool] = True
+    """It keeps those of its own objects: each shard hears of all workloads."""
 
     def __init__(self, shard: str, kinds: Collection[str] = KINDS) -> None:
         """``kinds``: the workload kinds that are on; of another kind only what those run through is reported."""
@@ -233,38 +224,10 @@ def bounded(ref: Ref) -> Ref:
     return Ref(ref.kind, ref.namespace[:MAX_NAMESPACE], ref.name[:MAX_NAME], ref.uid[:MAX_UID])
 
 
-def about(event: Event) -> tuple[Ref, int]:
-    """Of a fact: the object, and its resourceVersion."""
-    said = _said(event)
-    return said.ref, said.rv
-
-
 def gist(event: Event) -> tuple[str, str]:
     """Of a fact: a fingerprint of everything but the resourceVersion, and a workload's phase."""
-    said = _said(event)
+    said = said_of(event)
     if isinstance(said, PodState):
         trouble = said.trouble
         return digest(replace(said, rv=0, trouble=trouble.gist if trouble is not None else None)), ""
     return digest(replace(said, rv=0)), said.phase if isinstance(said, Workload) else ""
-
-
-def _said(event: Event) -> Any:
-    """What has the object's name and resourceVersion: what was seen of it, or the fact itself."""
-    match event:
-        case WorkloadObserved():
-            return event.workload
-        case PodObserved():
-            return event.pod
-        case ChildObserved():
-            return event.child
-        case PodGroupObserved():
-            return event.pod_group
-        case NodeObserved():
-            return event.node
-        case KaiQueueObserved():
-            return event.queue
-        case QuotaTreeObserved() | QueueObserved() | QueueUnitObserved() | PriorityClassObserved() | ObjectUnreadable():
-            return event
-        case NodePoolsObserved() | NodesRequestObserved():
-            return event
-    raise AssertionError(f"{type(event).__name__} says nothing about one object")

@@ -9,7 +9,6 @@ from msgspec import Struct, field
 
 from muster.core.codes.values import Counted
 from muster.core.gang.declare import Declared, counting, declared_by
-from muster.core.observed.seen import Seen
 from muster.events.base import Cause
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
@@ -108,7 +107,6 @@ class GangsShown(Struct):
     """uid of a pod -> its gang"""
     group_of: dict[str, str] = field(default_factory=dict)
     """uid of a PodGroup -> its gang"""
-    seen: Seen = field(default_factory=Seen)
 
 
 def _gang(state: GangsShown, key: str) -> GangShown:
@@ -125,7 +123,7 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
     """A pod looks like this; returns the gang it changes, empty when none."""
     pod = event.pod
     uid = pod.ref.uid
-    if not pod.scheduler or not state.seen.newer(uid, pod.rv):
+    if not pod.scheduler:
         return ""
     said = declared_by(pod)
     key = uid if said is None else said.gang
@@ -147,9 +145,8 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
     return key
 
 
-def pod_gone(state: GangsShown, at: Position, event: PodGone) -> str:
+def pod_gone(state: GangsShown, event: PodGone) -> str:
     """A pod is gone; returns its gang, empty when it was of none."""
-    state.seen.end(event, at.at)
     return _leave(state, event.ref.uid)
 
 
@@ -169,16 +166,13 @@ def pod_group_observed(state: GangsShown, event: PodGroupObserved) -> str:
     """A PodGroup looks like this; returns its gang."""
     found = event.pod_group
     uid = found.ref.uid
-    if not state.seen.newer(uid, found.rv):
-        return ""
     _gang(state, found.ref.key).pod_groups[uid] = found
     state.group_of[uid] = found.ref.key
     return found.ref.key
 
 
-def pod_group_gone(state: GangsShown, at: Position, event: PodGroupGone) -> str:
+def pod_group_gone(state: GangsShown, event: PodGroupGone) -> str:
     """A PodGroup is gone; returns the gang it was of."""
-    state.seen.end(event, at.at)
     key = state.group_of.pop(event.ref.uid, "")
     gang = state.gangs.get(key)
     if gang is not None:

@@ -22,13 +22,10 @@ class NodeFolds:
 
 
 def _node_observed(state: ReadState, _at: Position, event: facts.NodeObserved) -> None:
-    shown, node = state.nodes, event.node
-    if shown.seen.newer(node.ref.uid, node.rv):
-        shown.nodes[node.ref.uid] = node
+    state.nodes.nodes[event.node.ref.uid] = event.node
 
 
-def _node_gone(state: ReadState, at: Position, event: facts.NodeGone) -> None:
-    state.nodes.seen.end(event, at.at)
+def _node_gone(state: ReadState, _at: Position, event: facts.NodeGone) -> None:
     state.nodes.nodes.pop(event.ref.uid, None)
 
 
@@ -36,6 +33,5 @@ def _pod_observed(state: ReadState, _at: Position, event: facts.PodObserved) -> 
     state.nodes.pod(event.pod)
 
 
-def _pod_gone(state: ReadState, at: Position, event: facts.PodGone) -> None:
-    state.nodes.seen.end(event, at.at)
+def _pod_gone(state: ReadState, _at: Position, event: facts.PodGone) -> None:
     state.nodes.pods.pop(event.ref.uid, None)

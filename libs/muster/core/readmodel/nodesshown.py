@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.observed.seen import Seen
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 from muster.model.workload import NodeState, PodState
@@ -27,13 +26,10 @@ class NodesShown(Struct):
 
     nodes: dict[str, NodeState] = field(default_factory=dict)
     pods: dict[str, PodOnNode] = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
 
     def pod(self, pod: PodState) -> None:
         """A pod looks like this."""
         uid = pod.ref.uid
-        if not self.seen.newer(uid, pod.rv):
-            return
         if pod.node and not pod.over:
             self.pods[uid] = PodOnNode(pod.ref, pod.node, pod.owner_uid, pod.request, pod.devices)
         else:

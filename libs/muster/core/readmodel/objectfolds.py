@@ -88,13 +88,12 @@ class ObjectFolds:
     def _kai_queue(self, state: ReadState, _at: Position, event: facts.KaiQueueObserved) -> None:
         uid = event.queue.ref.uid
         self._mark.clear(state, uid)
-        if state.objects_seen.newer(uid, event.queue.rv):
-            state.kai_queues[uid] = event.queue
-            self._mark.tree()
+        state.kai_queues[uid] = event.queue
+        self._mark.tree()
 
     def _kai_queue_gone(self, state: ReadState, at: Position, event: facts.KaiQueueGone) -> None:
         self._settled(state, at, event)
-        if state.objects_seen.end(event, at.at) and state.kai_queues.pop(event.ref.uid, None) is not None:
+        if state.kai_queues.pop(event.ref.uid, None) is not None:
             self._mark.took_away(f"kai/{event.ref.uid}")
 
     @staticmethod
@@ -123,12 +122,12 @@ class ObjectFolds:
         self._settled(state, at, event)
         holder = state.presence.pod_owner.get(event.ref.uid) or state.pods.owner_of(event.ref.uid)
         job = self._job_of(state, holder)
-        owner = state.presence.pod_gone(event, at.at)
-        if state.pods.gone(event, state.records.get(job), at.at):
+        owner = state.presence.pod_gone(event)
+        if state.pods.gone(event, state.records.get(job)):
             self._mark.jobs(job)
         if owner is not None and not state.presence.live_pods(owner):
             self._history.below(state, owner, happened(at, "pods_gone", "detail"))
-        key = gangs.pod_gone(state.gangs, at, event)
+        key = gangs.pod_gone(state.gangs, event)
         self._mark.gangs(key)
         forget_gang(state, key)
 
@@ -143,7 +142,7 @@ class ObjectFolds:
 
     def _pod_group_gone(self, state: ReadState, at: Position, event: facts.PodGroupGone) -> None:
         self._settled(state, at, event)
-        key = gangs.pod_group_gone(state.gangs, at, event)
+        key = gangs.pod_group_gone(state.gangs, event)
         self._mark.took_away(*(f"podgroup/{each.group}/{key}" for each in POD_GROUPS))
         self._mark.gangs(key)
 
@@ -164,7 +163,7 @@ class ObjectFolds:
 
     def _child_gone(self, state: ReadState, at: Position, event: facts.ChildGone) -> None:
         self._settled(state, at, event)
-        owner = state.presence.child_gone(event, at.at)
+        owner = state.presence.child_gone(event)
         if owner is not None:
             cluster_gone(state, event.ref.uid, owner)
             left = state.presence.live_pods(owner)
@@ -199,30 +198,27 @@ class ObjectFolds:
 
     def _unit_observed(self, state: ReadState, _at: Position, event: facts.QueueUnitObserved) -> None:
         self._mark.clear(state, event.ref.uid)
-        if event.owner_uid and state.objects_seen.newer(event.ref.uid, event.rv):
+        if event.owner_uid:
             state.units[event.owner_uid] = Shown(event.ref, event.rv, event.shown)
             state.unit_owner[event.ref.uid] = event.owner_uid
             self._mark.jobs(event.owner_uid)
 
-    def _unit_gone(self, state: ReadState, at: Position, event: facts.QueueUnitGone) -> None:
+    def _unit_gone(self, state: ReadState, _at: Position, event: facts.QueueUnitGone) -> None:
         self._mark.clear(state, event.ref.uid)
         owner = state.unit_owner.pop(event.ref.uid, None)
-        if state.objects_seen.end(event, at.at) and owner is not None:
-            shown = state.units.get(owner)
-            if shown is not None and shown.ref.uid == event.ref.uid:
-                del state.units[owner]
-                self._mark.took_away(f"unit/{owner}")
-                self._mark.jobs(owner)
+        shown = state.units.get(owner) if owner is not None else None
+        if owner is not None and shown is not None and shown.ref.uid == event.ref.uid:
+            del state.units[owner]
+            self._mark.took_away(f"unit/{owner}")
+            self._mark.jobs(owner)
 
     def _queue_observed(self, state: ReadState, _at: Position, event: facts.QueueObserved) -> None:
         self._mark.clear(state, event.ref.uid)
-        if state.objects_seen.newer(event.ref.uid, event.rv):
-            state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown, event.policy)
-            self._mark.queues(event.path)
+        state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown, event.policy)
+        self._mark.queues(event.path)
 
-    def _queue_gone(self, state: ReadState, at: Position, event: facts.QueueGone) -> None:
+    def _queue_gone(self, state: ReadState, _at: Position, event: facts.QueueGone) -> None:
         self._mark.clear(state, event.ref.uid)
-        if state.objects_seen.end(event, at.at):
-            state.queue_objects.pop(event.ref.uid, None)
-            self._mark.took_away(*(f"queue/{path}" for path in state.queues.ledger.nodes))
-            self._mark.queues(*state.queues.ledger.nodes)
+        state.queue_objects.pop(event.ref.uid, None)
+        self._mark.took_away(*(f"queue/{path}" for path in state.queues.ledger.nodes))
+        self._mark.queues(*state.queues.ledger.nodes)

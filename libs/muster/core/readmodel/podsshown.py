@@ -7,7 +7,6 @@ from msgspec import Struct, field
 from muster.core.codes.pods import POD_CODES, RANK, HeldUp, TroubledPod
 from muster.core.objects.labels import RAY_GROUP
 from muster.core.observed.presence import Presence
-from muster.core.observed.seen import Seen
 from muster.core.readmodel.records import Record
 from muster.events.facts import PodGone
 from muster.model.podtrouble import PodCode
@@ -21,12 +20,11 @@ class PodsShown(Struct):
     """owner -> {code: {uid of a pod that is not over: its trouble}}; of one code the first has had it for longest."""
     home: dict[str, tuple[str, PodCode]] = field(default_factory=dict)
     """uid of such a pod -> (owner, code)"""
-    seen: Seen = field(default_factory=Seen)
 
     def observed(self, pod: PodState, record: Record | None, now: int) -> bool:
         """A pod looks like this; whether that is news. ``record``: of its job."""
         uid = pod.ref.uid
-        if not pod.owner_uid or not self.seen.newer(uid, pod.rv):
+        if not pod.owner_uid:
             return False
         if pod.trouble is None:
             return self._drop(uid) is not None
@@ -42,10 +40,8 @@ class PodsShown(Struct):
         self.live.setdefault(place[0], {}).setdefault(place[1], {})[uid] = new
         return True
 
-    def gone(self, event: PodGone, record: Record | None, now: int) -> bool:
+    def gone(self, event: PodGone, record: Record | None) -> bool:
         """A pod is gone: what broke it is remembered of its job."""
-        if not self.seen.end(event, now):
-            return False
         known = self._drop(event.ref.uid)
         if known is not None and POD_CODES[known.trouble.code] == "breaks":
             _fails(record, known)

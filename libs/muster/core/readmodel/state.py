@@ -13,7 +13,6 @@ from muster.core.codes.happenings import Happening, Release, Taker
 from muster.core.codes.values import Leaving, NodesKept, Phase, Pools
 from muster.core.learned.pace import Pace
 from muster.core.observed.presence import Presence
-from muster.core.observed.seen import Seen
 from muster.core.promising.promises import Promises
 from muster.core.queueing.queues import Job, Queues
 from muster.core.readmodel.gangs import GangsShown
@@ -108,7 +107,6 @@ class ReadState(StageState):
     """Queue object uid -> the object"""
     kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
     """uid of a KAI queue -> as it was observed last"""
-    objects_seen: Seen = field(default_factory=Seen)
     records: dict[str, Record] = field(default_factory=dict)
     """workload uid -> what became of it"""
     gone: dict[str, None] = field(default_factory=dict)

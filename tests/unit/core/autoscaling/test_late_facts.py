@@ -7,24 +7,22 @@ from typing import Any
 import pytest
 
 from kit import facts
+from kit.folded import heard
 from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.core.quota.accountant import QuotaAccountant
-from muster.core.stage import Stage
+from muster.core.stage import Folder, Stage
 from muster.events.base import Cause, Event
 from muster.events.decisions import WorkloadAdopted
 from muster.model.elastic import Elastic, ScaledGroup
-from muster.model.keys import Position
 from muster.model.workload import PodSet
 
 PODS = (PodSet("head", 1, {}), PodSet("small", 2, {}))
 
 
 def folded(stage: Stage[Any], *told: Event) -> Any:
-    state = stage.initial()
-    for seq, event in enumerate(told, 1):
-        arm = stage.arms().get(type(event))
-        if arm is not None:
-            arm(state, Position(seq, 0, seq), event)
+    state, folder = stage.initial(), Folder(stage)
+    for event in told:
+        heard(folder, state, event)
     return state
 
 

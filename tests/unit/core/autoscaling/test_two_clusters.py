@@ -8,16 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from kit import facts
+from kit.folded import heard
 from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.core.autoscaling.gate import decisions
 from muster.core.autoscaling.state import BridgeState
+from muster.core.stage import Folder
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaReserved
 from muster.events.effects import EffectApplied
 from muster.events.elastic import GateSet
 from muster.events.facts import ChildGone, ChildObserved
 from muster.model.elastic import Elastic, ScaledGroup
-from muster.model.keys import Position, Ref
+from muster.model.keys import Ref
 from muster.model.workload import ChildState, Workload
 
 SERVICE = Ref("RayService", "ns", "s", "uid-s")
@@ -29,18 +31,14 @@ class Play:
     def __init__(self) -> None:
         self.stage = AutoscalerBridge()
         self.state: BridgeState = self.stage.initial()
-        self.seq, self.rv = 0, 0
+        self.folder, self.rv = Folder(self.stage), 0
         self.service: Workload = replace(facts.job("s"), ref=SERVICE, phase="running", suspended=False)
         self.service = replace(self.service, elastic=Elastic((ScaledGroup("small", 5, 5),)))
         self.say("a")
         self.fold(QuotaReserved(cause=Cause(1, 0), ref=SERVICE, attempt=1, queue="root/a", request={}, pods=6))
 
     def fold(self, event: Event) -> None:
-        self.seq += 1
-        self.state.now = self.seq
-        arm = self.stage.arms().get(type(event))
-        if arm is not None:
-            arm(self.state, Position(self.seq, 0, self.seq), event)
+        heard(self.folder, self.state, event)
 
     def say(self, name: str) -> None:
         """The service says through which cluster it runs."""
@@ -125,7 +123,7 @@ def test_a_return_goes_on_when_the_other_cluster_is_no_more(how: str) -> None:
     play.see("b")
     play.say("b")
     lowered(play, "b")
-    at = play.seq
+    at = play.state.seq
     if how == "gone":
         play.end("a")
     else:

@@ -63,8 +63,6 @@ def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved)
 def workload_observed(state: AccountantState, at: Position, event: WorkloadObserved) -> None:
     workload = event.workload
     uid = workload.ref.uid
-    if not state.seen.newer(uid, workload.rv):
-        return
     touched(state, at, state.presence.alone(uid))
     state.scaling.forget(uid)
     state.workloads[uid] = workload
@@ -93,20 +91,20 @@ def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
 
 def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
     uid = event.ref.uid
-    if state.seen.end(event, at.at):
-        for told in (state.attempts, state.evictions, state.priorities):
-            told.pop(uid, None)
-        state.service.forget(uid)
-        _forget(state, at, uid)
+    for told in (state.attempts, state.evictions, state.priorities):
+        told.pop(uid, None)
+    state.service.forget(uid)
+    _forget(state, at, uid)
 
 
 def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) -> None:
     """An object that can no longer be read may still run: its charge stays until it is seen to be gone."""
-    if event.ref.uid in state.workloads and state.seen.newer(event.ref.uid, event.rv):
-        if event.ref.uid in state.entries:
-            state.causes[event.ref.uid] = Cause(at.seq, at.item)
-        else:
-            _forget(state, at, event.ref.uid)
+    if event.ref.uid not in state.workloads:
+        return
+    if event.ref.uid in state.entries:
+        state.causes[event.ref.uid] = Cause(at.seq, at.item)
+    else:
+        _forget(state, at, event.ref.uid)
 
 
 def _forget(state: AccountantState, at: Position, uid: str) -> None:
@@ -134,24 +132,23 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 
 
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
-    state.scaling.gone(event, at.at)
-    touched(state, at, state.presence.child_gone(event, at.at))
+    state.scaling.forget(event.ref.uid)
+    touched(state, at, state.presence.child_gone(event))
 
 
 def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
     pod = event.pod
-    known = state.presence.seen.stale(pod.ref.uid, pod.rv)
     touched(state, at, state.presence.pod_observed(event))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
     cause, alone = Cause(at.seq, at.item), is_alone(pod, state.presence.owner_of) and not left_behind
-    if not known and standalone.observed(state.standalone, pod, cause, alone=alone):
+    if standalone.observed(state.standalone, pod, cause, alone=alone):
         _of_no_job(state, pod.ref.uid)
-    if not known and pod.labels.get(SPARK_ROLE) == "driver" and pod.ref.uid in state.presence.owner_of:
+    if pod.labels.get(SPARK_ROLE) == "driver" and pod.ref.uid in state.presence.owner_of:
         for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
             if state.standalone.pop(uid, None) is not None:
                 podasks.answered(state, uid)
                 touched(state, at, uid)
-    if not known and state.members.observed(pod):
+    if state.members.observed(pod):
         _of_gang(state, pod.owner_uid)
     if pod.over and pod.owner_uid not in state.presence.pods:
         state.members.left(pod.owner_uid)
@@ -159,7 +156,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
     holder = state.presence.pod_owner.get(event.ref.uid, "")
-    touched(state, at, state.presence.pod_gone(event, at.at))
+    touched(state, at, state.presence.pod_gone(event))
     if holder not in state.presence.pods:
         state.members.left(holder)
     owner = state.members.owners.get(event.ref.uid, "")
@@ -180,7 +177,7 @@ def _of_no_job(state: AccountantState, uid: str) -> None:
 def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:
     """What kube-scheduler says of the gang of a job that was admitted for it to place."""
     found, key = event.pod_group, event.pod_group.ref.key
-    if not (found.native and found.owner_uid and state.seen.newer(found.ref.uid, found.rv)):
+    if not (found.native and found.owner_uid):
         return
     before = state.judged.get(key)
     lacked = before.lacks_since if before is not None and before.uid == found.ref.uid else 0
@@ -192,7 +189,7 @@ def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObse
 
 def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) -> None:
     found = state.judged.get(event.ref.key)
-    if state.seen.end(event, at.at) and found is not None and found.uid == event.ref.uid:
+    if found is not None and found.uid == event.ref.uid:
         del state.judged[event.ref.key]
         touched(state, at, found.owner)
 
@@ -209,16 +206,15 @@ def _of_gang(state: AccountantState, owner: str) -> None:
 
 
 def queue_observed(state: AccountantState, _at: Position, event: QueueObserved) -> None:
-    if state.seen.newer(event.ref.uid, event.rv):
-        before = state.paused.pop(event.ref.uid, None)
-        if event.paused:
-            state.paused[event.ref.uid] = (event.path, event.paused)
-        if event.paused or before is not None:
-            _pauses_changed(state)
+    before = state.paused.pop(event.ref.uid, None)
+    if event.paused:
+        state.paused[event.ref.uid] = (event.path, event.paused)
+    if event.paused or before is not None:
+        _pauses_changed(state)
 
 
-def queue_gone(state: AccountantState, at: Position, event: QueueGone) -> None:
-    if state.seen.end(event, at.at) and state.paused.pop(event.ref.uid, None) is not None:
+def queue_gone(state: AccountantState, _at: Position, event: QueueGone) -> None:
+    if state.paused.pop(event.ref.uid, None) is not None:
         _pauses_changed(state)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.observed.seen import Seen
-from muster.events.facts import ChildGone, ChildObserved
+from muster.events.facts import ChildObserved
 from muster.model.elastic import Counts, Elastic, granted_before, running_through
 from muster.model.workload import Workload
 
@@ -24,19 +23,14 @@ class RunningClusters(Struct):
     families: dict[str, dict[str, Through]] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
     """uid of a RayCluster -> whose it is"""
-    seen: Seen = field(default_factory=Seen)
 
     def observed(self, event: ChildObserved) -> None:
         child = event.child
-        if child.ref.kind == "RayCluster" and child.owner_uid and self.seen.newer(child.ref.uid, child.rv):
+        if child.ref.kind == "RayCluster" and child.owner_uid:
             if self.owner_of.get(child.ref.uid, child.owner_uid) != child.owner_uid:
                 self.forget(child.ref.uid)
             self.owner_of[child.ref.uid] = child.owner_uid
             self.families.setdefault(child.owner_uid, {})[child.ref.uid] = Through(child.ref.name, child.elastic)
-
-    def gone(self, event: ChildGone, now: int) -> None:
-        if event.ref.uid in self.seen.versions and self.seen.end(event, now):
-            self.forget(event.ref.uid)
 
     def forget(self, uid: str) -> None:
         """A RayCluster is gone, or a workload by itself."""

@@ -19,7 +19,7 @@ from muster.core.stage import Arm
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import NodeGone, NodeObserved, ObjectGone
-from muster.model.keys import Position, Ref
+from muster.model.keys import Position
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 
@@ -33,11 +33,6 @@ class QuotaSource(Protocol):
     GONE: ClassVar[type[ObjectGone]]
     SHARDS: ClassVar[tuple[str, ...]]
     """What must have been listed before it says anything."""
-
-    @staticmethod
-    def version(event: Any) -> tuple[Ref, int]:
-        """(the object, its resourceVersion) of an OBSERVED event."""
-        ...
 
     def observed(self, event: Any, cause: Cause) -> None:
         """One of its objects exists and says this."""
@@ -117,37 +112,32 @@ def arms() -> dict[type[Event], Arm]:
     """How the forest of a state follows the facts."""
     found: dict[type[Event], Arm] = {NodeObserved: _node_observed, NodeGone: _node_gone}
     for name, source in SOURCES.items():
-        found[source.OBSERVED], found[source.GONE] = _observed(name, source), _gone(name)
+        found[source.OBSERVED], found[source.GONE] = _observed(name), _gone(name)
     return found
 
 
-def _observed(name: str, source: type[QuotaSource]) -> Arm:
+def _observed(name: str) -> Arm:
     def arm(state: Any, at: Position, event: Any) -> None:
-        ref, rv = source.version(event)
-        if state.seen.newer(ref.uid, rv):
-            getattr(state.forest, name).observed(event, Cause(at.seq, at.item))
+        getattr(state.forest, name).observed(event, Cause(at.seq, at.item))
 
     return arm
 
 
 def _gone(name: str) -> Arm:
     def arm(state: Any, at: Position, event: ObjectGone) -> None:
-        if state.seen.end(event, at.at):
-            source: QuotaSource = getattr(state.forest, name)
-            state.forest.judged.pop(event.ref.uid, None)
-            source.gone(event.ref.uid, Cause(at.seq, at.item))
-            if all(tree.ref.uid != event.ref.uid for tree in state.ledger.trees.values()):
-                source.removed(event.ref.uid)
+        source: QuotaSource = getattr(state.forest, name)
+        state.forest.judged.pop(event.ref.uid, None)
+        source.gone(event.ref.uid, Cause(at.seq, at.item))
+        if all(tree.ref.uid != event.ref.uid for tree in state.ledger.trees.values()):
+            source.removed(event.ref.uid)
 
     return arm
 
 
 def _node_observed(state: Any, at: Position, event: NodeObserved) -> None:
     node = event.node
-    if state.seen.newer(node.ref.uid, node.rv):
-        state.forest.node(node.ref.uid, node.allocatable if node.ready else {}, Cause(at.seq, at.item))
+    state.forest.node(node.ref.uid, node.allocatable if node.ready else {}, Cause(at.seq, at.item))
 
 
 def _node_gone(state: Any, at: Position, event: NodeGone) -> None:
-    if state.seen.end(event, at.at):
-        state.forest.node(event.ref.uid, {}, Cause(at.seq, at.item))
+    state.forest.node(event.ref.uid, {}, Cause(at.seq, at.item))

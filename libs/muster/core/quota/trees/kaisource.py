@@ -53,10 +53,6 @@ class KaiSource(Struct):
     cause: Cause = Cause(0, 0)
     """The newest event that changed it."""
 
-    @staticmethod
-    def version(event: KaiQueueObserved) -> tuple[Ref, int]:
-        return event.queue.ref, event.queue.rv
-
     def observed(self, event: KaiQueueObserved, cause: Cause) -> None:
         """A queue exists and says this."""
         if self.queues.get(event.queue.ref.uid) != event.queue:

@@ -15,7 +15,6 @@ from muster.core.quota.trees.tree import ROOT, read_tree
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved
-from muster.model.keys import Ref
 from muster.model.problem import problem
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
@@ -34,10 +33,6 @@ class TreeSource(Struct):
     """uid -> what said so, while it exists or is in force"""
     deleted: Cause = Cause(0, 0)
     """What said last that a tree is gone."""
-
-    @staticmethod
-    def version(event: QuotaTreeObserved) -> tuple[Ref, int]:
-        return event.ref, event.rv
 
     def observed(self, event: QuotaTreeObserved, cause: Cause) -> None:
         """A tree exists and says this."""
