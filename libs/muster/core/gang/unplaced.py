@@ -89,9 +89,7 @@ def _stand(state: AdmitterState, uid: str) -> None:
     line = state.lines.get(each.key)
     if line is None:
         line = state.lines[each.key] = Line()
-        hardest = max(
-            asks, key=lambda ask: (ask.request.get(GPU, 0), ask.request.get("cpu", 0), ask.name), default=None
-        )
+        hardest = max(asks, key=_hardness, default=None)
         if hardest is not None:
             line.pods = hardest.count
             line.sought = state.ledger.seek(hardest.request, hardest.rules, line.pods, each.key)

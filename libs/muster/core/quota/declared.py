@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_PRIORITY, KAI_QUEUE, RUN_TIME
-from muster.core.quota.trees.rules import RuleError, span_ms
+from muster.core.quota.trees.rules import span_or
 from muster.model.workload import Workload
 
 CLASSES: Mapping[str, int] = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
@@ -51,12 +51,7 @@ def kai_preemptible(workload: Workload, priority: int | None) -> bool:
 def preemption_delay_ms(labels: Mapping[str, str]) -> int:
     """How long work waits before others may be suspended for it; 0 unless it says a time, and outside KAI queues."""
     said = labels.get(KAI_PREEMPTION_DELAY, "")
-    if not said or not labels.get(KAI_QUEUE):
-        return 0
-    try:
-        return span_ms(said)
-    except RuleError:
-        return 0
+    return span_or(said, 0) if labels.get(KAI_QUEUE) else 0
 
 
 def run_time_ms(labels: Mapping[str, str]) -> int:
@@ -65,13 +60,7 @@ def run_time_ms(labels: Mapping[str, str]) -> int:
     Minutes up to an hour, five minutes up to six, half hours up to a day, then hours. 0 where it declares nothing that
     can be read.
     """
-    said = labels.get(RUN_TIME, "") if labels else ""
-    if not said:
-        return 0
-    try:
-        declared = span_ms(said)
-    except RuleError:
-        return 0
+    declared = span_or(labels.get(RUN_TIME, ""), 0)
     step = HOUR_MS
     if declared <= HOUR_MS:
         step = MINUTE_MS

@@ -360,9 +360,6 @@ class _Planner:
                 return again.chosen
         return uids
 
-    def _price(self, uids: Iterable[str]) -> int:
-        return sum(map(self.prices.lost, uids))
-
     def _set(self, uids: Iterable[str]) -> Search | None:
         """These chosen one after the other; None where they may not all go."""
         found = self.begun.copied()

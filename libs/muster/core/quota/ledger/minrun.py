@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from muster.core.objects.labels import RECLAIM_GRACE
 from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.trees.rules import RuleError, span_ms
+from muster.core.quota.trees.rules import span_or
 
 
 def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
@@ -31,10 +31,7 @@ def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
 
 def reclaim_grace_ms(labels: Mapping[str, str]) -> int:
     """How long a job itself wants to wait before others are evicted for it; 0 unless it says a time."""
-    try:
-        return span_ms(labels.get(RECLAIM_GRACE, "0"))
-    except RuleError:
-        return 0
+    return span_or(labels.get(RECLAIM_GRACE, ""), 0)
 
 
 def _from_side(leaf: str, claimant: str) -> list[str]:

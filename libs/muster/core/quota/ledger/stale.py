@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from muster.core.gang.state import member_of
 from muster.core.objects.labels import KAI_STALENESS
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.trees.rules import RuleError, span_ms
+from muster.core.quota.trees.rules import span_or
 from muster.model.workload import PodState, Workload, least
 
 GRACE_MS = 60_000
@@ -89,9 +89,4 @@ def grace_ms(ledger: Ledger, queue: str, workload: Workload) -> int:
     if not ledger.by_shares(queue):
         return NEVER
     said = workload.labels.get(KAI_STALENESS, "")
-    if said.startswith("-"):
-        return NEVER
-    try:
-        return span_ms(said) if said else GRACE_MS
-    except RuleError:
-        return GRACE_MS
+    return NEVER if said.startswith("-") else span_or(said, GRACE_MS)

@@ -60,6 +60,14 @@ def span_ms(text: str) -> int:
     return total
 
 
+def span_or(text: str, usual: int) -> int:
+    """The span that a text says, in ms; the usual one where it is empty, or cannot be read: then it says nothing."""
+    try:
+        return span_ms(text) if text else usual
+    except RuleError:
+        return usual
+
+
 def paused_parts(text: str) -> tuple[str, ...]:
     """What a comma list pauses, sorted: ``admissions``, ``evictions``."""
     parts = sorted({part.strip() for part in text.split(",")} - {""})
