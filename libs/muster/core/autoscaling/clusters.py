@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from muster.core.autoscaling import giveback
 from muster.core.autoscaling.raypods import pod_gone, pod_observed
-from muster.core.autoscaling.state import BridgeState, Grant, GrowthAsked, HeadSaid, Named, Reclaim
-from muster.core.autoscaling.upkeep import forget, recheck, runs_through, seen, wishes, wishes_of_owner
+from muster.core.autoscaling.state import BridgeState, Grant, GrowthAsked, HeadSaid, Named, RayWorkload, Reclaim
+from muster.core.autoscaling.upkeep import forget, recheck, seen, wishes, wishes_of_owner
 from muster.core.quota.claims import is_down
 from muster.core.stage import Arm
 from muster.events.alarms import AlarmCleared, AlarmRaised
@@ -74,22 +74,22 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
     uid, elastic = workload.ref.uid, workload.elastic
     if workload.ref.kind not in RAY_KINDS:
         return
-    runs_through(state, uid, workload.child)
-    if workload.phase == "starting":
-        state.starting[uid] = None
-    elif state.starting.pop(uid, uid) is None:
+    job = state.jobs.setdefault(uid, RayWorkload())
+    if job.through != workload.child:
+        job.through = workload.child
+        for cluster in state.families.get(uid, ()):
+            recheck(state, cluster)
+    started, job.starting = job.starting, workload.phase == "starting"
+    if started and not job.starting:
         recheck(state, state.cluster_of(uid))
+    job.sizes = elastic.sizes if elastic is not None else {}
+    job.fixed = workload.fixed_pods if elastic is None else {}
+    runs = not workload.suspended and workload.phase in ("starting", "running")
     if elastic is None:
-        state.sizes.pop(uid, None)
-        state.fixed[uid] = workload.fixed_pods
-        runs = not workload.suspended and workload.phase in ("starting", "running")
         _fixed(state, at, workload.ref, uid, workload.rv, runs=runs and workload.ref.kind == "RayCluster")
         return
-    state.sizes[uid] = elastic.sizes
-    state.fixed.pop(uid, None)
     _scales_itself(state, uid, elastic)
     if workload.ref.kind == "RayCluster":
-        runs = not workload.suspended and workload.phase in ("starting", "running")
         seen(state, at, workload.ref, uid, workload.rv, elastic, runs=runs)
 
 
@@ -101,8 +101,7 @@ def _scales_itself(state: BridgeState, owner: str, elastic: Elastic) -> None:
 
 
 def workload_gone(state: BridgeState, _at: Position, event: WorkloadGone) -> None:
-    for table in (state.sizes, state.fixed, state.starting, state.through):
-        table.pop(event.ref.uid, None)
+    state.jobs.pop(event.ref.uid, None)
     _gone(state, event, child=False)
 
 
@@ -145,7 +144,7 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
     if known is None or (event.attempt, event.read_at) > (known.attempt, known.read_at):
         if known is not None:
             begun = {each.pod for each in known.demand.idle} - {each.pod for each in event.demand.idle}
-            for worker in (each for pods in state.workers.get(uid, {}).values() for each in pods.values()):
+            for worker in state.workers_of(uid):
                 if worker.ref.name in begun:
                     worker.busy_since = event.read_at
         state.heard[uid] = HeadSaid(event.attempt, event.read_at, event.demand)
@@ -162,8 +161,8 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
 def charged(state: BridgeState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     uid = event.ref.uid
     if event.ref.kind in RAY_KINDS:
-        sizes, fixed = state.sizes.get(uid, {}), state.fixed.get(uid, {})
-        state.grants[uid] = Grant(event.ref, event.attempt, dict(sizes), fixed=fixed)
+        job = state.jobs.get(uid) or RayWorkload()
+        state.grants[uid] = Grant(event.ref, event.attempt, dict(job.sizes), fixed=job.fixed)
         cluster = state.clusters.get(state.cluster_of(uid))
         if cluster is not None and not cluster.fixed:
             _scales_itself(state, uid, cluster.elastic)

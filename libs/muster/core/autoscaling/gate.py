@@ -124,8 +124,7 @@ def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
 
 def _calm(state: BridgeState, cluster: Cluster, groups: Counts) -> bool:
     """Whether nothing is on its way in these groups: their pods are those that the spec asks for."""
-    heard = state.heard.get(cluster.ref.uid)
-    launching = heard.demand.launching if heard is not None else {}
+    launching = state.said_by(cluster.ref.uid).launching
     if watchdog.deaf(state, cluster):  # What an autoscaler that is not heard once asked for comes no more.
         launching = watchdog.room_to_recover(state, cluster)
     return all(
@@ -136,7 +135,7 @@ def _calm(state: BridgeState, cluster: Cluster, groups: Counts) -> bool:
 
 
 def _live(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> int:
-    return len(state.workers.get(cluster.ref.uid, {}).get(group.name, ()))
+    return len(state.workers_in(cluster.ref.uid, group.name))
 
 
 def _gate(cluster: Cluster, grant: Grant, most: Counts, giving: Counts | None = None) -> GateSet:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Reclaim, Worker
-from muster.core.quota.trees.rules import RuleError, span_ms
+from muster.core.quota.trees.rules import span_or
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen, WorkersKept, WorkersRemoved
 from muster.model.elastic import Counts, ScaledGroup
@@ -79,9 +79,8 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
 
 def _emptied(state: BridgeState, cluster: Cluster, chosen: WorkersChosen) -> bool:
     """Whether all that were chosen have nothing left to do, or are gone."""
-    heard = state.heard.get(cluster.ref.uid)
-    left = {each.pod for each in heard.demand.left} if heard is not None else set()
-    live = {worker.ref.uid for worker in _workers(state, cluster)}
+    left = {each.pod for each in state.said_by(cluster.ref.uid).left}
+    live = {worker.ref.uid for worker in state.workers_of(cluster.ref.uid)}
     return all(each.ref.name in left or each.ref.uid not in live for each in chosen.workers)
 
 
@@ -92,12 +91,11 @@ def _unasked(
     chosen = state.chosen.get(cluster.ref.uid)
     if chosen is None:
         return _kept(grant, reclaim, "not_written")
-    heard = state.heard.get(cluster.ref.uid)
-    left_it = {each.pod for each in heard.demand.left} if heard is not None else set()
+    left_it = {each.pod for each in state.said_by(cluster.ref.uid).left}
     if state.now < chosen.until and not all(each.ref.name in left_it for each in chosen.workers):
         return None  # Once all drain it is written at once: their operator would replace them.
     idle = _unused(state, cluster.ref.uid)
-    live = {worker.ref.uid for worker in _workers(state, cluster)}
+    live = {worker.ref.uid for worker in state.workers_of(cluster.ref.uid)}
     if not all(each.ref.uid in live and each.ref.name in idle for each in chosen.workers):
         return _kept(grant, reclaim, "in_use")
     workers: dict[str, tuple[Ref, ...]] = {}
@@ -161,7 +159,7 @@ def overdue(state: BridgeState) -> Iterator[Decision]:
 
 def _stays(state: BridgeState, cluster: str, group: str, pod: str) -> bool:
     """Whether a worker is there and was not deleted: one that ends slowly is on its way."""
-    worker = state.workers.get(cluster, {}).get(group, {}).get(pod)
+    worker = state.workers_in(cluster, group).get(pod)
     return worker is not None and not worker.deleting
 
 
@@ -182,10 +180,9 @@ def _unused(state: BridgeState, cluster: str) -> set[str]:
     """Names of the pods whose worker has nothing to do, or has left because of that, as the head said last; and of
     those that no node takes.
     """
-    heard = state.heard.get(cluster)
-    idle = {each.pod for each in (*heard.demand.idle, *heard.demand.left)} if heard is not None else set()
-    workers = (each for group in state.workers.get(cluster, {}).values() for each in group.values())
-    return idle | {each.ref.name for each in workers if each.stuck_since}
+    said = state.said_by(cluster)
+    idle = {each.pod for each in (*said.idle, *said.left)}
+    return idle | {each.ref.name for each in state.workers_of(cluster) if each.stuck_since}
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
@@ -199,9 +196,11 @@ def deadlines(state: BridgeState) -> Iterator[int]:
 def _choice(
     state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim, left: Counts, going: list[ChosenWorker]
 ) -> WorkersChosen:
-    bound = {worker.ref.uid: worker.bound for worker in _workers(state, cluster)}
+    bound = {worker.ref.uid: worker.bound for worker in state.workers_of(cluster.ref.uid)}
     busy = any(bound[each.ref.uid] and not each.idle for each in going)
-    wait = _drain_ms(cluster.elastic.drain) if busy else IDLE_DRAIN_MS if any(each.idle for each in going) else 0
+    wait = IDLE_DRAIN_MS if any(each.idle for each in going) else 0
+    if busy:
+        wait = span_or(cluster.elastic.drain, DRAIN_MS)
     return WorkersChosen(
         cause=reclaim.cause,
         ref=cluster.ref,
@@ -214,28 +213,17 @@ def _choice(
     )
 
 
-def _drain_ms(said: str) -> int:
-    """What cannot be read says nothing."""
-    try:
-        return span_ms(said) if said else DRAIN_MS
-    except RuleError:
-        return DRAIN_MS
-
-
 def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) -> Iterator[ChosenWorker]:
     """The workers of a group that go: those that are about to go anyway, those that were chosen before, then those that
     lose least.
     """
-    replicas: dict[str, list[Worker]] = {}
-    for worker in _of_group(state, cluster, group).values():
-        replicas.setdefault(worker.replica, []).append(worker)
+    replicas = state.replicas_in(cluster.ref.uid, group.name)
     surplus = max(len(replicas) - keep, 0)
     before = state.chosen.get(cluster.ref.uid)
     known = {each.ref.uid for each in before.workers} if before is not None else set()
-    heard = state.heard.get(cluster.ref.uid)
-    idle = {each.pod: each.since for each in heard.demand.idle} if heard is not None else {}
-    pinned = set(heard.demand.pinned) if heard is not None else set()
-    holding = set(heard.demand.holding) if heard is not None else set()
+    said = state.said_by(cluster.ref.uid)
+    idle = {each.pod: each.since for each in said.idle}
+    pinned, holding = set(said.pinned), set(said.holding)
 
     def loss(members: list[Worker]) -> tuple[Any, ...]:
         names = [worker.ref.name for worker in members]
@@ -269,21 +257,12 @@ def _is_read(state: BridgeState, cluster: Cluster) -> bool:
 
 def _launching(state: BridgeState, cluster: Cluster, groups: Iterable[str]) -> bool:
     """Whether workers of these groups are on their way."""
-    heard = state.heard.get(cluster.ref.uid)
-    launching = heard.demand.launching if heard is not None else {}
+    launching = state.said_by(cluster.ref.uid).launching
     return any(
-        len(_of_group(state, cluster, group)) < group.replicas * group.hosts or launching.get(group.name)
+        len(state.workers_in(cluster.ref.uid, group.name)) < group.replicas * group.hosts or launching.get(group.name)
         for group in cluster.elastic.groups
         if group.name in groups
     )
-
-
-def _workers(state: BridgeState, cluster: Cluster) -> Iterator[Worker]:
-    return (worker for group in state.workers.get(cluster.ref.uid, {}).values() for worker in group.values())
-
-
-def _of_group(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> Mapping[str, Worker]:
-    return state.workers.get(cluster.ref.uid, {}).get(group.name, {})
 
 
 def _kept(grant: Grant, reclaim: Reclaim, reason: Any) -> WorkersKept:

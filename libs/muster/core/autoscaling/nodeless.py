@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Worker
-from muster.core.quota.trees.rules import RuleError, span_ms
-from muster.events.elastic import ChosenWorker, WorkersChosen
+from muster.core.autoscaling.state import BridgeState, Cluster, Worker
+from muster.core.quota.trees.rules import span_or
 from muster.model.elastic import Counts, ScaledGroup
 
 WAIT_MS = 30_000
@@ -20,22 +19,13 @@ HOLD_MS = 60_000
 
 
 def limit_ms(cluster: Cluster) -> int:
-    """How long its workers may be without a node; what cannot be read says nothing."""
-    try:
-        return span_ms(cluster.elastic.node_wait) if cluster.elastic.node_wait else WAIT_MS
-    except RuleError:
-        return WAIT_MS
+    """How long its workers may be without a node."""
+    return span_or(cluster.elastic.node_wait, WAIT_MS)
 
 
 def deadlines(state: BridgeState, cluster: Cluster) -> Iterator[int]:
     """Log times (ms) at which a worker has been without a node for too long."""
     return (each.stuck_since + limit_ms(cluster) for pods in stuck(state, cluster).values() for each in pods)
-
-
-def replicas(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> int:
-    """How many replicas have a pod."""
-    workers = state.workers.get(cluster.ref.uid, {}).get(group.name, {})
-    return len({worker.replica for worker in workers.values()})
 
 
 def groups(state: BridgeState, cluster: Cluster) -> tuple[Counts, int]:
@@ -56,32 +46,15 @@ def barren(state: BridgeState, cluster: Cluster) -> Counts:
     return {name: len(found.get(name, ())) for name in alarm.groups}
 
 
-def leaving(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChosen | None:
-    """Workers of closed groups that no node takes: whole replicas, the newest first."""
-    left: Counts = {}
-    chosen: list[ChosenWorker] = []
-    for group in cluster.elastic.groups:
-        if group.name not in cluster.closed:
-            continue
-        pods = stuck(state, cluster).get(group.name, [])
-        names = dict.fromkeys(each.replica for each in sorted(pods, key=lambda each: (-each.created, each.ref.name)))
-        going = [*names][: max(replicas(state, cluster, group) - group.least, 0)]
-        keep = replicas(state, cluster, group) - len(going)
-        if going and keep < grant.groups.get(group.name, 0):
-            left[group.name] = keep
-            live = state.workers[cluster.ref.uid][group.name].values()
-            chosen += [ChosenWorker(each.ref, group.name, True) for each in live if each.replica in going]
-    if not chosen:
-        return None
-    return WorkersChosen(
-        cause=cluster.cause,
-        ref=cluster.ref,
-        owner=grant.ref,
-        attempt=grant.attempt,
-        workers=tuple(chosen),
-        left=left,
-        until=state.now,
-    )
+def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
+    """Replicas of a closed group that no node takes: whole ones, the newest first, down to the least."""
+    if group.name not in cluster.closed:
+        return []
+    replicas = state.replicas_in(cluster.ref.uid, group.name)
+    pods = stuck(state, cluster).get(group.name, [])
+    names = dict.fromkeys(each.replica for each in sorted(pods, key=lambda each: (-each.created, each.ref.name)))
+    going = [*names][: max(len(replicas) - group.least, 0)]
+    return [workers for name, workers in replicas.items() if name in going]
 
 
 def stuck(state: BridgeState, cluster: Cluster) -> dict[str, list[Worker]]:

@@ -44,7 +44,7 @@ def untouched(state: BridgeState, cluster: Cluster) -> Counts:
     grant, grew = state.grants.get(cluster.owner), large(state, cluster)
     written = grant is not None and is_written(cluster, grant)
     names = (name for name in cluster.elastic.growing if written and not grew.get(name))
-    found = {name: len(state.workers.get(cluster.ref.uid, {}).get(name, ())) for name in names}
+    found = {name: len(state.workers_in(cluster.ref.uid, name)) for name in names}
     return {name: count for name, count in found.items() if count}
 
 
@@ -90,7 +90,7 @@ def _extras(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[Ve
     """By how much the pods of a group that have grown are larger than they were made."""
     whole = group.request if group.takes is None else group.takes
     made = {name: -(-amount // group.hosts) for name, amount in whole.items()}
-    pods = state.workers.get(cluster.ref.uid, {}).get(group.name, {}).values()
+    pods = state.workers_in(cluster.ref.uid, group.name).values()
     return [
         {name: max(pod.request.get(name, 0) - made.get(name, 0), 0) for name in RESIZED}
         for pod in pods

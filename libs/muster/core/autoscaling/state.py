@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from msgspec import Struct, field
 
 from muster.core.autoscaling.wish import Wish
@@ -60,6 +62,22 @@ class Sighted(Struct, frozen=True):
     ref: Ref
     cause: Cause
     templates: tuple[str, ...]
+
+
+class RayWorkload(Struct):
+    """A workload with a Ray cluster, as it was observed last."""
+
+    through: str = ""
+    """Name of the cluster that it says it runs through."""
+    starting: bool = False
+    """It was admitted, and is not ready."""
+    sizes: Counts = field(default_factory=dict)
+    """The replicas that its spec asks for, where its cluster scales itself."""
+    fixed: Counts = field(default_factory=dict)
+    """Its pods by worker group, where its cluster has a fixed size."""
+
+
+NOTHING = RayDemand()
 
 
 class HeadSaid(Struct, frozen=True):
@@ -207,17 +225,13 @@ class BridgeState(StageState):
     """namespace/name of requests that are withdrawn, and may still exist"""
     heard: dict[str, HeadSaid] = field(default_factory=dict)
     """uid of a RayCluster -> what its head said last"""
-    sizes: dict[str, Counts] = field(default_factory=dict)
-    """uid of a workload whose Ray cluster scales itself -> the replicas that its spec asks for"""
-    fixed: dict[str, Counts] = field(default_factory=dict)
-    """uid of a workload whose Ray cluster has a fixed size -> its pods by worker group"""
+    jobs: dict[str, RayWorkload] = field(default_factory=dict)
+    """By uid."""
     grants: dict[str, Grant] = field(default_factory=dict)
     """By uid of the charged workload."""
     clusters: dict[str, Cluster] = field(default_factory=dict)
     families: dict[str, dict[str, str]] = field(default_factory=dict)
     """uid of the charged workload -> {uid of a cluster of its: its name}, in the order in which they were first seen"""
-    through: dict[str, str] = field(default_factory=dict)
-    """uid of the charged workload -> name of the cluster that it says it runs through"""
     workers: dict[str, dict[str, dict[str, Worker]]] = field(default_factory=dict)
     """uid of a RayCluster -> {worker group: {uid of a live pod: what is known of it}}"""
     worker_of: dict[str, str] = field(default_factory=dict)
@@ -236,8 +250,6 @@ class BridgeState(StageState):
     """uid of a RayCluster -> {uid of a live head pod: whether it runs}"""
     head_of: dict[str, str] = field(default_factory=dict)
     """uid of a live head pod -> uid of its RayCluster"""
-    starting: dict[str, None] = field(default_factory=dict)
-    """uid of a workload with a Ray cluster that was admitted and is not ready"""
     alarms: dict[str, AlarmRaised] = field(default_factory=dict)
     """uid of the charged workload -> the alarm of its cluster"""
     watched: dict[str, None] = field(default_factory=dict)
@@ -247,8 +259,28 @@ class BridgeState(StageState):
 
     def cluster_of(self, owner: str) -> str:
         """Uid of the cluster that is kept within the grant of a workload; empty: there is none."""
-        family = self.families.get(owner)
-        return running_through(family, self.through.get(owner, "")) if family else ""
+        family, job = self.families.get(owner), self.jobs.get(owner)
+        return running_through(family, job.through if job is not None else "") if family else ""
+
+    def said_by(self, cluster: str) -> RayDemand:
+        """What the head of a cluster said last; nothing where it has not said anything."""
+        heard = self.heard.get(cluster)
+        return heard.demand if heard is not None else NOTHING
+
+    def workers_of(self, cluster: str) -> Iterator[Worker]:
+        """The live workers of a cluster."""
+        return (worker for group in self.workers.get(cluster, {}).values() for worker in group.values())
+
+    def workers_in(self, cluster: str, group: str) -> Mapping[str, Worker]:
+        """By uid: the live workers of a group."""
+        return self.workers.get(cluster, {}).get(group, {})
+
+    def replicas_in(self, cluster: str, group: str) -> dict[str, list[Worker]]:
+        """The replicas of a group that have a pod, and these, in the order in which they were seen."""
+        found: dict[str, list[Worker]] = {}
+        for worker in self.workers_in(cluster, group).values():
+            found.setdefault(worker.replica, []).append(worker)
+        return found
 
 
 def templates_of(event: NodesRequested) -> tuple[str, ...]:

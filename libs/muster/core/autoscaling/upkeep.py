@@ -46,18 +46,6 @@ def forget(state: BridgeState, uid: str) -> None:
     recheck(state, state.cluster_of(cluster.owner))
 
 
-def runs_through(state: BridgeState, owner: str, name: str) -> None:
-    """The cluster through which a workload says it runs; empty: none yet."""
-    if state.through.get(owner, "") == name:
-        return
-    if name:
-        state.through[owner] = name
-    else:
-        state.through.pop(owner, None)
-    for uid in state.families.get(owner, ()):
-        recheck(state, uid)
-
-
 def wishes_of_owner(state: BridgeState, owner: str) -> None:
     cluster = state.clusters.get(state.cluster_of(owner))
     if cluster is not None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from muster.core.autoscaling import nodeless, resizing
-from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Worker
+from muster.core.autoscaling.state import NOTHING, BridgeState, Cluster, Grant, Worker
 from muster.events.alarms import DEAF, AlarmCleared, AlarmRaised, AlarmReason
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen
@@ -81,12 +81,12 @@ def deaf(state: BridgeState, cluster: Cluster) -> bool:
 def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
     """Replicas of groups whose stalled autoscaler has asked for more than there are, for as long as that may help."""
     alarm, demand = state.alarms.get(cluster.owner), _demand(state, cluster)
-    if alarm is None or alarm.reason != "stalled" or alarm.tries > 1 or demand is None:
+    if alarm is None or alarm.reason != "stalled" or alarm.tries > 1:
         return {}
     found: Counts = {}
     for group in cluster.elastic.groups:
         launching = -(-demand.launching.get(group.name, 0) // group.hosts)
-        wanted = min(nodeless.replicas(state, cluster, group) + launching, cluster.elastic.ceiling(group))
+        wanted = min(len(state.replicas_in(cluster.ref.uid, group.name)) + launching, cluster.elastic.ceiling(group))
         if launching and wanted > group.replicas:
             found[group.name] = wanted
     return found
@@ -128,15 +128,15 @@ def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChose
     group does.
     """
     alarm = state.alarms.get(cluster.owner)
-    if cluster.closed:
-        return nodeless.leaving(state, cluster, grant)
-    if not cluster.elastic.driven and (alarm is None or alarm.reason not in ("not_shrinking", "stalled")):
+    which, wait = (nodeless.leaving, 0) if cluster.closed else (_kept, DRAIN_MS)
+    itself = cluster.elastic.driven or (alarm is not None and alarm.reason in ("not_shrinking", "stalled"))
+    if not (itself or cluster.closed):
         return None
     chosen: list[ChosenWorker] = []
     left: Counts = {}
     for group in cluster.elastic.groups:
-        going = _kept(state, cluster, group)
-        keep = nodeless.replicas(state, cluster, group) - len(going)
+        going = which(state, cluster, group)
+        keep = len(state.replicas_in(cluster.ref.uid, group.name)) - len(going)
         if going and keep < grant.groups.get(group.name, 0):
             left[group.name] = keep
             chosen += [ChosenWorker(each.ref, group.name, True) for replica in going for each in replica]
@@ -149,7 +149,7 @@ def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChose
         attempt=grant.attempt,
         workers=tuple(chosen),
         left=left,
-        until=state.now + DRAIN_MS,
+        until=state.now + wait,
     )
 
 
@@ -162,12 +162,10 @@ def _kept(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list
 def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tuple[int, list[Worker]]]:
     """(when its idle timeout ends, its hosts) of the idle replicas of a group that nothing needs, the oldest first."""
     demand = _demand(state, cluster)
-    if demand is None or demand.pending or demand.placement_groups or demand.explicit:
+    if demand.pending or demand.placement_groups or demand.explicit:
         return []
     over = {each.pod: each.since + group.idle_s * 1000 for each in demand.idle if each.group == group.name}
-    replicas: dict[str, list[Worker]] = {}
-    for worker in state.workers.get(cluster.ref.uid, {}).get(group.name, {}).values():
-        replicas.setdefault(worker.replica, []).append(worker)
+    replicas = state.replicas_in(cluster.ref.uid, group.name)
     named = set(group.leaving)
     found = [
         (max(over[each.ref.name] for each in members), sorted(members, key=lambda each: each.ref.name))
@@ -183,8 +181,7 @@ def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tupl
 def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, Wrong]]:
     if cluster.owner not in state.grants or not cluster.runs or state.cluster_of(cluster.owner) != cluster.ref.uid:
         return
-    demand = _demand(state, cluster)
-    trouble = demand.trouble if demand is not None else ""
+    trouble = _demand(state, cluster).trouble
     if cluster.elastic.driven and trouble == "stalled":
         trouble = ""  # It has no autoscaler.
     head = _wrong_with_head(state, cluster, trouble)
@@ -203,7 +200,8 @@ def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, 
     without, since = nodeless.groups(state, cluster)
     if without:
         yield "no_nodes", Wrong(without, since=since)
-    if cluster.owner in state.starting:
+    job = state.jobs.get(cluster.owner)
+    if job is not None and job.starting:
         yield "not_ready", Wrong({})
 
 
@@ -225,7 +223,7 @@ def _unasked(state: BridgeState, cluster: Cluster) -> Counts:
     for group in cluster.elastic.groups:
         wanted = wants.get(group.name, 0)
         most = wanted if again else group.most
-        live = len(state.workers.get(cluster.ref.uid, {}).get(group.name, ()))
+        live = len(state.workers_in(cluster.ref.uid, group.name))
         if min(wanted, most) > group.replicas and live == group.replicas * group.hosts:
             found[group.name] = min(wanted, most) - group.replicas
     return found
@@ -294,11 +292,10 @@ def _limit_ms(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> int:
         return 0
     if reason == "no_nodes":
         return nodeless.limit_ms(cluster)
-    demand = _demand(state, cluster) if reason == "not_growing" else None
-    return max(LIMITS_MS[reason], LATE * demand.tick_ms if demand is not None else 0)
+    return max(LIMITS_MS[reason], LATE * _demand(state, cluster).tick_ms if reason == "not_growing" else 0)
 
 
-def _demand(state: BridgeState, cluster: Cluster) -> RayDemand | None:
+def _demand(state: BridgeState, cluster: Cluster) -> RayDemand:
     """What its head said last, of the attempt that runs now."""
     heard, grant = state.heard.get(cluster.ref.uid), state.grants.get(cluster.owner)
-    return heard.demand if heard is not None and grant is not None and heard.attempt == grant.attempt else None
+    return heard.demand if heard is not None and grant is not None and heard.attempt == grant.attempt else NOTHING
