@@ -19,10 +19,10 @@ from muster.core.audit.gangs import GangAudit
 from muster.core.audit.growth import GrowthAudit
 from muster.core.audit.leaves import LeafAudit
 from muster.core.audit.moves import MoveAudit
-from muster.core.audit.orders import AuditedCharge, Orders, counted, overused
+from muster.core.audit.orders import Orders, chain, overused
 from muster.core.audit.podcharges import PodChargeAudit
 from muster.core.audit.seen import ChargeSeen, WaitingSeen, charge_of, waiting_of
-from muster.core.audit.trees import leaf_in_force
+from muster.core.audit.trees import Trees
 from muster.core.audit.workers import WorkersAudit
 from muster.core.docket import Docket, Judge
 from muster.core.queueing.book import Place
@@ -48,7 +48,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, root_of
-from muster.model.quota import QuotaNode, QuotaTree
+from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_quantity
 
 CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28, 29))
@@ -70,11 +70,7 @@ class Auditor:
         self.events: Counter[str] = Counter()
         self._judge = Judge(Docket())
         self._seq = 0
-        self._trees: dict[str, QuotaTree] = {}
-        self._nodes: dict[str, QuotaNode] = {}
-        self._fixed = True
-        """No limit of the tree in force moves with the requests."""
-        self._bound: set[str] = set()
+        self._trees = Trees()
         self._charges: dict[str, ChargeSeen] = {}
         self._used: dict[str, Vector] = {}
         self._waiting: dict[str, WaitingSeen] = {}
@@ -100,10 +96,8 @@ class Auditor:
         for event in stored.commit.events:
             self.events[type(event).__name__] += 1
             match event:
-                case QuotaTreeAccepted():
-                    self._tree(event)
-                case QuotaTreeRemoved():
-                    self._removed(event)
+                case QuotaTreeAccepted() | QuotaTreeRemoved():
+                    self._settle(event)
                 case WorkloadGone():
                     self._priorities.pop(event.ref.uid, None)
                 case WorkloadQueued():
@@ -133,7 +127,7 @@ class Auditor:
                 case GangAdmitted():
                     self._admitted(event)
                 case SuspensionOrdered(reason="overuse"):
-                    self._check(*overused(event, self._charges.get(event.ref.uid), self._nodes, self._used))
+                    self._check(*overused(event, self._charges.get(event.ref.uid), self._trees.nodes, self._used))
                 case EvictionOrdered():
                     self._evicts(event)
                 case EffectApplied():
@@ -153,7 +147,7 @@ class Auditor:
         for invariant, holds, detail in self._leaves.finish():
             self._check(invariant, holds, detail)
         for uid, workload in self._facts.workloads.items():
-            runs = workload.phase == "running" and workload.ref.namespace in self._bound
+            runs = workload.phase == "running" and workload.ref.namespace in self._trees.leaves
             self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs without a charge")
         return self.violations
 
@@ -166,37 +160,19 @@ class Auditor:
             if len(self.violations) < MAX_KEPT:
                 self.violations.append(Violation(invariant, f"at {self._seq}: {detail}"))
 
-    def _tree(self, event: QuotaTreeAccepted) -> None:
-        self._trees[event.tree.root] = event.tree
-        self._settle()
-
-    def _settle(self) -> None:
+    def _settle(self, event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
         """Charges are at the leaves where the trees in force put them."""
-        leaves = self._in_force()
+        self._trees.note(event, self._seq)
         self._used = {}
         for uid, charge in self._charges.items():
             workload = self._facts.workloads.get(uid)
             if workload is not None:
-                leaf = leaf_in_force(self._trees, self._nodes, leaves, workload.ref.namespace, charge.named)
-                charge.queue = leaf or charge.queue
+                charge.queue = self._trees.leaf(workload.ref.namespace, charge.named) or charge.queue
             self._add(charge, 1)
-
-    def _removed(self, event: QuotaTreeRemoved) -> None:
-        self._trees = {root: tree for root, tree in self._trees.items() if tree.ref.uid != event.ref.uid}
-        self._settle()
-
-    def _in_force(self) -> dict[str, str]:
-        """Read all trees in force; {namespace: leaf}."""
-        nodes = [node for tree in self._trees.values() for node in tree.nodes]
-        self._nodes = {node.path: node for node in nodes}
-        self._fixed = not any(tree.rules.runtime for tree in self._trees.values())
-        leaves = {ns: node.path for node in nodes if not node.children for ns in node.namespaces}
-        self._bound = set(leaves)
-        return leaves
 
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
-        tree = self._trees.get(root_of(event.queue))
+        tree = self._trees.by_root.get(root_of(event.queue))
         freely_ms = tree.rules.borrow_freely_ms if tree is not None else 0
         self._waiting[event.ref.uid] = waiting_of(event, self._seq, freely_ms)
 
@@ -227,10 +203,10 @@ class Auditor:
         """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
         workload = self._facts.workloads.get(event.ref.uid)
         if workload is not None and workload.basis == event.basis:
-            tree = self._trees.get(root_of(event.queue))
+            tree = self._trees.by_root.get(root_of(event.queue))
             need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
-        for each in self._orders.taken(event, self._nodes, self._used):
+        for each in self._orders.taken(event, self._trees.nodes, self._used):
             self._check(*each)
         self._open(event.ref.uid, charge_of(event))
         self._within(event.ref, event.queue, event.request)
@@ -307,32 +283,10 @@ class Auditor:
         }
         self._check("I3", dict(placed) == wanted, f"{event.ref} is admitted with places for {dict(placed)} of {wanted}")
 
-    def _held(self) -> dict[str, AuditedCharge]:
-        return {
-            uid: AuditedCharge(
-                charge.queue,
-                counted(charge.request, charge.pods),
-                charge.attempt,
-                charge.preemptible,
-                self._priorities.get(uid),
-            )
-            for uid, charge in self._charges.items()
-        }
-
-    def _by_shares(self, queue: str) -> bool:
-        tree = self._trees.get(root_of(queue))
-        return tree is not None and tree.by_shares
-
     def _evicts(self, event: EvictionOrdered) -> None:
-        """I8, I19: what is taken back is owed, may be taken, and is needed. A claimant that has gone since this was
-        decided had the priority that the order names.
-        """
-        held, priority = self._held(), self._priorities.get(event.ref.uid, event.priority)
-        shared = self._by_shares(event.queue)
-        for invariant, holds, detail in findings(
-            event, self._nodes, held, orders=self._orders, priority=priority, fixed=self._fixed, by_shares=shared
-        ):
-            self._check(invariant, holds, detail)
+        """I8, I19: what is taken back is owed, may be taken, and is needed."""
+        for each in findings(event, self._trees, self._charges, self._orders, self._priorities):
+            self._check(*each)
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
@@ -370,9 +324,7 @@ class Auditor:
         return {(path, name): v for path, used in self._used.items() for name, v in used.items() if v}
 
     def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
-        parts = path.split("/")
-        paths = ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
-        return [(each, self._nodes.get(each)) for each in paths]
+        return [(each, self._trees.nodes.get(each)) for each in chain(path)]
 
 
 class AuditReport(Struct):

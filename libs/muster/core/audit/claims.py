@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from muster.core.audit.leaves import GONE
 from muster.core.audit.orders import shape_of
-from muster.core.audit.replicas import asks_for, less
+from muster.core.audit.seen import Finding, asks_for, less
+from muster.core.audit.trees import Trees
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
@@ -48,10 +49,6 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.model.keys import Ref
-from muster.model.quota import QuotaTree
-
-Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
 
 _Shape = tuple[object, ...]
 
@@ -97,11 +94,11 @@ class ClaimAudit:
         """workload uid -> sequence of the newest news of it"""
         self._supply = 0
         """Sequence at which what is used changed other than by admissions and releases, ..."""
-        self._rules = 0
-        """... at which trees or pauses did, ..."""
+        self._pauses = 0
+        """... at which pauses did, ..."""
         self._nodes = 0
         """... and at which the nodes, or what else is on them, did."""
-        self._trees: dict[str, QuotaTree] = {}
+        self._trees = Trees()
         self._asked: dict[str, tuple[GrowthRequested | None, int]] = {}
         """uid -> what its Ray cluster asked for last, None once it is not charged; and the sequence"""
         self._places: dict[str, tuple[_OpenClaim, int]] = {}
@@ -166,13 +163,10 @@ class ClaimAudit:
                 self._told[event.ref.uid] = seq
             case WorkloadDequeued():
                 self._told[event.ref.uid] = seq
-            case QuotaTreeAccepted():
-                self._trees[event.tree.root], self._rules = event.tree, seq
-            case QuotaTreeRemoved():
-                self._trees = {root: tree for root, tree in self._trees.items() if tree.ref.uid != event.ref.uid}
-                self._rules = seq
+            case QuotaTreeAccepted() | QuotaTreeRemoved():
+                self._trees.note(event, seq)
             case QueueObserved() | QueueGone():
-                self._rules = seq
+                self._pauses = seq
             case GrowthRequested() | GrowthGranted() | QuotaReleased():
                 self._grows(event, seq)
             case ChargeChanged() | GrowthWithdrawn() | QuotaMoved() | VictimStays():
@@ -232,9 +226,8 @@ class ClaimAudit:
 
     def _changed(self, uid: str, since: int) -> bool:
         """Whether anything has come between what was known at a sequence and now that bears on a claim."""
-        return max(self._supply, self._rules, self._told.get(uid, 0)) > since or any(
-            tree.rules.runtime for tree in self._trees.values()
-        )
+        changed = max(self._supply, self._pauses, self._trees.changed, self._told.get(uid, 0))
+        return changed > since or self._trees.move
 
     def _served(self, uid: str, shape: _Shape, seq: int) -> None:
         served = uid if uid in self._claims else next((u for u, h in self._claims.items() if h.shape == shape), "")

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from muster.core.audit.orders import AuditedCharge, Found, Orders, add_amounts, amounts_of, chain, counted
-from muster.events.decisions import (
-    EvictionOrdered,
-    PartialVictim,
-    Victim,
-)
-from muster.model.keys import Ref
-from muster.model.quota import COUNTED, JOBS, MACHINES, QuotaNode
+from muster.core.audit.orders import Orders, add_amounts, amounts_of, chain
+from muster.core.audit.seen import ChargeSeen, Finding
+from muster.core.audit.trees import Trees
+from muster.events.decisions import EvictionOrdered, PartialVictim, Victim
+from muster.model.keys import Ref, root_of
+from muster.model.quota import COUNTED, MACHINES, QuotaNode
 from muster.model.resources import Vector
+
+Ranks = Mapping[str, int | None]
+"""uid -> the priority with which a workload was queued last"""
 
 MOST_SERVED = 8
 """How often a job leaves for one that has had less service."""
@@ -29,15 +30,15 @@ class Accounts(Struct):
 
     event: EvictionOrdered
     nodes: Mapping[str, QuotaNode]
-    held: Mapping[str, AuditedCharge]
+    held: Mapping[str, ChargeSeen]
     used: dict[str, Vector]
     claimed: dict[str, Vector]
     """What is held for others."""
-    own: list[AuditedCharge]
+    own: list[ChargeSeen]
     """Victims of the claimant's own queue."""
-    others: list[AuditedCharge]
+    others: list[ChargeSeen]
 
-    def leave(self, charges: Sequence[AuditedCharge], times: int = -1) -> None:
+    def leave(self, charges: Sequence[ChargeSeen], times: int = -1) -> None:
         for charge in charges:
             add_amounts(self.used, charge.queue, charge.amounts, times)
 
@@ -60,23 +61,20 @@ class Accounts(Struct):
 
 def findings(
     event: EvictionOrdered,
-    nodes: Mapping[str, QuotaNode],
-    held: Mapping[str, AuditedCharge],
-    *,
-    orders: Orders | None = None,
-    priority: int | None = None,
-    fixed: bool = True,
-    by_shares: bool = False,
-) -> Iterator[Found]:
+    trees: Trees,
+    held: Mapping[str, ChargeSeen],
+    before: Orders,
+    priorities: Mapping[str, int],
+) -> Iterator[Finding]:
     """All findings about one order, given the charges when it was made.
 
-    ``orders``: what was ordered and held before; it is as if that had come to pass. ``priority``: with which the
-    claimant was queued. ``fixed``: no limit moves with the requests of others, so that the tree says the need of
-    each victim. ``by_shares``: its tree is applied by fair shares.
+    ``before``: what was ordered and held before; it is as if that had come to pass. ``priorities``: of all that are
+    queued. A claimant that has gone since had the one that the order names.
     """
-    before = orders or Orders()
+    nodes, tree = trees.nodes, trees.by_root.get(root_of(event.queue))
+    ranks: Ranks = {event.ref.uid: event.priority, **priorities}
     if not event.claims:
-        yield from _makes_room(event, nodes, held, before, priority)
+        yield from _makes_room(event, nodes, held, before, ranks)
         return
     books = Accounts(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
     gone = before.leaving()
@@ -84,20 +82,20 @@ def findings(
     shrinking = before.shrinking()
     books.leave([_part(each) for uid, each in shrinking.items() if uid in held and uid not in gone])
     for each in event.partial:
-        yield from _may_give(books, each, gone | shrinking.keys(), priority)
+        yield from _may_give(books, each, gone | shrinking.keys(), ranks)
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
         yield from _may_leave(event.ref, victim, charge, gone)
         if charge is not None:
             (books.own if charge.queue == event.queue else books.others).append(charge)
-            yield from _comes_before(event, victim, charge, before, priority)
+            yield from _comes_before(event, victim, charge, before, ranks)
     if books.own and event.kind != "service":
         asked = event.queue in nodes and nodes[event.queue].preempts
         yield "I19", asked, f"work of lower priority is evicted in {event.queue}, and the tree does not allow that"
         if not event.preemptible:
             yield from _firm(event, nodes, held)
     books.leave(books.own)
-    if by_shares:
+    if tree is not None and tree.by_shares:
         return  # by fair shares, which the accountant judges: there is no min to fall below
     if event.kind != "service" and (books.others or not books.own):
         yield from _owed(event, nodes, books.total())
@@ -107,11 +105,11 @@ def findings(
             least = nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in chain(event.queue) else 0
             left = books.used.get(at, {}).get(event.resource, 0)
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
-    if fixed and not any(node.kept for node in nodes.values()):
+    if not trees.move and not any(node.kept for node in nodes.values()):
         yield from _needed(books, places=before.places)
 
 
-def _may_give(books: Accounts, part: PartialVictim, gone: set[str], priority: int | None) -> Iterator[Found]:
+def _may_give(books: Accounts, part: PartialVictim, gone: set[str], ranks: Ranks) -> Iterator[Finding]:
     event, charge = books.event, books.held.get(part.ref.uid)
     yield "I19", part.ref.uid not in gone, f"{part.ref} is to give workers, and leaves already"
     legal = charge is not None and charge.preemptible and charge.attempt == part.attempt
@@ -121,10 +119,10 @@ def _may_give(books: Accounts, part: PartialVictim, gone: set[str], priority: in
     own = event.kind == "priority" and part.queue == event.queue
     (books.own if own else books.others).append(_part(part))
     if own and charge is not None:
-        yield _outranked(event, part, charge, priority)
+        yield _outranked(event, part, ranks)
 
 
-def _may_leave(claimant: Ref, victim: Victim, charge: AuditedCharge | None, gone: set[str]) -> Iterator[Found]:
+def _may_leave(claimant: Ref, victim: Victim, charge: ChargeSeen | None, gone: set[str]) -> Iterator[Finding]:
     yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {claimant}, and does already"
     legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
     yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
@@ -133,10 +131,10 @@ def _may_leave(claimant: Ref, victim: Victim, charge: AuditedCharge | None, gone
 def _makes_room(
     event: EvictionOrdered,
     nodes: Mapping[str, QuotaNode],
-    held: Mapping[str, AuditedCharge],
+    held: Mapping[str, ChargeSeen],
     orders: Orders,
-    priority: int | None,
-) -> Iterator[Found]:
+    ranks: Ranks,
+) -> Iterator[Finding]:
     """Everything there is to say of one order that makes room on nodes, but which nodes: the arguments as of
     ``findings``.
     """
@@ -149,27 +147,25 @@ def _makes_room(
             right = event.kind == "move" or (charge.queue == event.queue) == inside
             yield "I19", right, f"{victim.ref} of {charge.queue} is evicted for {event.queue} by {event.kind}"
             if inside:
-                yield _outranked(event, victim, charge, priority)
+                yield _outranked(event, victim, ranks)
         gone.add(victim.ref.uid)
     if inside and not event.preemptible:
         yield from _firm(event, nodes, held)
 
 
 def _comes_before(
-    event: EvictionOrdered, victim: Victim, charge: AuditedCharge, before: Orders, priority: int | None
-) -> Iterator[Found]:
+    event: EvictionOrdered, victim: Victim, charge: ChargeSeen, before: Orders, ranks: Ranks
+) -> Iterator[Finding]:
     """Why this victim and not the claimant: a bound on its service, or a lower priority in its own queue."""
     if event.kind == "service":
         times = before.served.get(victim.ref.uid, 0)
         yield "I19", times < MOST_SERVED, f"{victim.ref} is ordered to leave for less service after {times} times"
     elif charge.queue == event.queue:
-        yield _outranked(event, victim, charge, priority)
+        yield _outranked(event, victim, ranks)
 
 
-def _part(part: PartialVictim) -> AuditedCharge:
-    """The part that a cluster releases while it goes on: it stays a job."""
-    amounts = {name: amount for name, amount in counted(part.request, part.pods).items() if name != JOBS}
-    return AuditedCharge(part.queue, amounts, part.attempt, True)
+def _part(part: PartialVictim) -> ChargeSeen:
+    return ChargeSeen(part.queue, part.request, part.attempt, part.pods, part=True)
 
 
 def _above(whole: Vector, part: Vector) -> bool:
@@ -177,7 +173,7 @@ def _above(whole: Vector, part: Vector) -> bool:
     return part.get(MACHINES, 0) < whole.get(MACHINES, 0) and all(part[name] <= whole.get(name, 0) for name in part)
 
 
-def _needed(books: Accounts, *, places: bool) -> Iterator[Found]:
+def _needed(books: Accounts, *, places: bool) -> Iterator[Finding]:
     ref, count = books.event.ref, len(books.own) + len(books.others)
     yield "I8", books.enough(), f"{ref} would not fit without all {count} victims"
     for mine in (books.own, books.others) if not places else ():
@@ -189,19 +185,14 @@ def _needed(books: Accounts, *, places: bool) -> Iterator[Found]:
             mine.append(charge)
 
 
-def _outranked(
-    event: EvictionOrdered,
-    victim: Victim | PartialVictim,
-    charge: AuditedCharge,
-    priority: int | None,
-) -> Found:
+def _outranked(event: EvictionOrdered, victim: Victim | PartialVictim, ranks: Ranks) -> Finding:
     """As both were queued; what never was (it was adopted) has the priority that the order names."""
-    lower = victim.priority if charge.priority is None else charge.priority
+    lower, priority = ranks.get(victim.ref.uid, victim.priority), ranks[event.ref.uid]
     holds = lower is not None and priority is not None and lower < priority == event.priority
     return "I19", holds, f"{victim.ref} of priority {lower} is evicted in its own queue for priority {priority}"
 
 
-def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:
+def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, ChargeSeen]) -> Iterator[Finding]:
     """A claimant that is not preemptible stays within the min at every level, whichever jobs leave."""
     firm: dict[str, Vector] = {}
     for each in held.values():
@@ -215,7 +206,7 @@ def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[
                 yield "I19", now + asked <= least, f"{event.ref} is not preemptible and beyond the min of {node.path}"
 
 
-def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> Iterator[Found]:
+def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> Iterator[Finding]:
     """It stays within a guarantee of its own: its leaf's, or that of a node above it and below the root.
 
     A claimant that takes from its own queue as well stays within that of its leaf.

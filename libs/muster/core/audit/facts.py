@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.core.audit.leaves import GONE
-from muster.core.audit.orders import Found
+from muster.core.audit.seen import Finding
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.facts import (
@@ -30,13 +30,13 @@ class FactAudit:
         self._versions: dict[str, int] = {}
         self._epochs: dict[tuple[str, str], int] = {}
 
-    def feed(self, stored: Stored) -> Iterator[Found]:
+    def feed(self, stored: Stored) -> Iterator[Finding]:
         """What is found in one commit."""
         yield from self._epoch(stored)
         for event in stored.commit.events:
             yield from self._event(event)
 
-    def _event(self, event: Event) -> Iterator[Found]:
+    def _event(self, event: Event) -> Iterator[Finding]:
         match event:
             case Genesis():
                 self._epochs.clear()
@@ -54,7 +54,7 @@ class FactAudit:
             case _:
                 pass
 
-    def _epoch(self, stored: Stored) -> Iterator[Found]:
+    def _epoch(self, stored: Stored) -> Iterator[Finding]:
         """I13: every commit carries the epoch of the newest leader_started of its (stage, shard)."""
         commit, key = stored.commit, (stored.commit.stage, stored.commit.shard)
         if any(isinstance(event, LeaderStarted) for event in commit.events):
@@ -64,7 +64,7 @@ class FactAudit:
             epoch = self._epochs[key]
             yield "I13", commit.epoch == epoch, f"{key} wrote under epoch {commit.epoch}, {epoch} is in force"
 
-    def _fact(self, uid: str, rv: int) -> Iterator[Found]:
+    def _fact(self, uid: str, rv: int) -> Iterator[Finding]:
         """I11: what the facts say of one object never goes back to an older version."""
         before = self._versions.get(uid, -1)
         yield "I11", rv > before, f"fact of {uid} at {rv} after {'its end' if before == GONE else before}"

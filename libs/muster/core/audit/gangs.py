@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from muster.core.audit.seen import Finding
 from muster.core.gang.declare import Declared, GangCounts, counting, declared_by, missing
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, WorkloadDequeued
@@ -16,9 +17,6 @@ from muster.events.gangs import NodesClaimed, NodesClaimEnded, PodsPlaced
 from muster.events.system import PlacementChosen
 from muster.model.gang import PodGroup
 from muster.model.workload import PodState
-
-Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
 
 
 class _Team(Struct):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.core.audit.seen import Finding
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.facts import NodePoolsObserved
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn, for_whom
-
-Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
 
 
 class GrowthAudit:

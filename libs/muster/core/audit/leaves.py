@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from muster.core.audit.seen import Finding
+from muster.core.audit.trees import Trees
 from muster.events.base import Event
 from muster.events.decisions import (
     QuotaDenied,
@@ -23,10 +25,7 @@ from muster.events.decisions import (
 )
 from muster.events.envelope import MAX_EVENTS, Stored
 from muster.events.facts import WorkloadGone, WorkloadObserved
-from muster.model.quota import QuotaTree
-
-Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
+from muster.model.quota import KAI_ROOT
 
 _NAMES = ("quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinator.sh/name")
 _KAI = "kai.scheduler/queue"
@@ -45,12 +44,8 @@ class LeafAudit:
     """Feed it every commit in order, then ask :meth:`finish`."""
 
     def __init__(self) -> None:
-        self._tree: QuotaTree | None = None
-        self._leaves: dict[str, str] = {}
-        """namespace -> leaf"""
-        self._named: dict[str, list[str]] = {}
-        """bare name -> leaves"""
-        self._tree_at = 0
+        self._trees = Trees()
+        """That of quota; queues of KAI have rules of their own, and nothing is asked of them."""
         self._asked: dict[str, tuple[str, str, int]] = {}
         """workload uid -> (namespace, quota its label names, sequence since when)"""
         self._charged: dict[str, tuple[str, str]] = {}
@@ -86,11 +81,12 @@ class LeafAudit:
 
     def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:
         match event:
-            case QuotaTreeAccepted():
-                self._install(event.tree if event.tree.nodes[0].path == "root" else self._tree, stored.seq)
-            case QuotaTreeRemoved():
-                gone = self._tree is not None and self._tree.ref.uid == event.ref.uid
-                self._install(None if gone else self._tree, stored.seq)
+            case QuotaTreeAccepted(tree=tree) if tree.root == KAI_ROOT:
+                pass
+            case QuotaTreeAccepted() | QuotaTreeRemoved():
+                self._trees.note(event, stored.seq)
+                for uid, (leaf, told) in self._charged.items():  # A tree moves what is charged along by itself.
+                    self._charged[uid] = (self._home(uid)[0] or leaf, told)
             case WorkloadObserved() if event.workload.rv > self._versions.get(event.workload.ref.uid, -1):
                 workload = event.workload
                 self._versions[workload.ref.uid] = workload.rv
@@ -121,25 +117,8 @@ class LeafAudit:
         self._turns[uid] += 1
         return "I23", self._turns[uid] <= MOST_TURNS, f"{what} {self._turns[uid]} times and nothing has happened"
 
-    def _install(self, tree: QuotaTree | None, seq: int) -> None:
-        """A tree moves what is charged along with the namespaces, by itself."""
-        self._tree, self._tree_at = tree, seq
-        leaves = [node for node in tree.nodes if not node.children] if tree is not None else []
-        self._leaves = {namespace: node.path for node in leaves for namespace in node.namespaces}
-        self._named = {}
-        for node in leaves:
-            self._named.setdefault(node.name, []).append(node.path)
-        for uid, (leaf, told) in self._charged.items():
-            self._charged[uid] = (self._home(uid)[0] or leaf, told)
-
     def _home(self, uid: str) -> tuple[str, int]:
         """(the leaf a workload belongs to, or none; sequence since when that may be so)."""
-        if uid not in self._asked or self._tree is None:
-            return "", 0
-        namespace, named, since = self._asked[uid]
-        own = self._leaves.get(namespace, "")
-        if not named:
-            return own or self._tree.rules.unbound_queue, max(since, self._tree_at)
-        found = self._named.get(named.partition(":")[2], []) if not named.startswith(_KAI) else []
-        home = own if own in found else found[0] if len(found) == 1 else ""
-        return home, max(since, self._tree_at)
+        namespace, named, since = self._asked.get(uid, ("", _KAI, 0))
+        home = self._trees.leaf(namespace, named.partition(":")[2]) if not named.startswith(_KAI) else ""
+        return home, max(since, self._trees.changed)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from muster.core.audit.seen import Finding
 from muster.events.base import Event
 from muster.events.claims import VictimStays
 from muster.events.decisions import (
@@ -23,9 +24,6 @@ from muster.events.effects import EffectFailed
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import NodeGone, NodeObserved, PodObserved, WorkloadGone, WorkloadObserved
 from muster.events.system import PlacementChosen
-
-Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
 
 APART_MS = 3_600_000
 """Between two moves that one job takes part in."""

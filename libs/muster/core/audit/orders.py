@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
-from muster.core.audit.replicas import less
-from muster.core.audit.seen import ChargeSeen
+from muster.core.audit.seen import ChargeSeen, Finding, counted, less
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.decisions import (
@@ -21,27 +20,8 @@ from muster.events.decisions import (
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthOption, GrowthWithdrawn, WorkersKept
 from muster.events.system import PlacementChosen
-from muster.model.quota import JOBS, MACHINES, QuotaNode
+from muster.model.quota import JOBS, QuotaNode
 from muster.model.resources import Vector
-
-Found = tuple[str, bool, str]
-"""(invariant, whether it holds, what is wrong otherwise)."""
-
-
-class AuditedCharge(Struct):
-    """The charge of a workload, as the auditor knows it."""
-
-    queue: str
-    amounts: Vector
-    attempt: int
-    preemptible: bool
-    priority: int | None = None
-    """With which it was queued last; None for a workload that never was."""
-
-
-def counted(request: Mapping[str, int], pods: int) -> Vector:
-    """The request, with one job and its machines."""
-    return {**request, JOBS: 1000, **({MACHINES: pods * 1000} if pods else {})}
 
 
 def chain(queue: str) -> list[str]:
@@ -55,7 +35,7 @@ def overused(
     charge: ChargeSeen | None,
     nodes: Mapping[str, QuotaNode],
     used: Mapping[str, Vector],
-) -> Found:
+) -> Finding:
     """I19: what is suspended for overuse was not admitted with all that it uses, and its quota is above its max."""
     paths = [path for path in chain(charge.queue) if path in nodes] if charge is not None else []
     above = any(used.get(path, {}).get(name, 0) > most for path in paths for name, most in nodes[path].limit.items())
@@ -197,7 +177,7 @@ class Orders(Struct):
 
     def taken(
         self, event: QuotaReserved, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]
-    ) -> Iterator[Found]:
+    ) -> Iterator[Finding]:
         """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them.
 
         ``used``: all charges before. A job with the request of a claimant is served by its claim.

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.audit.trees import leaf_in_force
+from muster.core.audit.seen import Finding
+from muster.core.audit.trees import Trees
 from muster.core.objects.labels import quota_name
 from muster.events.base import Event
 from muster.events.decisions import QuotaReleased, QuotaReserved, QuotaTreeAccepted, QuotaTreeRemoved, WorkloadAdopted
@@ -14,20 +15,14 @@ from muster.events.envelope import Stored
 from muster.events.facts import PodGone, PodObserved
 from muster.events.gangs import PodsPlaced, PodsReserved
 from muster.model.keys import root_of
-from muster.model.quota import QuotaTree
 from muster.model.workload import PodState
-
-Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
 
 
 class PodChargeAudit:
     """Feed it every commit in order."""
 
     def __init__(self) -> None:
-        self._trees: dict[str, QuotaTree] = {}
-        self._changed = 0
-        """Sequence of the last tree that came into force or left it."""
+        self._trees = Trees()
         self._pods: dict[str, tuple[PodState, int]] = {}
         """uid -> a pod that has no owner, and the sequence of the last fact about it"""
         self._charged: set[str] = set()
@@ -40,11 +35,8 @@ class PodChargeAudit:
 
     def _event(self, seq: int, known: int, event: Event) -> Iterator[Finding]:
         match event:
-            case QuotaTreeAccepted():
-                self._trees[event.tree.root], self._changed = event.tree, seq
-            case QuotaTreeRemoved():
-                self._trees = {root: tree for root, tree in self._trees.items() if tree.ref.uid != event.ref.uid}
-                self._changed = seq
+            case QuotaTreeAccepted() | QuotaTreeRemoved():
+                self._trees.note(event, seq)
             case PodObserved():
                 uid = event.pod.ref.uid
                 if event.pod.ours and not event.pod.owner_uid:
@@ -78,12 +70,10 @@ class PodChargeAudit:
     def _leaf(self, uid: str, known: int) -> str:
         """The leaf that counts a pod; empty for none, or where the decider cannot have known."""
         pod, since = self._pods.get(uid, (None, 0))
-        if pod is None or max(since, self._changed) > known:
+        if pod is None or max(since, self._trees.changed) > known:
             return ""
-        nodes = {node.path: node for tree in self._trees.values() for node in tree.nodes}
-        leaves = {name: node.path for node in nodes.values() if not node.children for name in node.namespaces}
         named = quota_name(pod.labels)
-        if not named and pod.ref.namespace not in leaves:
+        if not named and pod.ref.namespace not in self._trees.leaves:
             return ""
-        leaf = leaf_in_force(self._trees, nodes, leaves, pod.ref.namespace, named)
-        return leaf if leaf and self._trees[root_of(leaf)].rules.charge_pods != "none" else ""
+        leaf = self._trees.leaf(pod.ref.namespace, named)
+        return leaf if leaf and self._trees.by_root[root_of(leaf)].rules.charge_pods != "none" else ""

@@ -1,14 +1,21 @@
-"""The auditor's notes of jobs: the charge of each, and since when it waits for which request."""
+"""The auditor's notes of jobs: the charge of each, since when it waits for which request, and how a cluster grows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
 from muster.core.queueing.book import Place
 from muster.events.decisions import Candidate, QuotaReserved, WorkloadAdopted, WorkloadQueued
+from muster.events.elastic import GrowthOption, GrowthRequested
+from muster.model.elastic import Counts
+from muster.model.quota import JOBS, MACHINES
 from muster.model.resources import Vector
+
+Finding = tuple[str, bool, str]
+"""Invariant, whether it holds, what is wrong if it does not."""
 
 
 class ChargeSeen(Struct):
@@ -22,6 +29,19 @@ class ChargeSeen(Struct):
     granted: Vector = field(default_factory=dict)
     named: str = ""
     """The quota or queue its label named when it was charged."""
+    part: bool = False
+    """It is a part that a cluster releases while it goes on: it stays a job."""
+
+    @property
+    def amounts(self) -> Vector:
+        """The request, with one job and its machines."""
+        found = counted(self.request, self.pods)
+        return {name: amount for name, amount in found.items() if name != JOBS} if self.part else found
+
+
+def counted(request: Mapping[str, int], pods: int) -> Vector:
+    """The request, with one job and its machines."""
+    return {**request, JOBS: 1000, **({MACHINES: pods * 1000} if pods else {})}
 
 
 WAITS_MS = 7 * 24 * 3_600_000
@@ -39,9 +59,8 @@ def asks_of(event: WorkloadQueued | Candidate) -> Asks:
 
 def charge_of(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> ChargeSeen:
     request, pods = event.request, event.pods
-    charge = ChargeSeen(event.queue, request, event.attempt, pods, event.preemptible, adopted=adopted, granted=request)
-    charge.named = event.named
-    return charge
+    queue, attempt, gives = event.queue, event.attempt, event.preemptible
+    return ChargeSeen(queue, request, attempt, pods, gives, adopted=adopted, granted=request, named=event.named)
 
 
 class WaitingSeen(Struct):
@@ -70,3 +89,15 @@ def waiting_of(event: WorkloadQueued, seq: int, freely_ms: int) -> WaitingSeen:
     if freely_ms:
         found.freely_from = 0 if 0 < event.expected_ms <= freely_ms else event.queued_at + WAITS_MS
     return found
+
+
+def asks_for(asked: GrowthRequested, growth: GrowthOption, attempt: int) -> bool:
+    """Whether a cluster still asks for such replicas, at least once."""
+    vectors = [each for unit in asked.units for each in (unit.groups, *(other.groups for other in unit.otherwise))]
+    return asked.attempt == attempt and growth.groups in vectors
+
+
+def less(growth: GrowthOption, added: Counts) -> GrowthOption | None:
+    """What is left to hold once these replicas are granted; None for nothing."""
+    times = growth.times - min(added.get(name, 0) // count for name, count in growth.groups.items())
+    return GrowthOption(growth.groups, times) if times > 0 else None

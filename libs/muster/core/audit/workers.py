@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from muster.core.audit.seen import Finding
 from muster.events.base import Cause
 from muster.events.decisions import QuotaReleased
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersKept, WorkersRemoved
 from muster.events.envelope import Stored
-
-Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
 
 PATIENCE_MS = 60_000
 """How long an operator has."""
