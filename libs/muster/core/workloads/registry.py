@@ -6,18 +6,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from muster.core.workloads import edits, kubeflow
+from muster.core.workloads import edits
 from muster.core.workloads.edits import Shape
-from muster.core.workloads.kinds import (
-    job,
-    mpijob,
-    pytorchjob,
-    raycluster,
-    rayjob,
-    rayservice,
-    sparkapplication,
-    tfjob,
-)
+from muster.core.workloads.kinds import job, raycluster, rayjob, rayservice, sparkapplication, training
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.workload import ChildState, Workload
@@ -82,9 +73,9 @@ KINDS: dict[str, Kind] = {
     "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",), edits=edits.JOB, ours=edits.OURS_JOB),
     "TFJob": Kind(
         api.TFJOBS,
-        tfjob.read,
+        training.reader(training.TFJOB),
         "-tf-qu",
-        kubeflow.SUSPEND_PATH,
+        training.SUSPEND_PATH,
         annotated=True,
         pods_of=("TFJob",),
         edits=edits.KUBEFLOW,
@@ -92,9 +83,9 @@ KINDS: dict[str, Kind] = {
     ),
     "PyTorchJob": Kind(
         api.PYTORCHJOBS,
-        pytorchjob.read,
+        training.reader(training.PYTORCHJOB),
         "-py-qu",
-        kubeflow.SUSPEND_PATH,
+        training.SUSPEND_PATH,
         annotated=True,
         pods_of=("PyTorchJob",),
         edits=edits.KUBEFLOW,
@@ -102,9 +93,9 @@ KINDS: dict[str, Kind] = {
     ),
     "MPIJob": Kind(
         api.MPIJOBS,
-        mpijob.read,
+        training.reader(training.MPIJOB),
         "-mpi-qu",
-        kubeflow.SUSPEND_PATH,
+        training.SUSPEND_PATH,
         child="Job",
         annotated=True,
         pods_of=("MPIJob", "Job"),
