@@ -16,7 +16,6 @@ from muster.core.readmodel.ganghistory import GANG_HISTORY
 from muster.core.readmodel.historian import Historian, Listener
 from muster.core.readmodel.history import HISTORY
 from muster.core.readmodel.jobfolds import JobFolds
-from muster.core.readmodel.nodefolds import NodeFolds
 from muster.core.readmodel.objectfolds import ObjectFolds
 from muster.core.readmodel.phases import advance
 from muster.core.readmodel.promisefolds import PromiseFolds
@@ -51,7 +50,7 @@ class ReadModel:
         queues = queue_folds.arms()
         queues[facts.WorkloadObserved] = self._history.compared(queues[facts.WorkloadObserved])
         own: dict[type[Event], list[Arm]] = {}
-        for folds in (PromiseFolds(), NodeFolds(), *self._folds):
+        for folds in (PromiseFolds(), *self._folds):
             for kind, arm in folds.arms().items():
                 own.setdefault(kind, []).append(arm)
         found: dict[type[Event], Arm] = {}

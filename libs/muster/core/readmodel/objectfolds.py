@@ -55,7 +55,7 @@ class ObjectFolds:
             facts.ChildGone: self._child_gone,
             RayDemandObserved: head_heard,
             facts.NodeObserved: self._node_observed,
-            facts.NodeGone: self._settled,
+            facts.NodeGone: self._node_gone,
             facts.NodePoolsObserved: self._node_pools,
             facts.NodePoolsGone: self._settled,
             facts.NodesRequestObserved: self._settled,
@@ -109,6 +109,7 @@ class ObjectFolds:
 
     def _pod_observed(self, state: ReadState, at: Position, event: facts.PodObserved) -> None:
         self._mark.clear(state, event.pod.ref.uid)
+        state.nodes.pod(event.pod)
         job = self._job_of(state, event.pod.owner_uid)
         before = state.pods.of(job, state.presence)
         state.presence.pod_observed(event)
@@ -120,6 +121,7 @@ class ObjectFolds:
 
     def _pod_gone(self, state: ReadState, at: Position, event: facts.PodGone) -> None:
         self._settled(state, at, event)
+        state.nodes.pods.pop(event.ref.uid, None)
         holder = state.presence.pod_owner.get(event.ref.uid) or state.pods.owner_of(event.ref.uid)
         job = self._job_of(state, holder)
         owner = state.presence.pod_gone(event)
@@ -172,6 +174,11 @@ class ObjectFolds:
 
     def _node_observed(self, state: ReadState, _at: Position, event: facts.NodeObserved) -> None:
         self._mark.clear(state, event.node.ref.uid)
+        state.nodes.nodes[event.node.ref.uid] = event.node
+
+    def _node_gone(self, state: ReadState, at: Position, event: facts.NodeGone) -> None:
+        self._settled(state, at, event)
+        state.nodes.nodes.pop(event.ref.uid, None)
 
     def _node_pools(self, state: ReadState, _at: Position, event: facts.NodePoolsObserved) -> None:
         refused = [pool.refusal for pool in event.pools if pool.refusal is not None]
