@@ -80,7 +80,8 @@ class Auditor:
         self._facts = FactAudit()
         self._leaves = LeafAudit()
         self._orders = Orders()
-        others = (GangAudit(), GrowthAudit(), ClaimAudit(), WorkersAudit(), MoveAudit(), PodChargeAudit())
+        self._claims = ClaimAudit(self._orders)
+        others = (GangAudit(), GrowthAudit(), WorkersAudit(), MoveAudit(), PodChargeAudit())
         self._books = (self._facts, self._leaves, *others)
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
@@ -134,7 +135,11 @@ class Auditor:
                     self._effect(event)
                 case QuotaReleased():
                     self._released(event)
-            self._orders.note(event)
+            for each in self._claims.event(event, stored):
+                self._check(*each)
+            self._orders.note(event, stored.commit.in_seq)
+        for each in self._claims.over(stored.commit):
+            self._check(*each)
 
     def finish(self) -> list[Violation]:
         """What must hold at the end as well; then every violation found."""

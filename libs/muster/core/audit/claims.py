@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from muster.core.audit.leaves import GONE
-from muster.core.audit.orders import shape_of
-from muster.core.audit.seen import Finding, asks_for, less
+from muster.core.audit.orders import AuditedClaim, Orders
+from muster.core.audit.seen import Finding, asks_for
 from muster.core.audit.trees import Trees
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
+from muster.events.claims import ClaimEnded, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -36,8 +36,8 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectFailed
-from muster.events.elastic import GrowthGranted, GrowthOption, GrowthRequested, GrowthWithdrawn
-from muster.events.envelope import MAX_EVENTS, Stored
+from muster.events.elastic import GrowthGranted, GrowthRequested, GrowthWithdrawn
+from muster.events.envelope import MAX_EVENTS, Commit, Stored
 from muster.events.facts import (
     NodeGone,
     NodeObserved,
@@ -48,27 +48,6 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.model.keys import Ref
-
-_Shape = tuple[object, ...]
-
-
-class _OpenClaim(Struct):
-    """A claim: its job, and what its newest order rests on."""
-
-    ref: Ref
-    attempt: int
-    shape: _Shape
-    opened: int
-    """Sequence at which its newest order was decided."""
-    victims: int = 0
-    """Jobs that were suspended for it."""
-    promised: int = 0
-    """Log time (ms) by which it is promised to be served, of one for age; 0: not promised."""
-    alone: bool = True
-    """No other claim had victims when it was ordered: its plan was tried on nodes that only its own victims leave."""
-    growth: GrowthOption | None = None
-    """What it is held for, where a Ray cluster that runs asks for more."""
 
 
 class _Asked(Struct):
@@ -83,10 +62,10 @@ class _Asked(Struct):
 
 
 class ClaimAudit:
-    """Feed it every commit in order."""
+    """Tell it every event of every commit in order, before the orders note it, and of the end of the commit."""
 
-    def __init__(self) -> None:
-        self._claims: dict[str, _OpenClaim] = {}
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
         self._jobs: dict[str, _Asked] = {}
         self._versions: dict[str, int] = {}
         """uid -> newest version: what comes late says nothing"""
@@ -101,14 +80,11 @@ class ClaimAudit:
         self._trees = Trees()
         self._asked: dict[str, tuple[GrowthRequested | None, int]] = {}
         """uid -> what its Ray cluster asked for last, None once it is not charged; and the sequence"""
-        self._places: dict[str, tuple[_OpenClaim, int]] = {}
-        """workload uid -> a claim that was served for it, and the sequence; until it is placed"""
+        self._places: dict[str, AuditedClaim] = {}
+        """workload uid -> a claim that was served for it; until it is placed"""
 
-    def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
-        commit = stored.commit
-        for event in commit.events:
-            yield from self._event(event, stored)
+    def over(self, commit: Commit) -> Iterator[Finding]:
+        """What is found once all of a commit is noted."""
         judged = commit.stage == "quota_accountant" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS
         trees = bool(commit.events) and isinstance(
             commit.events[0], QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved
@@ -118,7 +94,7 @@ class ClaimAudit:
 
     def _justified(self, seq: int) -> Iterator[Finding]:
         """I25, judged by the facts that the accountant had seen when it left nothing undone."""
-        for uid, held in self._claims.items():
+        for uid, held in self._orders.by_uid.items():
             if held.growth is not None:
                 asked, since = self._asked.get(uid, (None, 0))
                 wanted = asked is not None and asks_for(asked, held.growth, held.attempt)
@@ -130,21 +106,21 @@ class ClaimAudit:
             newer = job is not None and job.attempt > held.attempt and job.queued <= seq
             yield "I25", not (gone or left or newer), f"{held.ref}: its claim outlives what it was opened for"
 
-    def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
+    def event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
+        """What is found in one event."""
         seq = stored.seq
         match event:
-            case EvictionOrdered(path=""):
-                pass
-            case EvictionOrdered() | ClaimOpened():
-                yield from self._opened(event, stored)
+            case EvictionOrdered() if event.path:
+                said = "more jobs are suspended for it, and those before are leaving as ordered"
+                yield from self._was_needed(event.ref.uid, said)
             case ClaimEnded():
-                yield from self._ended(event)
+                yield from self._was_needed(event.ref.uid, f"its claim ends without a change: {event.outcome}")
             case QuotaReserved():
                 if event.beside:
                     yield self._passed(event, stored.commit.at)
-                self._served(event.ref.uid, shape_of(event), seq)
+                self._served(event)
             case WorkloadAdopted():
-                self._served(event.ref.uid, shape_of(event), seq)
+                self._served(event)
                 self._supply = seq
             case GangDeferred():
                 yield from self._deferred(event)
@@ -196,52 +172,40 @@ class ClaimAudit:
             job.waits, job.since = waits, seq
         self._told[workload.ref.uid] = seq
 
-    def _opened(self, event: EvictionOrdered | ClaimOpened, stored: Stored) -> Iterator[Finding]:
-        uid, in_seq = event.ref.uid, stored.commit.in_seq
-        before = self._claims.pop(uid, None)
-        held = self._claims[uid] = _OpenClaim(event.ref, event.attempt, shape_of(event), in_seq)
-        if isinstance(event, ClaimOpened):
-            held.promised = event.promised
-            return
-        held.victims, held.growth = len(event.victims), event.growth
-        held.alone = not any(each.victims for each in self._claims.values() if each is not held)
-        if before is not None and before.victims:
-            said = f"{held.ref}: more jobs are suspended for it, and those before are leaving as ordered"
-            yield "I26", self._changed(uid, before.opened), said
-            held.victims += before.victims
+    def _was_needed(self, uid: str, said: str) -> Iterator[Finding]:
+        """I26: jobs were suspended for a claim, and now others are, or it ends: something has come between."""
+        held = self._orders.by_uid.get(uid)
+        if held is not None and held.suspended:
+            told = f"{held.ref}: {held.suspended} were suspended for it, {said}"
+            yield "I26", self._changed(uid, held.opened), told
 
     def _passed(self, event: QuotaReserved, at: int) -> Finding:
         """I25, of a job that uses held quota: the claim lasts, and the quota is free again by its promised time."""
         ends = at + event.run_ms
-        kept = any(each.ref.key == event.beside and ends <= each.promised for each in self._claims.values())
+        kept = any(each.ref.key == event.beside and ends <= each.promised for each in self._orders.by_uid.values())
         said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
         return "I25", bool(event.run_ms) and kept, said
-
-    def _ended(self, event: ClaimEnded) -> Iterator[Finding]:
-        held = self._claims.pop(event.ref.uid, None)
-        if held is None or not held.victims:
-            return
-        said = f"{held.ref}: {held.victims} were suspended for it, its claim ends without a change: {event.outcome}"
-        yield "I26", self._changed(event.ref.uid, held.opened), said
 
     def _changed(self, uid: str, since: int) -> bool:
         """Whether anything has come between what was known at a sequence and now that bears on a claim."""
         changed = max(self._supply, self._pauses, self._trees.changed, self._told.get(uid, 0))
         return changed > since or self._trees.move
 
-    def _served(self, uid: str, shape: _Shape, seq: int) -> None:
-        served = uid if uid in self._claims else next((u for u, h in self._claims.items() if h.shape == shape), "")
-        held = self._claims.pop(served, None)
-        self._places.pop(uid, None)
-        if held is not None and held.victims and held.alone:
-            self._places[uid] = (held, seq)
+    def _served(self, event: QuotaReserved | WorkloadAdopted) -> None:
+        held = self._orders.by_uid.get(self._orders.served_by(event))
+        self._places.pop(event.ref.uid, None)
+        if held is not None and held.suspended and held.alone:
+            self._places[event.ref.uid] = held
 
     def _deferred(self, event: GangDeferred) -> Iterator[Finding]:
         """A plan was tried on the nodes before a victim left for it: its job finds no place only if they changed."""
-        held, _ = self._places.pop(event.ref.uid, (None, 0))
+        held = self._places.pop(event.ref.uid, None)
         if held is not None:
-            said = f"{event.ref}: {held.victims} were suspended for it, the nodes have not changed, and it has no place"
-            yield "I26", self._nodes > held.opened or self._changed(event.ref.uid, held.opened), said
+            said = (
+                f"{event.ref}: {held.suspended} were suspended for it, the nodes have not changed, and it has no place"
+            )
+            changed = self._nodes > held.opened or self._changed(event.ref.uid, held.opened)
+            yield "I26", changed, f"{event.ref}: {said}"
 
     def _grows(self, event: GrowthRequested | GrowthGranted | QuotaReleased, seq: int) -> None:
         """A Ray cluster asks for replicas, or for none any more; or some are granted, and held no longer."""
@@ -251,8 +215,3 @@ class ClaimAudit:
             self._told[uid] = seq
             return
         self._supply = seq
-        held = self._claims.get(uid)
-        if held is not None and held.growth is not None:
-            held.growth = less(held.growth, event.added)
-            if held.growth is None:
-                del self._claims[uid]

@@ -20,6 +20,7 @@ from muster.events.decisions import (
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthOption, GrowthWithdrawn, WorkersKept
 from muster.events.system import PlacementChosen
+from muster.model.keys import Ref
 from muster.model.quota import JOBS, QuotaNode
 from muster.model.resources import Vector
 
@@ -50,6 +51,8 @@ class AuditedClaim(Struct):
 
     shape: tuple[object, ...]
     """Queue, request, pods and whether it is preemptible: a job that asks for the same serves it."""
+    ref: Ref
+    attempt: int
     queue: str
     amounts: Vector
     victims: dict[str, int] = field(default_factory=dict)
@@ -59,6 +62,14 @@ class AuditedClaim(Struct):
     firm: bool = True
     growth: GrowthOption | None = None
     """The replicas that it is held for, where its claimant grows."""
+    opened: int = 0
+    """Sequence at which its newest order was decided."""
+    suspended: int = 0
+    """How many jobs were suspended for it."""
+    promised: int = 0
+    """Log time (ms) by which it is promised to be served, of one for age; 0: not promised."""
+    alone: bool = True
+    """No other had victims when it was ordered: its plan was tried on nodes that only its own victims leave."""
 
 
 def shape_of(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
@@ -86,12 +97,16 @@ class Orders(Struct):
     places: bool = False
     """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
 
-    def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
-        firm = event.kind != "age"
-        order = AuditedClaim(shape_of(event), event.queue, amounts_of(event), firm=firm)
-        order.growth = event.growth if isinstance(event, EvictionOrdered) else None
+    def _opened(self, event: EvictionOrdered | ClaimOpened, known: int) -> None:
+        order = AuditedClaim(shape_of(event), event.ref, event.attempt, event.queue, amounts_of(event), opened=known)
+        order.firm = event.kind != "age"
         before = self.by_uid.pop(event.ref.uid, None)
-        if isinstance(event, EvictionOrdered):
+        if isinstance(event, ClaimOpened):
+            order.promised = event.promised
+        else:
+            order.growth = event.growth
+            order.suspended = len(event.victims) + (before.suspended if before is not None else 0)
+            order.alone = not any(each.suspended for each in self.by_uid.values())
             order.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
             for uid in order.victims if event.kind == "service" else ():
                 self.served[uid] = self.served.get(uid, 0) + 1
@@ -101,13 +116,13 @@ class Orders(Struct):
             order.partial = before.partial | order.partial
         self.by_uid[event.ref.uid] = order
 
-    def note(self, event: Event) -> None:
-        """What an event changes."""
+    def note(self, event: Event, known: int) -> None:
+        """What an event changes. ``known``: sequence up to which its writer knew the log."""
         match event:
             case EvictionOrdered(path=""):
                 self.cleared |= {victim.ref.uid: victim.attempt for victim in event.victims}
             case EvictionOrdered() | ClaimOpened():
-                self._opened(event)
+                self._opened(event, known)
             case PlacementChosen():
                 self.places = event.strategy is not None
             case ClaimEnded():
@@ -129,10 +144,14 @@ class Orders(Struct):
         """A job was admitted: the claim of this job, else of the first with the same request, ends. The victims that
         still leave for it make the room that it took from another.
         """
-        uid, shape = event.ref.uid, shape_of(event)
-        served = uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
+        served = self.served_by(event)
         if served:
             self._serve(served)
+
+    def served_by(self, event: QuotaReserved | WorkloadAdopted) -> str:
+        """Uid of the claimant whose claim a charge ends; empty for none."""
+        uid, shape = event.ref.uid, shape_of(event)
+        return uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
 
     def _serve(self, served: str) -> None:
         order = self.by_uid[served]
