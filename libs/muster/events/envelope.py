@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -99,6 +100,7 @@ class Stored(Struct, frozen=True, gc=False):
     """Types of its events that this build does not know; ``commit`` then has none of them."""
 
 
+_commits = msgspec.json.Decoder(Commit)
 _envelopes = msgspec.json.Decoder(Envelope)
 _events = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _tags = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -122,11 +124,13 @@ def decode_envelope(body: bytes) -> Envelope:
 
 
 def decode_commit(body: bytes) -> Commit:
-    """The commit a message holds: envelope first, events after.
+    """The commit a message holds: at once, or where that fails the envelope first, which says why.
 
     Raises UnknownEventError when it holds event types this build does not know,
     UnreadableCommitError for anything else that is not a commit.
     """
+    with suppress(*UNREADABLE):
+        return _commits.decode(body)
     raw = decode_envelope(body)
     try:
         events = _events.decode(raw.events)

@@ -35,6 +35,9 @@ from muster.model.keys import Ref
 
 TOMBSTONE_MS = 15 * 60 * 1000
 
+HOLES = 4_096
+"""Ends that are forgotten before their table is made again: to find its first, Python passes each that was there."""
+
 _SAID: dict[type[Event], str] = {
     WorkloadObserved: "workload",
     PodObserved: "pod",
@@ -84,6 +87,8 @@ class Seen(Struct):
     versions: dict[str, int] = field(default_factory=dict)
     ended: dict[str, End] = field(default_factory=dict)
     """By uid, oldest first."""
+    holes: int = 0
+    """How many were forgotten since that table was made."""
 
     def stale(self, uid: str, rv: int) -> bool:
         """Whether ``rv`` of ``uid`` says nothing that is not known."""
@@ -113,5 +118,9 @@ class Seen(Struct):
         while True:
             oldest = next(iter(self.ended))
             if self.ended[oldest].at >= now - TOMBSTONE_MS:
-                return before is None
+                break
             del self.ended[oldest]
+            self.holes += 1
+        if self.holes >= HOLES:
+            self.ended, self.holes = dict(self.ended), 0
+        return before is None

@@ -69,7 +69,7 @@ def shape_key(queue: str, demand: Demand) -> str:
     time (ms) that it declares.
     """
     request = demand.request
-    asked = ",".join(f"{name}={request[name]}" for name in sorted(request))
+    asked = ",".join([f"{name}={request[name]}" for name in sorted(request)])
     declared = f"|{demand.run_ms}" if demand.run_ms else ""
     return f"{queue}|{asked}|{demand.pods}{'' if demand.preemptible else '|firm'}{declared}"
 

@@ -34,8 +34,9 @@ def forget_gang(state: ReadState, key: str) -> None:
         return
     state.gangs_gone.pop(key, None)
     state.gangs_gone[key] = state.now
-    for oldest, at in list(state.gangs_gone.items()):
-        if len(state.gangs_gone) <= GONE_KEPT and state.now - at <= GONE_KEPT_MS:
+    while state.gangs_gone:
+        oldest = next(iter(state.gangs_gone))
+        if len(state.gangs_gone) <= GONE_KEPT and state.now - state.gangs_gone[oldest] <= GONE_KEPT_MS:
             return
         del state.gangs_gone[oldest]
         state.gang_records.pop(oldest, None)

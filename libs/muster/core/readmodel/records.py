@@ -81,7 +81,8 @@ def asked_in(units: tuple[GrowthUnit, ...]) -> Counts:
 
 def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:
     """Forget the jobs that went first, beyond what is kept. ``gone``: their uids, in the order in which they went."""
-    for uid in list(gone):
+    while gone:
+        uid = next(iter(gone))
         record = records.get(uid)
         if len(gone) <= GONE_KEPT and record is not None and now - record.gone_at <= GONE_KEPT_MS:
             return

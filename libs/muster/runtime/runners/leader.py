@@ -17,6 +17,7 @@ from muster.core.stage import Stage, StageState
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted
+from muster.model.keys import Ref
 from muster.ports import Clock, FencedError, Lease, LogGoneError, Snapshots
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
@@ -68,7 +69,8 @@ class Leader(Follower[S]):
         self._broker_ms = 0
         """The broker's time when it was asked last, at `_asked_at` of our loop."""
         self._asked_at = float("-inf")
-        self._repeats: Counter[str] = Counter()
+        self._repeats: Counter[tuple[str, Ref]] = Counter()
+        """How often each decision was made since the newest input."""
         self._announcements: list[Event] = []
         self._found: tuple[int, tuple[CommitKind, list[Event]] | None] = (0, None)
         """What the state at a sequence makes due: found when that was folded, and not appended yet."""
@@ -200,13 +202,15 @@ class Leader(Follower[S]):
             self._begins(self.epoch)
 
     def _watch_for_circles(self, events: list[Event]) -> None:
+        worst = 0
         for event in events:
             ref = getattr(event, "ref", None)
             if ref is not None:
-                self._repeats[f"{type(event).__name__} {ref}"] += 1
-        worst = self._repeats.most_common(1)
-        if worst and worst[0][1] == RESTLESS:
-            self.hooks.restless(dict(self._repeats.most_common(5)))
+                said = type(event).__name__, ref
+                self._repeats[said] += 1
+                worst = max(worst, self._repeats[said])
+        if worst == RESTLESS:
+            self.hooks.restless({f"{kind} {ref}": times for (kind, ref), times in self._repeats.most_common(5)})
 
     async def stop(self, *, keep: bool = True) -> None:
         """Leave in good order: keep a snapshot and give up the lease, so that a successor need not wait."""

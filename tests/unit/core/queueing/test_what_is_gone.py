@@ -13,7 +13,8 @@ from kit.bench import Bench
 from kit.chaos import Chaos
 from kit.words import in_words
 from muster.core.objects.meta import UnreadableError
-from muster.core.observed.seen import TOMBSTONE_MS
+from muster.core.observed import seen
+from muster.core.observed.seen import TOMBSTONE_MS, Seen
 from muster.core.queueing.order import share
 from muster.core.reading.kubequeue import read_queue
 from muster.events.decisions import QuotaTreeRemoved, WorkloadQueued
@@ -184,3 +185,13 @@ def test_of_queues_without_a_min_the_one_that_uses_less_comes_first() -> None:
     ledger = bench.states["queue_sorter"].queues.ledger
     assert share(ledger, "root/b") < share(ledger, "root/a")
     assert share(ledger, "root/c") == 0
+
+
+def test_what_was_forgotten_is_not_passed_again_at_each_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find the first of a table, Python passes every place at its beginning that is free by now."""
+    monkeypatch.setattr(seen, "HOLES", 8)
+    known, minute = Seen(), TOMBSTONE_MS // 15
+    for index in range(100):
+        assert known.end(QueueGone(ref=Ref("Queue", "", f"q{index}", f"uid-{index}"), rv=1), index * minute)
+        assert [*known.ended] == [f"uid-{each}" for each in range(max(0, index - 15), index + 1)]
+        assert known.holes < 8
