@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from kit import facts, nodes
+from kit import facts, kai, nodes
 from kit.bench import Bench
 from kit.steps import calls
+from muster.core.quota.division import fairtree
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.effects import EffectApplied
@@ -21,11 +22,15 @@ AT_ONCE = 100
 GB = 10**9
 
 
-def full(queues: int, waiting: int, gangs: int) -> Bench:
+def full(queues: int, waiting: int, gangs: int, of_kai: int = 0) -> Bench:
     """Every queue uses its guarantee; so many jobs wait behind, no two of which ask for the same, and so many gangs
-    that have room in their quota and none on the nodes.
+    that have room in their quota and none on the nodes. Beside them so many KAI queues, each of which uses its share
+    and has a job that waits.
     """
     bench = Bench(check=False)
+    if of_kai:
+        bench.facts(*(nodes.node(f"gpu{at}", cpu=1, gpu=8) for at in range(of_kai // 8)))
+        bench.facts(*(kai.queue(f"k{at}", gpu=(0, -1, 1)) for at in range(of_kai)))
     if gangs:
         bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**12)])
         bench.facts(*(nodes.node(f"n{index}", cpu=3, pods=10_000) for index in range(4)))
@@ -34,18 +39,29 @@ def full(queues: int, waiting: int, gangs: int) -> Bench:
     bench.facts(facts.tree(facts.node("root", whole, whole, children=leaves)))
     bench.synced()
     bench.settle()
-    running = [of_memory(f"running-{index}", f"q{index}", 4 * GB) for index in range(queues)]
-    assert sum(isinstance(event, GangAdmitted) for event in come(bench, running)) == queues
-    for start in range(0, queues, AT_ONCE):
-        some = running[start : start + AT_ONCE]
-        applied = [EffectApplied(cause=Cause(1, 0), ref=each.ref, attempt=1, rv=each.rv) for each in some]
-        bench.append("actuator", "input", applied)
-        bench.facts(*(facts.seen(each, suspended=False, phase="running", settled=False) for each in some))
-        bench.settle()
+    start(bench, [of_gpu(f"gpu-{at}", f"k{at}") for at in range(of_kai)])
+    start(bench, [of_memory(f"running-{index}", f"q{index}", 4 * GB) for index in range(queues)])
+    come(bench, [of_gpu(f"gpu-waiting-{at}", f"k{at}") for at in range(of_kai)])
     come(bench, [of_memory(f"waiting-{at}", f"q{at % queues}", 2 * GB + at) for at in range(waiting)])
     found = come(bench, [gang(f"gang-{at}", f"q{at % queues}", 5 + at % 7) for at in range(gangs)])
     assert sum(isinstance(event, GangDeferred) for event in found) == gangs
     return bench
+
+
+def start(bench: Bench, jobs: Sequence[Workload]) -> None:
+    """They come, are admitted, and run."""
+    assert sum(isinstance(event, GangAdmitted) for event in come(bench, jobs)) == len(jobs)
+    for first in range(0, len(jobs), AT_ONCE):
+        some = jobs[first : first + AT_ONCE]
+        applied = [EffectApplied(cause=Cause(1, 0), ref=each.ref, attempt=1, rv=each.rv) for each in some]
+        bench.append("actuator", "input", applied)
+        bench.facts(*(facts.seen(each, suspended=False, phase="running", settled=False) for each in some))
+        bench.settle()
+
+
+def of_gpu(name: str, queue: str) -> Workload:
+    need = {"nvidia.com/gpu": 1000}
+    return kai.work(name, queue, need={"ack": need, "full": need}, pod_sets=(PodSet("main", 1, need),))
 
 
 def come(bench: Bench, jobs: Sequence[Workload]) -> list[Event]:
@@ -104,6 +120,27 @@ def test_an_event_costs_the_same_however_many_queues_wait(what: str) -> None:
 def test_an_event_costs_the_same_however_many_wait_in_a_queue(what: str) -> None:
     few, many = (per_commit(full(20, waiting, gangs), what) for waiting, gangs in ((100, 20), (1000, 200)))
     assert many < 1.2 * few, (few, many)
+
+
+@pytest.mark.parametrize("what", ["an end", "an arrival", "a minute", "a node"])
+def test_an_event_costs_the_same_however_many_kai_queues_wait_beside(what: str) -> None:
+    few, many = (per_commit(full(50, 200, 50, of_kai), what) for of_kai in (16, 160))
+    assert many < 1.2 * few, (few, many)
+
+
+def test_what_is_asked_beyond_a_share_divides_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, divided, divide = full(5, 5, 0, of_kai=16), list[str](), fairtree.fair_shares
+
+    def counted(*args: object) -> object:
+        divided.append("gpu")
+        return divide(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fairtree, "fair_shares", counted)
+    come(bench, [of_gpu("one-more", "k3")])
+    assert not divided
+    bench.facts(facts.gone("gpu-4", "default"))
+    bench.settle()
+    assert 0 < len(divided) <= 3 * len(bench.seats)  # Its queue asks for just its share from here on.
 
 
 def per_commit(bench: Bench, what: str) -> float:

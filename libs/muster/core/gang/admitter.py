@@ -50,7 +50,8 @@ class GangAdmitter:
         return first(self._due(state))
 
     def _due(self, state: AdmitterState) -> Iterator[Decision]:
-        for found in state.holds.values():
+        ends = state.ends.first()
+        for found in state.holds.values() if state.ledger.lost or (ends is not None and ends <= state.now) else ():
             if found.until <= state.now or state.ledger.lost:
                 yield from _given_back(state, found)
         released = list(binding.releases_due(state))
@@ -129,7 +130,8 @@ class GangAdmitter:
 
     def next_deadline(self, state: AdmitterState) -> int | None:
         """When places are released, or a gang stops waiting for nodes."""
-        ends = [found.until for found in state.holds.values()]
+        first = state.ends.first()
+        ends = [first] if first is not None else []
         if state.placement.strategy is not None:
             waiting_for = state.reservations.values()
             ends += [each.until for each in waiting_for if each.until and not each.deferred]
@@ -154,6 +156,8 @@ class GangAdmitter:
         for key, sought in state.ledger.sought.items():
             if sought.room != (room := state.ledger.room_for(sought)):
                 found.append(Violation("I3", f"the nodes take {room} pods of {key}, and {sought.room} are known"))
+        if state.ends.at != {uid: each.until for uid, each in state.holds.items() if each.until}:
+            found.append(Violation("I3", "held places end at other times than is kept"))
         leaked = sorted(uid for uid in state.holds if uid not in state.admitted)
         if leaked:
             found.append(Violation("I3", f"places are held without an admission: {leaked[:5]}"))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
+from muster.core.moments import Moments
 from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
@@ -192,6 +193,8 @@ class AdmitterState(StageState):
     owners: dict[str, str] = field(default_factory=dict)
     """uid of a child -> uid of the workload that runs through it"""
     holds: dict[str, Hold] = field(default_factory=dict)
+    ends: Moments = field(default_factory=Moments)
+    """When they end, by uid of the workload"""
     named: dict[str, str] = field(default_factory=dict)
     """namespace/name of a workload that holds places -> its uid"""
     waits: dict[str, Claimant] = field(default_factory=dict)
@@ -263,6 +266,7 @@ def hold_places(state: AdmitterState, found: Hold, pod_sets: Iterable[PodSet], p
         state.ledger.settle(key, occupant)
     if found.places:
         state.holds[uid] = found
+        state.ends.put(uid, found.until)
         state.named[found.ref.key] = uid
 
 
@@ -277,6 +281,7 @@ def drop_hold(state: AdmitterState, uid: str) -> None:
     found = state.holds.pop(uid, None)
     if found is None:
         return
+    state.ends.put(uid, 0)
     for key in found.places:
         state.ledger.evict(key)
     if state.named.get(found.ref.key) == uid:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
 from muster.core.preemption.growing import Claimant, Entitled
+from muster.core.preemption.heads import left_of
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.claims import Claim
-from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.kaireclaim import between
-from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.ledger.ledger import UNBOUNDED
 from muster.core.quota.ledger.owing import Owing
 from muster.core.quota.reclaim import Basis, basis
-from muster.model.demand import Shortfall
-from muster.model.quota import COUNTED
+from muster.model.demand import Demand, Shortfall
+from muster.model.resources import Vector, add_into
 
 
 def owed(state: PreemptorState) -> list[Claimant]:
     """The jobs that are refused their guarantee, and would be admitted if there were room; in order."""
-    given, nodes, below = basis(state.queues.ledger), state.queues.ledger.nodes, state.queues.ledger.below
-    shares: list[Shares] = []
+    given, shares = basis(state.queues.ledger), state.queues.ledger.fair.shares
 
     def entitled(shape: Shape, job: Job) -> bool:
         queue, ledger = shape.queue, state.queues.ledger
@@ -33,7 +32,7 @@ def owed(state: PreemptorState) -> list[Claimant]:
             return False
         mine = _basis(state, job, given)
         if ledger.by_shares(queue):
-            may = between(mine, queue, shape.demand, shares_now() if job.growth is None else None).may_claim()
+            may = between(mine, queue, shape.demand, shares if job.growth is None else None).may_claim()
             may = may and mine.short(queue, shape.demand) is not None
         else:
             may = mine.refuses_what_is_owed(queue, shape.demand)
@@ -41,57 +40,41 @@ def owed(state: PreemptorState) -> list[Claimant]:
             return False  # Growth is asked for once the victims of others have left.
         return may
 
-    def shares_now() -> Shares:
-        if not shares:
-            shares.append(kai_shares(state.queues.ledger))
-        return shares[0]
-
-    def shapes(of: PreemptorState, queue: str) -> Iterator[Shape]:
-        divided = of.queues.ledger.by_shares(queue)
-        return _within_share(of, queue, shares_now()) if divided else _may_be_owed(of, queue)
-
     def may_reclaim(queue: str) -> bool:
         tree = state.queues.ledger.tree_of(queue)
         if tree is None or tree.rules.reclaim == "disabled":
             return False
         return tree.by_shares or state.below_guarantee(queue)
 
-    # Most often only leaves are below their guarantees, and few of those have work that waits.
-    inner = any(nodes[path].children for path in below if "/" in path)
-    waiting = state.queues.book.queues
-    queues = waiting if inner else {queue: None for queue in (*below, *_dividing(state)) if queue in waiting}
-    return _entitled(state, filter(may_reclaim, queues), may_reclaim, entitled, shapes)
+    return _entitled(state, filter(may_reclaim, _in_question(state)), may_reclaim, entitled, _may_be_owed)
 
 
-def _dividing(state: PreemptorState) -> Iterator[str]:
-    """The queues with work of the trees in force that are applied by fair shares."""
-    trees, waiting = state.queues.ledger.trees.values(), state.queues.book.queues
-    return (node.path for tree in trees if tree.by_shares for node in tree.nodes if node.path in waiting)
+def _in_question(state: PreemptorState) -> Mapping[str, None]:
+    """The queues where a refused job may ask for no more than it is owed: of all others this can be said at a glance.
+    What inner nodes are guaranteed any queue below them may be owed.
+    """
+    ledger, waiting = state.queues.ledger, state.queues.book.queues
 
-
-def _within_share(state: PreemptorState, queue: str, shares: Shares) -> Iterator[Shape]:
-    """The refused shapes of a queue that ask for no more than its fair share leaves."""
-    ledger, mine = state.queues.ledger, shares.get(queue, {})
-    used, leaving = ledger.used.get(queue, {}), ledger.leaving.extra.get(queue, {})
-    left = {name: each.share.amount - used.get(name, 0) - leaving.get(name, 0) for name, each in mine.items()}
-    if left and min(left.values()) >= 0:
-        yield from state.parked(queue, lambda resource: left.get(resource, UNBOUNDED))
+    if ledger.inner_below:
+        return dict.fromkeys(waiting)
+    some = dict.fromkeys((*state.heads.near, *ledger.leaving.extra))
+    if any(path in ledger.nodes and ledger.is_inner(ledger.nodes[path]) for path in ledger.leaving.extra):
+        some |= ledger.below
+    return {queue: None for queue in some if queue in waiting}
 
 
 def _may_be_owed(state: PreemptorState, queue: str) -> Iterator[Shape]:
-    """The refused shapes of a queue that ask for no more than some guarantee on its path leaves, and for more than is
-    free beside firm claims.
+    """The refused shapes of a queue that ask for no more than it may be owed; where that is a guarantee, and for more
+    than is free beside firm claims.
     """
-    ledger, leaving = state.queues.ledger, state.queues.ledger.leaving.extra
+    ledger = state.queues.ledger
+    left = left_of(ledger, queue, chain_of(queue), ledger.leaving.extra)
+    if left is None:
+        return
+    if ledger.by_shares(queue):
+        yield from state.parked(queue, left)
+        return
     nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
-
-    def left(resource: str) -> int:
-        if resource in COUNTED or not any(resource in node.limit or resource in node.guaranteed for node in nodes):
-            return UNBOUNDED
-        used = ((ledger.used.get(node.path, {}), leaving.get(node.path, {})) for node in nodes)
-        sums = (sum(part.get(resource, 0) for part in parts) for parts in used)
-        return max(node.guaranteed.get(resource, 0) - total for node, total in zip(nodes, sums, strict=True))
-
     free, plain = dict[str, int](), not (ledger.lends or ledger.shares.names)
     for node in nodes if plain else ():
         used, held = ledger.used.get(node.path, {}), ledger.claims.firm.extra.get(node.path, {})
@@ -117,15 +100,35 @@ def outranking(state: PreemptorState) -> list[Claimant]:
         return (
             state.may_be_next(job)
             and mine.refusal(queue, shape.demand) is not None
-            and state.outranks(queue, job.priority, shape.demand, mine)
+            and _could_make_room(state, queue, job.priority, shape.demand, mine)
             and state.is_refused(shape)
         )
 
     def may_preempt(queue: str) -> bool:
         return queue in state.runs and queue in nodes and nodes[queue].preempts
 
-    queues = [queue for queue in state.runs if queue in nodes and nodes[queue].preempts]
-    return _entitled(state, queues, may_preempt, entitled, PreemptorState.parked)
+    return _entitled(state, filter(may_preempt, state.outranked), may_preempt, entitled, PreemptorState.parked)
+
+
+def _could_make_room(state: PreemptorState, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
+    """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.
+
+    It gives enough itself, or the leaf is within its min without it, so that others might.
+    """
+    lower: Vector = {}
+    for each, amounts in state.sums.get(queue, {}).items():
+        if each < priority:
+            add_into(lower, amounts)
+    if not lower:
+        return False
+    ledger, claims = given.ledger, (given.leaving, given.held)
+    refusals = ledger.refusals(queue, demand, given.leaving, held=given.held)
+    over = ((each.resource, each.missing) for each in refusals)
+    if all(lower.get(name, 0) >= amount for name, amount in over):
+        return True
+    gone = Scratch({queue: {name: -amount for name, amount in lower.items()}})
+    managed = ledger.managed(queue, demand.request)
+    return bool(managed) and not ledger.above_min(queue, demand, managed, gone, *claims)
 
 
 def _entitled(
@@ -210,10 +213,14 @@ def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
 
 def next_claims(state: PreemptorState) -> list[int]:
     """Log times (ms) at which the preemption delays of waiting jobs are over."""
-    shapes = (shape for queue in _dividing(state) for shape in state.parked(queue))
-    jobs = ((shape, state.claimant(shape)) for shape in shapes)
-    later = [(shape, at) for shape, job in jobs if job is not None and (at := state.claims_from(job)) > state.now]
-    times = (at for shape, at in later if state.is_refused(shape))
+    queues = state.queues
+    later = [job for uid in state.delayed if (job := queues.jobs.get(uid)) and state.claims_from(job) > state.now]
+    shapes = [(job, queues.book.shapes.get(job.shape)) for job in later if queues.ledger.by_shares(job.queue)]
+    times = [
+        state.claims_from(job)
+        for job, shape in shapes
+        if shape is not None and state.claimant(shape) is job and state.is_parked(shape) and state.is_refused(shape)
+    ]
     return [at for at in (*times, *_graces(state), *growing.deadlines(state)) if at > state.now]
 
 

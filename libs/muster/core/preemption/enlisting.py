@@ -6,8 +6,10 @@ from bisect import bisect_left, insort
 
 from muster.core.preemption.state import PreemptorState, Started
 from muster.core.quota.demand import counted
+from muster.core.quota.ledger.ledger import UNBOUNDED
 from muster.core.quota.reclaim import FIRST, Run
 from muster.core.quota.state import can_suspend
+from muster.model.keys import root_of
 from muster.model.resources import add_into
 
 EVICTION_MS = 300_000
@@ -29,6 +31,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
         state.served.pop(uid, None)
         state.alike.remove(started.leaf, started.run, started.gives)
         _sum(state, started, -1)
+        weigh(state, started.leaf)
     if charge is None or workload is None:
         state.started.pop(uid, None)
         return
@@ -47,10 +50,27 @@ def enlist(state: PreemptorState, uid: str) -> None:
         started.listed, started.gives = True, counted(charge.demand)
         state.alike.add(started.leaf, started.run, started.gives)
         _sum(state, started, 1)
+        weigh(state, started.leaf)
         rules = state.queues.ledger.rules_of(charge.queue)
         level = state.service.gives_way(rules, uid, charge.request, kept - since) if rules.least_attained_ms else 0
         if level:
             state.served[uid] = level
+
+
+def weigh(state: PreemptorState, queue: str) -> None:
+    """Note whether a leaf is outranked."""
+    state.outranked.pop(queue, None)
+    if is_outranked(state, queue):
+        state.outranked[queue] = None
+
+
+def is_outranked(state: PreemptorState, queue: str) -> bool:
+    """Whether work of lower priority may be suspended in a leaf than that of a job that waits there, or found no
+    place.
+    """
+    line, found = state.queues.book.lines.get(queue), state.unplaced_in.get(root_of(queue), {}).get(queue)
+    negated = min(line[0][0].below if line else UNBOUNDED, found[0][0] if found else UNBOUNDED)
+    return queue in state.runs and state.runs[queue][0].priority < -negated
 
 
 def _sum(state: PreemptorState, started: Started, times: int) -> None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from muster.core.preemption import growing, unplaced
 from muster.core.preemption.clusters import scales_itself
-from muster.core.preemption.enlisting import enlist
+from muster.core.preemption.enlisting import enlist, weigh
 from muster.core.preemption.state import (
     MAX_REMEMBERED,
     MIN_PAUSE_MS,
@@ -59,10 +59,17 @@ def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObser
     uid = event.workload.ref.uid
     if not state.sighted and not event.workload.intent:
         state.found[uid] = None
+    _delays(state, uid)
     if state.queues.workloads.get(uid) is event.workload:
         state.scaling.forget(uid)
         scales_itself(state, uid, event.workload.elastic)
     changed(state, uid)
+
+
+def _delays(state: PreemptorState, uid: str) -> None:
+    state.delayed.pop(uid, None)
+    if state.delay_ms(uid):
+        state.delayed[uid] = None
 
 
 def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
@@ -72,12 +79,21 @@ def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
 
 def unreadable(state: PreemptorState, _at: Position, event: ObjectUnreadable) -> None:
     """What cannot be read any more may still run, and cannot be suspended: its controller's word is unknown."""
+    _delays(state, event.ref.uid)
     changed(state, event.ref.uid)
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
 
 
+def stirred(state: PreemptorState) -> None:
+    """What is kept of the queues that a commit has touched."""
+    for queue in state.queues.book.stirred:
+        weigh(state, queue)
+    state.heads.settle(state.queues, state.evictions, state.service)
+
+
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
+    _delays(state, event.ref.uid)
     changed(state, event.ref.uid)
     if event.ref.uid in state.queues.jobs:  # Its age counts from another time.
         state.queues.book.stirred[state.queues.jobs[event.ref.uid].queue] = None

@@ -5,15 +5,18 @@ refused no other is looked at.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from msgspec import Struct, field
 
 from muster.core.preemption.age_claims import AgeClaims
+from muster.core.queueing.book import RefusalSlot
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.core.quota.service import Service
 from muster.model.keys import root_of
+from muster.model.quota import COUNTED
 from muster.model.resources import Vector
 
 FEW = 8
@@ -43,6 +46,8 @@ class Heads(Struct):
     """node above queues -> resource -> sorted (amount that a head asks for, queue)"""
     full: dict[str, None] = field(default_factory=dict)
     """queues that refuse their own head, claims apart"""
+    near: dict[str, None] = field(default_factory=dict)
+    """queues where a refused job may ask for no more than they leave of their guarantee, or of their share"""
 
     @classmethod
     def of(cls, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> Heads:
@@ -73,6 +78,10 @@ class Heads(Struct):
             for name, most in node.limit.items():
                 if now.asks.get(name) and used.get(name, 0) + now.asks[name] > most:
                     self.full[queue] = None
+        self.near.pop(queue, None)
+        left = left_of(queues.ledger, queue, (queue,), {}) if now is not None else None
+        if left is not None and any(slot.asks[queue][0][0] <= left(slot.resource) for slot in _refused(queues, queue)):
+            self.near[queue] = None
 
     def _add(self, queue: str, head: RankedHead) -> None:
         self.heads[queue] = head
@@ -157,6 +166,40 @@ class Heads(Struct):
                 if queue in queues.ledger.nodes and (found is None or due < found):
                     found = due
         return found
+
+
+def left_of(
+    ledger: Ledger, queue: str, paths: Collection[str], leaving: Mapping[str, Mapping[str, int]]
+) -> Callable[[str], int] | None:
+    """How much of a resource a job of a queue may ask for that is owed it, at a glance: what the guarantee of one of
+    these ``paths`` leaves, or the share of its queue. None where it is owed nothing. ``leaving``: what leaves, as
+    negative amounts.
+    """
+    nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
+
+    def left(path: str, name: str, most: int) -> int:
+        return most - ledger.used.get(path, _NOTHING).get(name, 0) - leaving.get(path, _NOTHING).get(name, 0)
+
+    if ledger.by_shares(queue):
+        mine = ledger.fair.shares.get(queue, {})
+        some = {name: left(queue, name, each.share.amount) for name, each in mine.items()}
+        return (lambda name: some.get(name, UNBOUNDED)) if some and min(some.values()) >= 0 else None
+    # At the root there is no outside to claim from.
+    giving = [node for node in nodes if "/" in node.path and node.path in paths]
+
+    def guaranteed(name: str) -> int:
+        if name in COUNTED or not any(name in node.limit or name in node.guaranteed for node in nodes):
+            return UNBOUNDED
+        return max((left(node.path, name, node.guaranteed.get(name, 0)) for node in giving), default=-1)
+
+    return guaranteed
+
+
+def _refused(queues: Queues, queue: str) -> Iterator[RefusalSlot]:
+    """What is parked of a queue, and may be admitted some day."""
+    parked = queues.book.parked
+    slots = (slot for path in chain_of(queue) if path in parked for slot in parked[path].values())
+    return (slot for slot in slots if not slot.of_min and queue in slot.asks)
 
 
 def waits_since(job: Job, evictions: Mapping[str, list[int]], service: Service) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from muster.core.gang import folds as places
-from muster.core.preemption import claimants, clusters, folds, growing, plans, unplaced
+from muster.core.preemption import claimants, clusters, enlisting, folds, growing, plans, unplaced
 from muster.core.preemption.growing import Claimant
 from muster.core.preemption.heads import Heads
 from muster.core.preemption.state import PreemptorState
@@ -123,9 +123,10 @@ class Preemptor:
 
     @staticmethod
     def settle(state: PreemptorState) -> None:
-        """A commit is folded: the heads of the queues that it touched are looked at."""
+        """A commit is folded: the queues that it touched are looked at, and those whose shares it changed."""
+        state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         if state.queues.book.stirred:
-            state.heads.settle(state.queues, state.evictions, state.service)
+            folds.stirred(state)
 
     def decide(self, state: PreemptorState) -> list[Decision]:
         """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
@@ -159,6 +160,10 @@ class Preemptor:
             found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {ledger.recount()}"))
         if state.heads != Heads.of(state.queues, state.evictions, state.service):
             found.append(Violation("I16", "the heads of the queues are not as they are kept"))
+        if (outranked := state.outranked.keys()) != (
+            weighed := {q for q in state.runs if enlisting.is_outranked(state, q)}
+        ):
+            found.append(Violation("I16", f"running work is outranked in {outranked}, and in {weighed} by the jobs"))
         listed = {run.uid for runs in state.runs.values() for run in runs}
         if odd := sorted(listed - ledger.charges.keys()):
             found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))

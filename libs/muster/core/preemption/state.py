@@ -8,25 +8,26 @@ from functools import partial
 from msgspec import Struct, field
 
 from muster.core.gang.state import AdmitterState
+from muster.core.moments import Moments
 from muster.core.preemption.age_claims import AgeClaims
 from muster.core.preemption.heads import Heads
 from muster.core.queueing.book import RefusalSlot, Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.claims import Claim
 from muster.core.quota.declared import preemption_delay_ms
-from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.ledger import UNBOUNDED
 from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
-from muster.core.quota.reclaim import Alike, Basis, Candidates, Run, basis
+from muster.core.quota.reclaim import Alike, Candidates, Run, basis
 from muster.core.quota.service import Service
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.elastic import GrowthRequested
-from muster.model.demand import Demand, Shortfall
+from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
-from muster.model.resources import Vector, add_into
+from muster.model.resources import Vector
 
 MIN_PAUSE_MS = 1_000
 """Between two looks at a job that outranks running ones."""
@@ -162,8 +163,14 @@ class PreemptorState(StageState):
     """quota path -> what its Queue object was last seen to pause"""
     unplaced: dict[str, UnplacedClaimant] = field(default_factory=dict)
     """uid of a job that found no place on the nodes, where nodes may be cleared for it"""
-    unplaced_in: dict[str, dict[str, None]] = field(default_factory=dict)
-    """queue -> uids of those jobs"""
+    unplaced_in: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
+    """root of a tree -> queue -> sorted (priority, negated; uid) of those jobs"""
+    unplaced_from: Moments = field(default_factory=Moments)
+    """From when others may leave for those jobs"""
+    rests: Moments = field(default_factory=Moments)
+    """Until when nothing is proposed for those jobs"""
+    outranked: dict[str, None] = field(default_factory=dict)
+    """leaves in which work of lower priority may be suspended than that of a job that waits there, or found no place"""
     moves: int = 0
     """How many jobs may be moved at once; 0: none."""
     moved: dict[str, int] = field(default_factory=dict)
@@ -173,6 +180,8 @@ class PreemptorState(StageState):
     service: Service = field(default_factory=Service)
     """The attained service of jobs, and how often they were evicted for it."""
     heads: Heads = field(default_factory=Heads)
+    delayed: dict[str, None] = field(default_factory=dict)
+    """uids of workloads that have a preemption delay"""
     owed_since: dict[str, int] = field(default_factory=dict)
     """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
     growing: dict[str, RefusedGrowth] = field(default_factory=dict)
@@ -343,26 +352,6 @@ class PreemptorState(StageState):
         """Whether a claim has its quota once all victims have left."""
         return basis(self.queues.ledger, claim.uid).refusal(claim.queue, claim.demand) is None
 
-    def outranks(self, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
-        """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.
-
-        It gives enough itself, or the leaf is within its min without it, so that others might.
-        """
-        lower: Vector = {}
-        for each, amounts in self.sums.get(queue, {}).items():
-            if each < priority:
-                add_into(lower, amounts)
-        if not lower:
-            return False
-        ledger, claims = given.ledger, (given.leaving, given.held)
-        refusals = ledger.refusals(queue, demand, given.leaving, held=given.held)
-        over = ((each.resource, each.missing) for each in refusals)
-        if all(lower.get(name, 0) >= amount for name, amount in over):
-            return True
-        gone = Scratch({queue: {name: -amount for name, amount in lower.items()}})
-        managed = ledger.managed(queue, demand.request)
-        return bool(managed) and not ledger.above_min(queue, demand, managed, gone, *claims)
-
     def below_guarantee(self, queue: str) -> bool:
         """Whether a leaf or a node above it, except the root, uses less than its guarantee of anything."""
         return any(path in self.queues.ledger.below for path in chain_of(queue)[:-1])
@@ -391,5 +380,10 @@ class PreemptorState(StageState):
             for slot in book.parked.get(path, _NO_SLOTS).values():
                 for key in slot.within(queue, most(slot.resource)) if not slot.of_min and queue in slot.asks else ():
                     shape = book.shapes[key]
-                    if shape.denial is not None and not shape.denial.short.hopeless:
+                    if self.is_parked(shape):
                         yield shape
+
+    @staticmethod
+    def is_parked(shape: Shape) -> bool:
+        """Whether a shape was refused and could be admitted some day."""
+        return shape.denial is not None and not shape.denial.short.hopeless and not shape.denial.short.of_min

@@ -8,17 +8,20 @@ job rests until what may go, or the nodes, have changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from msgspec import structs
 
 from muster.core.gang import moving
 from muster.core.preemption import plans
+from muster.core.preemption.enlisting import weigh
 from muster.core.preemption.owed import outranked, owed, site_now
 from muster.core.preemption.state import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import chain_of
-from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.quota.ledger.ledger import Ledger, leaf_of
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
@@ -35,7 +38,7 @@ from muster.events.decisions import (
 )
 from muster.events.facts import ObjectUnreadable, WorkloadGone, WorkloadObserved
 from muster.events.reasons import OrderKind
-from muster.model.keys import Position
+from muster.model.keys import Position, root_of
 
 ROOM_MS = 600_000
 """How long no further job is suspended for a job, since the last of its victims has left."""
@@ -52,20 +55,44 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     if job is None or event.shortage.kept_for:
         return
     found = state.unplaced[event.ref.uid] = UnplacedClaimant(structs.replace(job), at.at, Cause(at.seq, at.item))
-    state.unplaced_in.setdefault(job.queue, {})[event.ref.uid] = None
+    insort(state.unplaced_in.setdefault(root_of(job.queue), {}).setdefault(job.queue, []), _entry(found))
+    weigh(state, job.queue)
     if before is not None and (before.job.queue, before.job.demand) == (job.queue, job.demand):
         found.since = before.since
         if before.asked or (at.at < before.gate.rest and not before.ordered):
             found.asked, found.tried, found.gate = before.asked, before.tried, before.gate
-    found.may_at = _may_at(state, found)
+    _noted(state, found)
+
+
+def _entry(found: UnplacedClaimant) -> tuple[int, str]:
+    return -found.job.priority, found.job.ref.uid
+
+
+def _noted(state: PreemptorState, found: UnplacedClaimant) -> None:
+    """From when others may leave for it, and until when it rests."""
+    found.may_at = max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
+    state.unplaced_from.put(found.job.ref.uid, found.may_at)
+    _rests(state, found, found.gate)
+
+
+def _rests(state: PreemptorState, found: UnplacedClaimant, gate: RetryGate) -> None:
+    found.gate = gate
+    state.rests.put(found.job.ref.uid, gate.rest)
 
 
 def _drop(state: PreemptorState, uid: str) -> UnplacedClaimant | None:
     found = state.unplaced.pop(uid, None)
     if found is not None:
-        del state.unplaced_in[found.job.queue][uid]
-        if not state.unplaced_in[found.job.queue]:
-            del state.unplaced_in[found.job.queue]
+        root, queue = root_of(found.job.queue), found.job.queue
+        here = state.unplaced_in[root]
+        here[queue].remove(_entry(found))
+        if not here[queue]:
+            del here[queue]
+        if not here:
+            del state.unplaced_in[root]
+        state.unplaced_from.put(uid, 0)
+        state.rests.put(uid, 0)
+        weigh(state, queue)
     return found
 
 
@@ -78,17 +105,13 @@ def observed(state: PreemptorState, _at: Position, event: WorkloadObserved | Obj
     ref = event.workload.ref if isinstance(event, WorkloadObserved) else event.ref
     found = state.unplaced.get(ref.uid)
     if found is not None:
-        found.may_at = _may_at(state, found)
+        _noted(state, found)
 
 
 def rules_changed(state: PreemptorState, _at: Position, _event: Event) -> None:
     """The rules may say something else of how long jobs wait."""
     for found in state.unplaced.values():
-        found.may_at = _may_at(state, found)
-
-
-def _may_at(state: PreemptorState, found: UnplacedClaimant) -> int:
-    return max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
+        _noted(state, found)
 
 
 def proposed(state: PreemptorState, event: PreemptionProposed) -> None:
@@ -102,14 +125,16 @@ def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
     """No rule has victims for it; they are asked again when this gate opens."""
     found = state.unplaced.get(uid)
     if found is not None:
-        found.tried, found.gate = dict.fromkeys(_KINDS), gate
+        found.tried = dict.fromkeys(_KINDS)
+        _rests(state, found, gate)
 
 
 def stale(state: PreemptorState, uid: str, gate: RetryGate) -> None:
     """No job is suspended for it as was proposed."""
     found = state.unplaced.get(uid)
     if found is not None and found.asked:
-        found.asked, found.gate = False, gate
+        found.asked = False
+        _rests(state, found, gate)
 
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
@@ -132,7 +157,7 @@ def left(state: PreemptorState, uid: str, at: int) -> None:
     for found in state.unplaced.values():
         if uid in found.awaits:
             found.awaits = tuple(each for each in found.awaits if each != uid)
-            found.gate = state.shut(at + ROOM_MS)
+            _rests(state, found, state.shut(at + ROOM_MS))
 
 
 def awaited_in_vain(state: PreemptorState, uid: str) -> None:
@@ -169,16 +194,27 @@ def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred 
 def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
     """The jobs for which a rule may find victims: of all others this can be said at a glance."""
     ledger, found = state.queues.ledger, state.unplaced
-    below = {*ledger.below, *ledger.leaving.extra}
-    inner = any(path in ledger.nodes and ledger.nodes[path].children for path in below if "/" in path)
-    dividing = {root for root, tree in ledger.trees.items() if tree.by_shares}
-    for queue, uids in state.unplaced_in.items():
-        all_of_it = state.moves or queue in below or (inner and not below.isdisjoint(chain_of(queue)[:-1]))
-        all_of_it = all_of_it or (bool(dividing) and queue.partition("/")[0] in dividing)
-        runs = state.runs.get(queue)
-        for uid in uids if all_of_it or runs else ():
-            if all_of_it or (runs and runs[0].priority < found[uid].job.priority):
-                yield found[uid]
+    leaving = ledger.leaving.extra
+    inner = {**ledger.inner_below, **{path: None for path in leaving if _is_inner(ledger, path)}}
+    for root, here in state.unplaced_in.items():
+        if ledger.by_shares(root) or state.moves:
+            whole = dict.fromkeys(here)
+        elif inner:
+            paths = {**inner, **ledger.below, **leaving}
+            whole = {queue: None for queue in here if any(path in paths for path in (queue, *chain_of(queue)[:-1]))}
+        else:
+            few: Iterable[str] = here if len(here) < len(ledger.below) else ledger.below
+            whole = {queue: None for queue in few if queue in here and queue in ledger.below}
+            whole |= {path: None for path in leaving if path in here}
+        yield from (found[uid] for queue in whole for _, uid in here[queue])
+        for queue in state.outranked:
+            for negated, uid in here[queue] if queue in here and queue not in whole else ():
+                if state.runs[queue][0].priority < -negated:
+                    yield found[uid]
+
+
+def _is_inner(ledger: Ledger, path: str) -> bool:
+    return path in ledger.nodes and ledger.is_inner(ledger.nodes[path])
 
 
 def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
@@ -209,25 +245,22 @@ def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
 
 def deadlines(state: PreemptorState) -> Iterator[int]:
     """Log times (ms) at which others may leave for a job, though nothing happens."""
-    now, unplaced = state.now, state.unplaced.values()
-    yield from [found.may_at for found in unplaced if found.may_at > now]
-    yield from (found.gate.rest for found in unplaced if found.gate.rest > now and state.has_changed(found.gate))
-    for queue in state.unplaced_in if state.moves or state.stays or _protects(state) else ():
-        yield from _later(state, queue)
+    now, unplaced = state.now, state.unplaced
+    yield from (at for at, _ in islice(state.unplaced_from.after(now), 1))
+    over = (at for at, uid in state.rests.after(now) if state.has_changed(unplaced[uid].gate))
+    yield from islice(over, 1)
+    if state.moves or state.stays or state.queues.ledger.protects:
+        for here in state.unplaced_in.values():
+            for queue in here:
+                yield from _later(state, queue)
 
 
 def _later(state: PreemptorState, queue: str) -> Iterator[int]:
     """Log times (ms) from which some may go for a queue that may not go now."""
     if state.moves:
         yield from (at + HOUR_MS for at in state.moved.values() if at + HOUR_MS > state.now)
-    if (state.stays or _protects(state)) and (at := state.evictable_from(queue, own=True)):
+    if (state.stays or state.queues.ledger.protects) and (at := state.evictable_from(queue, own=True)):
         yield at
-
-
-def _protects(state: PreemptorState) -> bool:
-    """Whether a queue protects running work for a time: only then a job may go later that may not go now."""
-    trees = (tree for tree in state.queues.ledger.trees.values() if tree.by_shares)
-    return any(node.preempt_min_run_ms or node.reclaim_min_run_ms for tree in trees for node in tree.nodes)
 
 
 def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionProposed | ReclaimDeferred | None:

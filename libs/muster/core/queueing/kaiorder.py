@@ -16,10 +16,11 @@ from muster.core.queueing.queues import Job
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.division.fairtree import Divided
-from muster.core.quota.ledger.kaishares import Shares, divided, requests
+from muster.core.quota.ledger.fairshares import Shares
+from muster.core.quota.ledger.kaishares import shares_beside
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED
-from muster.model.resources import EVERYTHING, add_into
+from muster.model.resources import EVERYTHING, Vector, add_into
 
 _NOTHING: Mapping[str, Any] = {}
 Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
@@ -27,12 +28,10 @@ Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
 
 def shares_now(state: SorterState, root: str, fresh: Iterable[Job] = ()) -> Shares:
     """The fair shares in a tree; ``fresh``: jobs that are about to be queued."""
-    tree, ledger = state.queues.ledger.trees[root], state.queues.ledger
-    asked = requests(ledger, tree)
+    more: dict[str, Vector] = {}
     for job in fresh:
-        if job.queue in asked:
-            add_into(asked[job.queue], job.demand.request)
-    return divided(tree, asked, ledger.usage)
+        add_into(more.setdefault(job.queue, {}), job.demand.request)
+    return shares_beside(state.queues.ledger, root, {queue: asked for queue, asked in more.items() if asked})
 
 
 def key_of(

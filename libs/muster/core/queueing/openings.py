@@ -49,8 +49,7 @@ def _of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]
     """The queues for which less is held than for others: those of claimants, and those that may be owed what is held
     for age.
     """
-    below, nodes = queues.ledger.below, queues.ledger.nodes
-    inner = any(nodes[path].children for path in below if "/" in path)
+    below, inner = queues.ledger.below, queues.ledger.inner_below
     found: dict[str, None] = {}
     for path, slot in slots:
         for queue in rooms.claimants:

@@ -53,6 +53,7 @@ class QueueSorter:
     @staticmethod
     def settle(state: SorterState) -> None:
         """A commit is folded: the queues that it touched take their place in the order of turns."""
+        state.queues.ledger.share_out()
         if state.queues.book.stirred:
             state.lineup.settle(state.queues)
 

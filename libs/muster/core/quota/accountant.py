@@ -152,6 +152,11 @@ class QuotaAccountant:
         sharing.time_passed(state)
         idling.time_passed(state.ledger, state.now)
 
+    @staticmethod
+    def settle(state: AccountantState) -> None:
+        """A commit is folded: the shares that it has changed are due for an event."""
+        state.untold.update(dict.fromkeys(state.ledger.share_out()))
+
     def _charges(self, state: AccountantState) -> Iterator[Decision]:
         scratch = Scratch()
         yield from self._releases(state, scratch)
@@ -345,6 +350,8 @@ class QuotaAccountant:
         if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
             found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
         ledger = state.ledger
+        if told := recount.other_shares(ledger):
+            found.append(Violation("I5", f"fair shares are others by the requests: {told[:5]}"))
         if ledger.waiting != recount.waiting(ledger) or ledger.leaving != recount.leaving(ledger):
             found.append(
                 Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves: not the sums of the jobs")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.kaireclaim import between
-from muster.core.quota.ledger.kaishares import Shares
+from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.reclaim import Basis, Giver, Objection, Search, Turn
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand

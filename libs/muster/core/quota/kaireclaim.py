@@ -16,7 +16,8 @@ from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of
 from muster.core.quota.division.fairshare import UNLIMITED
-from muster.core.quota.ledger.kaishares import Shares, kai_shares, shares_with
+from muster.core.quota.ledger.fairshares import Shares
+from muster.core.quota.ledger.kaishares import kai_shares, shares_with
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Basis, Giver, Objection, Search, Turn
 from muster.events.claims import PlanObjection

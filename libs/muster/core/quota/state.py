@@ -183,6 +183,8 @@ class AccountantState(StageState):
     last_child: dict[str, str] = field(default_factory=dict)
     """workload uid -> name of the child of it seen last"""
     entries: dict[str, Entry] = field(default_factory=dict)
+    untold: dict[str, None] = field(default_factory=dict)
+    """queues whose shares may be others than the last event has"""
     told_shares: dict[str, Vector] = field(default_factory=dict)
     """path -> the fair share that was said last, where it has one"""
     lately: dict[str, Lately] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 from muster.core.quota.giving import Elsewhere, GivingRules, Inside, OfGuarantee, OfService, rules
-from muster.core.quota.ledger.kaishares import Shares
+from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
 from muster.core.quota.reclaim import Basis, Candidates, Run, Search, search
 from muster.core.reclaim.search import Found, plan

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from muster.core.quota.division.decay import lately
-from muster.core.quota.ledger.kaishares import divided, requests
+from muster.core.quota.division.fairtree import Divided
+from muster.core.quota.ledger.fairshares import Shares, divided
+from muster.core.quota.ledger.kaishares import requests
 from muster.core.quota.state import AccountantState
 from muster.events.base import Cause
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRemoved
@@ -49,6 +51,8 @@ def shares_changed(state: AccountantState, _at: Position, event: SharesChanged) 
             state.told_shares[path] = amounts
         else:
             state.told_shares.pop(path, None)
+    told, shares = state.told_shares, state.ledger.fair.shares
+    state.untold = {path: None for path in state.untold if _amounts(shares.get(path, {})) != told.get(path, {})}
 
 
 def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
@@ -57,18 +61,32 @@ def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
     for root, tree in ledger.trees.items():
         if not tree.by_shares:
             continue
-        weighed = state.weighed.get(root, {})
-        paths = [node.path for node in tree.nodes]
-        old = {path: ledger.usage[path] for path in paths if path in ledger.usage}
-        usage = {path: weighed.get(path, {}) for path in paths if weighed.get(path, {}) != old.get(path, {})}
-        found = divided(tree, requests(ledger, tree), weighed)
+        found: Shares = ledger.fair.shares
+        usage, paths = _usage_due(state, tree), state.untold
+        if usage or root in state.lately:
+            found = divided(tree, requests(ledger, tree), state.weighed.get(root, {}))
+            paths = dict.fromkeys(found)
         shares: dict[str, Vector] = {}
-        for path, of in found.items():
-            amounts = {name: each.share.amount for name, each in of.items() if each.share.amount}
+        for path in [path for path in found if path in paths] if paths else ():
+            amounts = _amounts(found[path])
             if amounts != state.told_shares.get(path, {}):
                 shares[path] = amounts
         if usage or shares:
             yield SharesChanged(cause=Cause(state.seq, 0), root=root, shares=shares, usage=usage)
+
+
+def _amounts(mine: Mapping[str, Divided]) -> Vector:
+    return {name: amount for name, each in mine.items() if (amount := each.share.amount)}
+
+
+def _usage_due(state: AccountantState, tree: QuotaTree) -> dict[str, Vector]:
+    """What is to be said of recent use."""
+    weighed, old = state.weighed.get(tree.root, {}), state.ledger.usage
+    if not weighed and not old:
+        return {}
+    nothing: Vector = {}
+    paths = [node.path for node in tree.nodes]
+    return {path: weighed.get(path, nothing) for path in paths if weighed.get(path, nothing) != old.get(path, nothing)}
 
 
 def next_at(state: AccountantState) -> Iterator[int]:

@@ -58,18 +58,33 @@ def divide_tree(
     laws: Mapping[str, Law] | None = None,
 ) -> dict[str, dict[str, Divided]]:
     """{path: {resource: its share}} for every node below the root, which has ``total``; parents before children."""
-    known = {node.path: node for node in nodes}
-    found: dict[str, dict[str, Divided]] = {}
+    known, found = tuple(nodes), dict[str, dict[str, Divided]]()
     for resource in sorted(total.keys() - COUNTED):
         law = (laws or {}).get(resource) or law_for(resource)
-        have = {next(iter(known)): total[resource]} if known else {}
-        for path, node in known.items():
-            siblings = [sharer(known[child], resource, requests, usage or {}) for child in node.children]
-            shares = fair_shares(have[path], siblings, law) if siblings else {}
-            for each in siblings:
-                have[each.name] = shares[each.name].amount
-                found.setdefault(each.name, {})[resource] = Divided(each, shares[each.name], have[path])
-    return {path: found[path] for path in known if path in found}
+        for path, each in divide_resource(known, resource, total[resource], requests, usage or {}, law).items():
+            found.setdefault(path, {})[resource] = each
+    return {node.path: found[node.path] for node in known if node.path in found}
+
+
+def divide_resource(
+    nodes: Iterable[QuotaNode],
+    resource: str,
+    total: int,
+    requests: Mapping[str, Mapping[str, int]],
+    usage: Mapping[str, Mapping[str, int]],
+    law: Law,
+) -> dict[str, Divided]:
+    """{path: its share of one resource} for every node below the root, which has ``total``."""
+    known = {node.path: node for node in nodes}
+    found: dict[str, Divided] = {}
+    have = {next(iter(known)): total} if known else {}
+    for path, node in known.items():
+        siblings = [sharer(known[child], resource, requests, usage) for child in node.children]
+        shares = fair_shares(have[path], siblings, law) if siblings else {}
+        for each in siblings:
+            have[each.name] = shares[each.name].amount
+            found[each.name] = Divided(each, shares[each.name], have[path])
+    return found
 
 
 def sharer(

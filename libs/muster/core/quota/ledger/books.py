@@ -13,6 +13,7 @@ from muster.core.objects.labels import queue_and_quota
 from muster.core.quota.claims import Claim, Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
 from muster.core.quota.ledger.charging import claim_of
+from muster.core.quota.ledger.fairshares import FairShares
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import ROOT, leaves
 from muster.events.decisions import EvictionOrdered
@@ -46,16 +47,22 @@ class Books(Struct):
     firm: dict[str, Vector] = field(default_factory=dict)
     below: dict[str, None] = field(default_factory=dict)
     """paths of the nodes that use less of anything than their guarantee"""
+    inner_below: dict[str, None] = field(default_factory=dict)
+    """those of them between a root and its leaves, where guarantees and not shares say what is owed"""
     kept: dict[str, Vector] = field(default_factory=dict)
     """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
     promised: dict[str, dict[str, None]] = field(default_factory=dict)
     """root of a tree -> resources of which any of its leaves has a min; where none has any, those that are limited"""
     lends: bool = False
     """Whether the tree has lend limits."""
+    protects: bool = False
+    """Whether a queue protects running work for a time."""
     asks: dict[str, QueuedRequest] = field(default_factory=dict)
     """workload uid -> what it is queued for, from its queueing until that attempt is over"""
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
+    fair: FairShares = field(default_factory=FairShares)
+    """What every node gets, in trees that divide by fair shares; a stage that decides by them settles them."""
     usage: dict[str, Vector] = field(default_factory=dict)
     """path -> its recent use, in millionths of the capacity, as the last decision has it"""
     claims: Claims = field(default_factory=Claims)
@@ -112,8 +119,10 @@ class Books(Struct):
                     self.named.setdefault(node.name, []).append(node.path)
         self.promised = {root: _promised(tree) for root, tree in self.trees.items()}
         self.lends = any(node.kept for node in self.nodes.values())
+        divided = (node for tree in self.trees.values() if tree.by_shares for node in tree.nodes)
+        self.protects = any(node.preempt_min_run_ms or node.reclaim_min_run_ms for node in divided)
         self.usage = {path: parts for path, parts in self.usage.items() if path in self.nodes}
-        self.used, self.firm, self.kept, self.below = {}, {}, {}, {}
+        self.used, self.firm, self.kept, self.below, self.inner_below = {}, {}, {}, {}, {}
         for charge in self.charges.values():
             charge.queue = self.leaf_for(charge.namespace, charge.named) or charge.queue
             self._add(charge, 1)
@@ -124,6 +133,7 @@ class Books(Struct):
         weighted = [tree for tree in self.trees.values() if tree.rules.runtime == "weight"]
         self.shares.install({node.path: node for tree in weighted[:1] for node in tree.nodes}, weighted=bool(weighted))
         self.waiting = {}
+        self.fair.install(self.trees)
         for uid in dict.fromkeys((*self.charges, *self.asks)):
             self._ask(uid, 1)
             self._settle(uid)
@@ -153,11 +163,16 @@ class Books(Struct):
 
     def note_usage(self, usage: Mapping[str, Vector]) -> None:
         """These queues used so much lately; an empty vector: nothing that counts."""
+        self.fair.whole |= {root: None for path in usage if (root := root_of(path)) in self.fair.touched}
         for path, parts in usage.items():
             if parts:
                 self.usage[path] = parts
             else:
                 self.usage.pop(path, None)
+
+    def share_out(self) -> list[str]:
+        """Bring the fair shares in line; the queues that get another amount than before, or may keep another."""
+        return self.fair.settle(self.trees, self.used, self.waiting, self.usage)
 
     def queued(self, uid: str, ask: QueuedRequest) -> None:
         """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
@@ -306,12 +321,14 @@ class Books(Struct):
             add_into(total, found.request, times)
             if not total:
                 del self.waiting[found.queue]
+            self.fair.touch(found.queue)
         if self.shares.names:
             self.shares.ask(self.nodes, found.queue, found.request, times)
 
     def _add(self, charge: Charge, times: int) -> None:
         amounts = counted(charge)
         spread(self.used, charge.queue, amounts, times)
+        self.fair.touch(charge.queue)
         if not charge.preemptible:
             spread(self.firm, charge.queue, amounts, times)
         self._guarantees(chain_of(charge.queue))
@@ -321,10 +338,17 @@ class Books(Struct):
         for path in paths:
             node, used = self.nodes.get(path), self.used.get(path, _NOTHING).get
             self.below.pop(path, None)
+            self.inner_below.pop(path, None)
             for name, least in node.guaranteed.items() if node is not None else ():
                 if used(name, 0) < least:
                     self.below[path] = None
+                    if node is not None and self.is_inner(node):
+                        self.inner_below[path] = None
                     break
+
+    def is_inner(self, node: QuotaNode) -> bool:
+        """Whether leaves below a node may be owed what it is guaranteed."""
+        return bool(node.children) and "/" in node.path and not self.by_shares(node.path)
 
     # --- what is not lent -------------------------------------------------------------------------------------
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from muster.core.quota.division.fairtree import Divided, asked_above, divide_tree, law_for
+from muster.core.quota.division.fairtree import Divided
+from muster.core.quota.ledger.fairshares import Shares, divided
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Demand
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 
-Shares = Mapping[str, Mapping[str, Divided]]
-"""path -> resource -> what the queue gets of it"""
-
 
 def kai_shares(ledger: Ledger) -> Shares:
-    """Of every queue; empty where there are none. What runs and what waits asks; nothing is counted twice."""
+    """Of every queue; empty where there are none: as they are kept, or counted where no stage keeps them."""
+    if ledger.fair.settled:
+        return ledger.fair.shares
     found: dict[str, Mapping[str, Divided]] = {}
     for tree in ledger.trees.values():
         if tree.by_shares:
@@ -27,42 +25,22 @@ def kai_shares(ledger: Ledger) -> Shares:
 
 def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
     """The shares with the demand of this job, also while it waits for nodes and is in no queue, or grows."""
+    more = not demand.jobs or (uid not in ledger.asks and uid not in ledger.charges)
+    return shares_beside(ledger, queue, {queue: demand.request} if more else {})
+
+
+def shares_beside(ledger: Ledger, queue: str, more: Mapping[str, Vector]) -> Shares:
+    """The shares in the tree of a queue where leaves ask for so much more."""
     tree = ledger.tree_of(queue)
     if tree is None:
         return {}
+    if ledger.fair.settled:
+        return ledger.fair.beside(tree, more, ledger.usage)
     asked = requests(ledger, tree)
-    if not demand.jobs or (uid not in ledger.asks and uid not in ledger.charges):
-        add_into(asked[queue], demand.request)
+    for leaf, amounts in more.items():
+        if leaf in asked:
+            add_into(asked[leaf], amounts)
     return divided(tree, asked, ledger.usage)
-
-
-def divided(tree: QuotaTree, asked: Mapping[str, Vector], usage: Mapping[str, Vector]) -> Shares:
-    """Of every queue of one tree; ``asked``: what is asked for at every leaf; ``usage``: what each used lately."""
-    for known in tuple(_KNOWN):
-        if known.of == (tree, asked, usage):
-            return known.shares
-    found = _divide(tree, asked, usage)
-    _KNOWN.appendleft(_Known((tree, _copied(asked), _copied(usage)), found))
-    return found
-
-
-def _copied(vectors: Mapping[str, Vector]) -> Mapping[str, Vector]:
-    return {path: dict(amounts) for path, amounts in vectors.items()}
-
-
-class _Known(NamedTuple):
-    of: tuple[QuotaTree, Mapping[str, Vector], Mapping[str, Vector]]
-    shares: Shares
-
-
-_KNOWN: deque[_Known] = deque(maxlen=8)
-"""The last divisions: all stages ask for the same, and most events change no request."""
-
-
-def _divide(tree: QuotaTree, asked: Mapping[str, Vector], usage: Mapping[str, Vector]) -> Shares:
-    total = tree.nodes[0].limit
-    laws = {name: law_for(name, (tree.rules.usage_weight, 1000)) for name in total} if usage else None
-    return divide_tree(tree.nodes, total, asked_above(tree.nodes, asked), usage, laws)
 
 
 def requests(ledger: Ledger, tree: QuotaTree) -> dict[str, Vector]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from muster.core.quota.demand import Scratch
+from muster.core.quota.ledger.fairshares import divided
+from muster.core.quota.ledger.kaishares import requests
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.resources import Vector, add_into
 
@@ -26,3 +28,10 @@ def waiting(ledger: Ledger) -> dict[str, Vector]:
         if uid not in ledger.charges:
             add_into(found.setdefault(ask.queue, {}), ask.request)
     return {queue: total for queue, total in found.items() if total}
+
+
+def other_shares(ledger: Ledger) -> list[str]:
+    """The queues whose fair shares are not those that all requests make."""
+    trees = [tree for tree in ledger.trees.values() if tree.by_shares]
+    fresh = [divided(tree, requests(ledger, tree), ledger.usage) for tree in trees] if ledger.fair.settled else []
+    return [path for found in fresh for path, mine in found.items() if mine != ledger.fair.shares[path]]

@@ -1,0 +1,153 @@
+"""The fair shares of the queues of each tree that divides by them, kept up to date change by change: only resources of
+which another amount is asked for are divided again, and only where that may change a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.quota.demand import chain_of
+from muster.core.quota.division.fairtree import Divided, divide_resource, law_for
+from muster.model.keys import root_of
+from muster.model.quota import COUNTED, QuotaTree
+from muster.model.resources import Vector, add_into
+
+Vectors = Mapping[str, Mapping[str, int]]
+Shares = Mapping[str, Mapping[str, Divided]]
+"""path -> resource -> what the queue gets of it"""
+
+_NOTHING: Mapping[str, int] = {}
+
+
+class FairShares(Struct):
+    """Of every queue below the roots of such trees; what runs and what waits asks, and nothing is counted twice."""
+
+    shares: dict[str, dict[str, Divided]] = field(default_factory=dict)
+    asked: dict[str, Vector] = field(default_factory=dict)
+    """path -> what its subtree asked for when the shares were divided last"""
+    leaves: dict[str, None] = field(default_factory=dict)
+    touched: dict[str, dict[str, None]] = field(default_factory=dict)
+    """root -> leaves at which something has changed since"""
+    whole: dict[str, None] = field(default_factory=dict)
+    """roots of trees of which everything is to be divided again"""
+
+    def install(self, trees: Mapping[str, QuotaTree]) -> None:
+        """Begin again with these trees."""
+        self.shares, self.asked = {}, {}
+        mine = [tree for tree in trees.values() if tree.by_shares]
+        self.whole = {tree.root: None for tree in mine}
+        self.leaves = {node.path: None for tree in mine for node in tree.nodes if not node.children}
+        self.touched = {root: {} for root in self.whole}
+
+    def touch(self, queue: str) -> None:
+        """What is charged or waits at a queue has changed."""
+        if queue in self.leaves:
+            self.touched[root_of(queue)][queue] = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the shares are those of now."""
+        return not (self.whole or any(self.touched.values()))
+
+    def settle(self, trees: Mapping[str, QuotaTree], used: Vectors, waiting: Vectors, usage: Vectors) -> list[str]:
+        """Divide what has to be; the queues that get another amount than before, or may keep another."""
+        changed: dict[str, None] = {}
+        for root, leaves in self.touched.items():
+            if not leaves and root not in self.whole:
+                continue
+            tree, all_of_it = trees[root], root in self.whole
+            if all_of_it:
+                self.shares |= {node.path: {} for node in tree.nodes[1:]}
+            mine = {node.path: None for node in tree.nodes if node.path in self.leaves} if all_of_it else leaves
+            asking = self._asking(tree, used, waiting, mine)
+            for name in sorted(tree.nodes[0].limit.keys() - COUNTED if all_of_it else asking):
+                paths = asking.get(name, {})
+                if not all_of_it and all(self._stays(path, name, self.asked[path]) for path in paths):
+                    for path in paths:
+                        self._replace(path, name)
+                    continue
+                for path, found in _column(tree, name, self.asked, usage).items():
+                    before = self.shares[path].get(name)
+                    if before is None or _gets(before) != _gets(found):
+                        changed[path] = None
+                    self.shares[path][name] = found
+            leaves.clear()
+        self.whole = {}
+        return [*changed]
+
+    def beside(self, tree: QuotaTree, more: Mapping[str, Vector], usage: Vectors) -> Shares:
+        """The shares where leaves ask for so much more."""
+        asked: dict[str, Mapping[str, int]] = {}
+        names: dict[str, dict[str, None]] = {}
+        for leaf, amounts in more.items():
+            for path in chain_of(leaf) if leaf in self.leaves and root_of(leaf) == tree.root else ():
+                asked[path] = total = {**asked.get(path, self.asked.get(path, _NOTHING))}
+                add_into(total, amounts)
+                for name in amounts if path != tree.root else ():
+                    names.setdefault(name, {})[path] = None
+        columns = [
+            (name, _column(tree, name, {**self.asked, **asked}, usage))
+            for name, paths in names.items()
+            if name in tree.nodes[0].limit.keys() - COUNTED
+            and not all(self._stays(path, name, asked[path]) for path in paths)
+        ]
+        if not columns:
+            return self.shares
+        return {
+            path: {**mine, **{name: column[path] for name, column in columns if path in column}}
+            for path, mine in self.shares.items()
+        }
+
+    def _asking(
+        self, tree: QuotaTree, used: Vectors, waiting: Vectors, leaves: Mapping[str, None]
+    ) -> dict[str, dict[str, None]]:
+        """{resource that is divided: queues of which another amount of it is asked} at leaves that were touched."""
+        found: dict[str, dict[str, None]] = {}
+        divided = tree.nodes[0].limit.keys() - COUNTED
+        for leaf in leaves:
+            now: Vector = {}
+            add_into(now, used.get(leaf, _NOTHING))
+            add_into(now, waiting.get(leaf, _NOTHING))
+            before = self.asked.get(leaf, _NOTHING)
+            change = dict(now)
+            add_into(change, before, -1)
+            for path in chain_of(leaf) if change else ():
+                add_into(self.asked.setdefault(path, {}), change)
+                for name in change if path != tree.root else ():
+                    if name in divided:
+                        found.setdefault(name, {})[path] = None
+        return found
+
+    def _stays(self, path: str, name: str, asked: Mapping[str, int]) -> bool:
+        """Whether no share changes with the request there: it was larger than its share, and is."""
+        known = self.shares[path][name]
+        least = min(known.sharer.requestable, replace(known.sharer, request=asked.get(name, 0)).requestable)
+        return least > known.share.amount
+
+    def _replace(self, path: str, name: str) -> None:
+        known = self.shares[path][name]
+        asks = replace(known.sharer, request=self.asked[path].get(name, 0))
+        self.shares[path][name] = replace(known, sharer=asks)
+
+
+def _gets(each: Divided) -> tuple[int, int]:
+    return each.share.amount, each.allocatable
+
+
+def _column(tree: QuotaTree, name: str, asked: Vectors, usage: Vectors) -> dict[str, Divided]:
+    """What every queue of a tree gets of one resource."""
+    law = law_for(name, (tree.rules.usage_weight, 1000)) if usage else law_for(name)
+    return divide_resource(tree.nodes, name, tree.nodes[0].limit[name], asked, usage, law)
+
+
+def divided(tree: QuotaTree, asked: Vectors, usage: Vectors) -> Shares:
+    """Of every queue of one tree, counted from nothing; ``asked``: what is asked for at every leaf; ``usage``: what
+    each used lately.
+    """
+    found = FairShares()
+    found.install({tree.root: tree})
+    found.settle({tree.root: tree}, asked, {}, usage)
+    return found.shares
