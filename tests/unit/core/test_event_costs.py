@@ -5,12 +5,15 @@ a busy machine does not change.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from kit import facts, kai, nodes
 from kit.bench import Bench
 from kit.steps import calls
+from muster.core.queueing import choice
+from muster.core.queueing.state import SorterState
 from muster.core.quota.division import fairtree
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, GangDeferred
@@ -141,6 +144,22 @@ def test_what_is_asked_beyond_a_share_divides_nothing_again(monkeypatch: pytest.
     bench.facts(facts.gone("gpu-4", "default"))
     bench.settle()
     assert 0 < len(divided) <= 3 * len(bench.seats)  # Its queue asks for just its share from here on.
+
+
+def test_one_free_device_has_one_kai_queue_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others cannot come before it: that is seen in how they are kept in order."""
+    bench, looked, begin = full(5, 5, 0, of_kai=160), list[str](), choice._Turn.__init__
+
+    def counted(self: choice._Turn, state: SorterState, queue: str, *args: Any) -> None:
+        looked.append(queue)
+        begin(self, state, queue, *args)
+
+    monkeypatch.setattr(choice._Turn, "__init__", counted)
+    for at in (4, 90):
+        looked.clear()
+        bench.facts(facts.gone(f"gpu-{at}", "default"))
+        assert any(isinstance(each, GangAdmitted) for each in bench.settle())
+        assert 0 < len(looked) <= 3, looked
 
 
 def per_commit(bench: Bench, what: str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
 from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
-from muster.core.queueing.kaiorder import KaiOrder
+from muster.core.queueing.kaiturns import SharedTurns
 from muster.core.queueing.lending import Reserve, freely_ms
 from muster.core.queueing.lineup import Turn, first_turn_with
 from muster.core.queueing.openings import queues_with_room, slots_of
@@ -61,11 +61,8 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         turn = turn_of(shape.queue if shape is not None else jobs[0].queue)
         if turn is not None:
             turn.join(key, shape, jobs, again=key in again)
-    for path, slot, asked, queue in book.with_room(state.queues.ledger, by_shares=True):
-        if rooms.takes(queue, path, slot, asked):
-            turn_of(queue)
     news = [job for jobs in fresh.values() for job in jobs]
-    members, sure = _members(state, turns, news), {*turns}
+    members, sure = _members(state, turns, news, turn_of, rooms), {*turns}
     waiting = (
         (first, turn)
         for first, queue in queues_with_room(state.queues, state.lineup, rooms, scratch)
@@ -74,28 +71,35 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
     return _in_turn(state, members, waiting, scratch)
 
 
-def _members(state: SorterState, turns: Mapping[str, _Turn], news: Sequence[Job]) -> list[_Turn | _SharedTurns]:
+def _members(
+    state: SorterState,
+    turns: Mapping[str, _Turn],
+    news: Sequence[Job],
+    turn_of: Callable[[str], _Turn | None],
+    rooms: Rooms,
+) -> list[_Turn | SharedTurns]:
     """Those that take turns: queues, and trees of fair shares as one."""
-    dividing: dict[str, dict[str, _Turn]] = {}
-    members: list[_Turn | _SharedTurns] = []
+    by_shares = state.queues.ledger.by_shares
+    dividing: dict[str, dict[str, _Turn]] = {root_of(path): {} for path in state.queues.book.roomy if by_shares(path)}
+    members: list[_Turn | SharedTurns] = []
     for queue, each in turns.items():
         if state.queues.ledger.by_shares(queue):
             dividing.setdefault(root_of(queue), {})[queue] = each
         else:
             members.append(each)
-    return members + [_SharedTurns(state, root, below, news) for root, below in dividing.items()]
+    return members + [SharedTurns(state, root, below, news, turn_of, rooms) for root, below in dividing.items()]
 
 
 def _in_turn(
     state: SorterState,
-    members: Iterable[_Turn | _SharedTurns],
+    members: Iterable[_Turn | SharedTurns],
     waiting: Iterator[tuple[Turn, _Turn]],
     scratch: Scratch,
 ) -> list[Candidate]:
     """As many of their heads as fit beside each other, best first. ``waiting``: those that join when it is their turn,
     in order; ``scratch``: of the chosen.
     """
-    heap: list[tuple[Turn, _Turn | _SharedTurns]] = [(turn.at_first(), turn) for turn in members]
+    heap: list[tuple[Turn, _Turn | SharedTurns]] = [(turn.at_first(), turn) for turn in members]
     heapify(heap)
     following = next(waiting, None)
     begun: set[str] = set()
@@ -192,7 +196,7 @@ class _Turn:
         """Whether it has shapes that take part whatever is free."""
         self.open = -1
 
-    def __lt__(self, other: _Turn | _SharedTurns) -> bool:
+    def __lt__(self, other: _Turn | SharedTurns) -> bool:
         return self.queue < other.queue
 
     def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
@@ -243,6 +247,10 @@ class _Turn:
     def at_first(self) -> Turn:
         """No place in the order of turns is before this one."""
         return first_turn_with(self.state.queues, self.queue, (place.rank for place, _ in self.heads))
+
+    def request(self) -> Mapping[str, int]:
+        """Of its head."""
+        return self.lines[self.heads[0][1]].demand.request
 
     def order(self, scratch: Scratch) -> Turn:
         """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
@@ -340,52 +348,3 @@ class _Turn:
         self.open += 1
         uid = place.uid
         return line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
-
-
-class _SharedTurns:
-    """The queues of a tree of fair shares, as one that takes turns with the others, in an order of its own."""
-
-    def __init__(self, state: SorterState, root: str, turns: dict[str, _Turn], fresh: Sequence[Job]) -> None:
-        self.state = state
-        self.queue = root
-        self.turns = turns
-        self.places = KaiOrder(state, root, fresh)
-        self.first = ""
-        self.moved = [*turns]
-        """Queues whose heads may have changed, or may have lost their room."""
-
-    def __lt__(self, other: _Turn | _SharedTurns) -> bool:
-        return self.queue < other.queue
-
-    def order(self, scratch: Scratch) -> Turn:
-        """By the age of the job that is first."""
-        return (0, 0, self.turns[self.first].heads[0][0].rank)
-
-    def at_first(self) -> Turn:
-        return (0, 0, 0)
-
-    def has_room(self, _scratch: Scratch) -> bool:
-        return True
-
-    def advance(self, scratch: Scratch) -> bool:
-        """Find the first queue now; False when none is left."""
-        self._advance(self.moved, scratch)
-        while self.turns:
-            heads = {queue: turn.lines[turn.heads[0][1]].demand.request for queue, turn in self.turns.items()}
-            self.first = self.places.first(heads, (self.state.queues.proposed, scratch))
-            head = self.turns[self.first].heads[0]
-            if self.turns[self.first].advance(scratch) and self.turns[self.first].heads[0] == head:
-                self.moved = []
-                return True
-            self._advance([*self.turns], scratch)
-        return False
-
-    def _advance(self, queues: Iterable[str], scratch: Scratch) -> None:
-        for queue in queues:
-            self.places.changed(queue)
-            if not self.turns[queue].advance(scratch):
-                del self.turns[queue]
-
-    def take(self) -> Job:
-        self.moved = [self.first]
-        return self.turns[self.first].take()

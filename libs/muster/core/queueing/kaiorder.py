@@ -8,16 +8,16 @@ then the smaller share; then the older queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from muster.core.queueing.order import MILLION
-from muster.core.queueing.queues import Job
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.division.fairtree import Divided
 from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.ledger.kaishares import shares_beside
+from muster.core.quota.ledger.ledger import Ledger
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED
 from muster.model.resources import EVERYTHING, Vector, add_into
@@ -26,19 +26,20 @@ _NOTHING: Mapping[str, Any] = {}
 Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
 
 
-def shares_now(state: SorterState, root: str, fresh: Iterable[Job] = ()) -> Shares:
+def _shares_now(ledger: Ledger, root: str, fresh: Iterable[Job]) -> Shares:
     """The fair shares in a tree; ``fresh``: jobs that are about to be queued."""
     more: dict[str, Vector] = {}
     for job in fresh:
         add_into(more.setdefault(job.queue, {}), job.demand.request)
-    return shares_beside(state.queues.ledger, root, {queue: asked for queue, asked in more.items() if asked})
+    return shares_beside(ledger, root, {queue: asked for queue, asked in more.items() if asked})
 
 
 def key_of(
-    state: SorterState, shares: Shares, path: str, request: Mapping[str, int], scratches: tuple[Scratch, ...]
+    ledger: Ledger, shares: Shares, path: str, request: Mapping[str, int], scratches: tuple[Scratch, ...]
 ) -> Key:
-    """How a queue, or one above others, compares with its siblings; ``request``: of the job it would send next."""
-    ledger = state.queues.ledger
+    """How a queue, or one above others, compares with its siblings; ``request``: of the job it would send next. Without
+    one, and beside nothing, it comes no later.
+    """
     node, mine = ledger.nodes[path], shares[path]
     used = dict(ledger.used.get(path, _NOTHING))
     for scratch in scratches:
@@ -63,6 +64,10 @@ def key_of(
     )
 
 
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
 def _keeps(share: Divided, total: int) -> int:
     """The amount that is never reclaimed: the total where no limit ends it."""
     most = share.allocatable
@@ -75,17 +80,36 @@ def _dominant(used: Mapping[str, int], keeps: Mapping[str, int]) -> int:
 
 
 class KaiOrder:
-    """The order of the queues of a tree that have a job to send; comparisons are remembered."""
+    """The order of the queues of a tree that have a job to send: the first is found without a look at those that cannot
+    come before it. Comparisons are remembered.
+    """
 
-    def __init__(self, state: SorterState, root: str, fresh: Iterable[Job]) -> None:
-        """``root``: of the tree; ``fresh``: jobs that are about to be queued."""
-        self._root = root
-        self._state = state
-        self._fresh = fresh
-        self._shares: Shares | None = None
+    def __init__(
+        self,
+        queues: Queues,
+        kept: Mapping[str, Sequence[tuple[Key, str]]],
+        root: str,
+        fresh: Sequence[Job],
+        sends: Callable[[str], Mapping[str, int] | None],
+    ) -> None:
+        """``kept``: as of ``Lineup.shared``. ``root``: of the tree; ``fresh``: jobs that are about to be queued;
+        ``sends``: leaf -> request of the job it would send next, None where there is none.
+        """
+        self._ledger = queues.ledger
+        self._sends = sends
+        self._shares = _shares_now(queues.ledger, root, fresh)
+        self._children = dict(kept)
+        come: dict[str, dict[str, None]] = {}
+        for job in fresh:
+            for path in chain_of(job.queue)[:-1] if root_of(job.queue) == root else ():
+                come.setdefault(_parent(path), {})[path] = None
+        for parent in come if self._shares is queues.ledger.fair.shares else {**kept, **come}:
+            paths = {path: None for _, path in kept.get(parent, ())} | come.get(parent, {})
+            known = (path for path in paths if path in self._shares)
+            self._children[parent] = sorted((key_of(queues.ledger, self._shares, path, {}, ()), path) for path in known)
+        self._first: dict[str, tuple[str, Mapping[str, int]] | None] = {}
+        """path of a queue -> the leaf at or below it whose turn is first there, and the request of its job"""
         self._keys: dict[str, Key] = {}
-        self._first: dict[str, str] = {}
-        """path of a queue -> the leaf at or below it whose turn is first there"""
 
     def changed(self, leaf: str) -> None:
         """A job of a leaf was chosen, or it sends another one next."""
@@ -93,22 +117,26 @@ class KaiOrder:
             self._keys.pop(path, None)
             self._first.pop(path, None)
 
-    def first(self, heads: Mapping[str, Mapping[str, int]], scratches: tuple[Scratch, ...]) -> str:
-        """The leaf whose turn it is; ``heads``: leaf -> request of the job it would send next."""
-        if len(heads) == 1:
-            return next(iter(heads))
-        if self._shares is None:
-            self._shares = shares_now(self._state, self._root, self._fresh)
-        paths = dict.fromkeys(path for leaf in heads for path in chain_of(leaf))
-        for path in sorted(paths, key=lambda each: (-each.count("/"), each)):
-            if path in self._first:
-                continue
-            if path in heads:
-                self._first[path] = path
-            else:
-                below = [child for child in self._state.queues.ledger.nodes[path].children if child in paths]
-                self._first[path] = self._first[min(below, key=lambda child: self._keys[child])]
-            if path != self._root:
-                request = heads[self._first[path]]
-                self._keys[path] = key_of(self._state, self._shares, path, request, scratches)
-        return self._first[self._root]
+    def first(self, path: str, scratches: tuple[Scratch, ...]) -> str:
+        """The leaf whose turn it is at or below a node; empty where none sends a job."""
+        found = self._first_at(path, scratches)
+        return found[0] if found is not None else ""
+
+    def _first_at(self, path: str, scratches: tuple[Scratch, ...]) -> tuple[str, Mapping[str, int]] | None:
+        if path in self._first:
+            return self._first[path]
+        request, best = self._sends(path), None
+        found = (path, request) if request is not None else None
+        if found is None:
+            for least, child in self._children.get(path, ()):
+                if best is not None and best <= least:
+                    break
+                there = self._first_at(child, scratches)
+                if there is None:
+                    continue
+                if child not in self._keys:
+                    self._keys[child] = key_of(self._ledger, self._shares, child, there[1], scratches)
+                if best is None or self._keys[child] < best:
+                    found, best = there, self._keys[child]
+        self._first[path] = found
+        return found

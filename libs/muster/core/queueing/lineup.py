@@ -9,8 +9,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from muster.core.queueing.kaiorder import Key, key_of
 from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Queues
+from muster.core.quota.demand import chain_of
 from muster.model.demand import Demand
 
 Turn = tuple[int, int, int]
@@ -25,20 +27,53 @@ class Lineup(Struct):
     turns: dict[str, Turn] = field(default_factory=dict)
     order: list[tuple[Turn, str]] = field(default_factory=list)
     """sorted (turn, queue)"""
+    keys: dict[str, Key] = field(default_factory=dict)
+    """queue of a tree of fair shares, or one above some -> how it compares at best"""
+    shared: dict[str, list[tuple[Key, str]]] = field(default_factory=dict)
+    """the queue above them, or their root -> those, sorted"""
+
+    @classmethod
+    def of(cls, queues: Queues) -> Lineup:
+        """All of them."""
+        found = cls()
+        for queue in queues.book.lines:
+            found._look(queue, queues)
+        return found
 
     def settle(self, queues: Queues) -> None:
         """Bring the queues in line that were touched since."""
         for queue in queues.book.stirred:
-            before = self.turns.pop(queue, None)
-            now = first_turn(queues, queue) if queue in queues.book.lines else None
-            if now is not None:
-                self.turns[queue] = now
-            if now != before:
-                if before is not None:
-                    del self.order[bisect_left(self.order, (before, queue))]
-                if now is not None:
-                    insort(self.order, (now, queue))
+            self._look(queue, queues)
         queues.book.stirred.clear()
+
+    def _look(self, queue: str, queues: Queues) -> None:
+        divided = queues.ledger.by_shares(queue)
+        before = self.turns.pop(queue, None)
+        now = first_turn(queues, queue) if queue in queues.book.lines and not divided else None
+        if now is not None:
+            self.turns[queue] = now
+        if now != before:
+            if before is not None:
+                del self.order[bisect_left(self.order, (before, queue))]
+            if now is not None:
+                insort(self.order, (now, queue))
+        for path in chain_of(queue)[:-1] if divided or queue in self.keys else ():
+            self._compare(path, queues)
+
+    def _compare(self, path: str, queues: Queues) -> None:
+        parent, before, shares = path.rpartition("/")[0], self.keys.pop(path, None), queues.ledger.fair.shares
+        waits = path in queues.book.lines or path in self.shared
+        now = key_of(queues.ledger, shares, path, {}, ()) if waits and path in shares else None
+        if now is not None:
+            self.keys[path] = now
+        if now != before:
+            siblings = self.shared.setdefault(parent, [])
+            if before is not None:
+                del siblings[bisect_left(siblings, (before, path))]
+            if now is not None:
+                insort(siblings, (now, path))
+            if not siblings:
+                del self.shared[parent]
 
 
 def first_turn(queues: Queues, queue: str) -> Turn:

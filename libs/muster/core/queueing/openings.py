@@ -4,7 +4,7 @@ looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
 
 from muster.core.queueing.book import RefusalSlot, Rooms
@@ -29,23 +29,23 @@ def slots_of(queues: Queues, queue: str, rooms: Rooms) -> Slots:
     ]
 
 
+def roomy(queues: Queues, among: Callable[[str], bool]) -> Slots:
+    """(path, what is parked there) where there may be room for some of it."""
+    return [(path, slot) for path in queues.book.roomy if among(path) for slot in queues.book.parked[path].values()]
+
+
 def queues_with_room(queues: Queues, lineup: Lineup, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
     """(turn, queue) in order, as long as there is room beside ``scratch``, which grows meanwhile. Without the
     queues of trees of fair shares.
     """
-    slots = [
-        (path, slot)
-        for path in queues.book.roomy
-        if not queues.ledger.by_shares(path)
-        for slot in queues.book.parked[path].values()
-    ]
+    slots = roomy(queues, lambda path: not queues.ledger.by_shares(path))
     if not slots:
         return
-    own = sorted((lineup.turns[queue], queue) for queue in _of_their_own(queues, slots, rooms))
+    own = sorted((lineup.turns[queue], queue) for queue in of_their_own(queues, slots, rooms))
     yield from merge(own, _others(lineup, slots, rooms, scratch))
 
 
-def _of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
+def of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
     """The queues for which less is held than for others: those of claimants, and those that may be owed what is held
     for age.
     """
@@ -65,21 +65,21 @@ def _of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]
 def _others(lineup: Lineup, slots: Slots, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
     """Those for which all counts that is held for others."""
     within = [slot.first(rooms.free(path, slot, scratch)) for path, slot in slots]
-    order, open_slots = lineup.order, _open(slots, rooms, scratch)
+    order, still_open = lineup.order, open_slots(slots, rooms, scratch)
     if sum(map(len, within)) * FEW < len(order):
         order = sorted({(lineup.turns[queue], queue) for each in within for _, queue in each})
     for entry in order:
-        for slot, free in open_slots:
+        for slot, free in still_open:
             asks = slot.asks.get(entry[1])
             if asks is not None and asks[0][0] <= free:
                 yield entry
-                open_slots = _open(slots, rooms, scratch)
+                still_open = open_slots(slots, rooms, scratch)
                 break
-        if not open_slots:
+        if not still_open:
             return
 
 
-def _open(slots: Slots, rooms: Rooms, scratch: Scratch) -> list[tuple[RefusalSlot, int]]:
+def open_slots(slots: Slots, rooms: Rooms, scratch: Scratch) -> list[tuple[RefusalSlot, int]]:
     """(what is parked, how much is free for it), where that is enough for the smallest ask."""
     found = ((slot, rooms.free(path, slot, scratch)) for path, slot in slots)
     return [(slot, free) for slot, free in found if slot.least[0][0] <= free]

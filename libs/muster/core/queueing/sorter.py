@@ -12,7 +12,7 @@ from typing import ClassVar
 from muster.core.queueing import lending, upkeep
 from muster.core.queueing.choice import choose
 from muster.core.queueing.folds import FOLDS
-from muster.core.queueing.lineup import first_turn
+from muster.core.queueing.lineup import Lineup
 from muster.core.queueing.standing import standings
 from muster.core.queueing.state import SorterState
 from muster.core.rulesets import NEWEST
@@ -53,7 +53,7 @@ class QueueSorter:
     @staticmethod
     def settle(state: SorterState) -> None:
         """A commit is folded: the queues that it touched take their place in the order of turns."""
-        state.queues.ledger.share_out()
+        state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         if state.queues.book.stirred:
             state.lineup.settle(state.queues)
 
@@ -72,7 +72,6 @@ class QueueSorter:
         waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
         if listed != waiting or queues.book.waiting != len(waiting):
             found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
-        turns = {queue: first_turn(queues, queue) for queue in queues.book.lines}
-        if turns != state.lineup.turns or sorted((turn, queue) for queue, turn in turns.items()) != state.lineup.order:
+        if state.lineup != Lineup.of(queues):
             found.append(Violation("I16", "the queues are not in the order in which they take turns"))
         return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.core.quota.division.fairshare import UNLIMITED, Law, Share, Sharer, allocatable, fair_shares
 from muster.model.quota import COUNTED, QuotaNode
@@ -73,18 +74,32 @@ def divide_resource(
     requests: Mapping[str, Mapping[str, int]],
     usage: Mapping[str, Mapping[str, int]],
     law: Law,
+    before: Mapping[str, Mapping[str, Divided]] | None = None,
 ) -> dict[str, Divided]:
-    """{path: its share of one resource} for every node below the root, which has ``total``."""
+    """{path: its share of one resource} for every node below the root, which has ``total``. ``before``: the shares when
+    only requests were others.
+    """
     known = {node.path: node for node in nodes}
     found: dict[str, Divided] = {}
     have = {next(iter(known)): total} if known else {}
     for path, node in known.items():
-        siblings = [sharer(known[child], resource, requests, usage) for child in node.children]
+        if before is None:
+            siblings = [sharer(known[child], resource, requests, usage) for child in node.children]
+        else:
+            siblings = [
+                asking(before[child][resource].sharer, requests.get(child, _NOTHING).get(resource, 0))
+                for child in node.children
+            ]
         shares = fair_shares(have[path], siblings, law) if siblings else {}
         for each in siblings:
             have[each.name] = shares[each.name].amount
             found[each.name] = Divided(each, shares[each.name], have[path])
     return found
+
+
+def asking(one: Sharer, request: int) -> Sharer:
+    """The same with another request."""
+    return one if one.request == request else replace(one, request=request)
 
 
 def sharer(

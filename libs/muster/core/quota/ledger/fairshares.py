@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.quota.demand import chain_of
-from muster.core.quota.division.fairtree import Divided, divide_resource, law_for
+from muster.core.quota.division.fairtree import Divided, asking, divide_resource, law_for
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED, QuotaTree
 from muster.model.resources import Vector, add_into
@@ -69,9 +69,9 @@ class FairShares(Struct):
                     for path in paths:
                         self._replace(path, name)
                     continue
-                for path, found in _column(tree, name, self.asked, usage).items():
+                for path, found in _column(tree, name, self.asked, usage, None if all_of_it else self.shares).items():
                     before = self.shares[path].get(name)
-                    if before is None or _gets(before) != _gets(found):
+                    if before is None or before.share.amount != found.share.amount:
                         changed[path] = None
                     self.shares[path][name] = found
             leaves.clear()
@@ -89,7 +89,7 @@ class FairShares(Struct):
                 for name in amounts if path != tree.root else ():
                     names.setdefault(name, {})[path] = None
         columns = [
-            (name, _column(tree, name, {**self.asked, **asked}, usage))
+            (name, _column(tree, name, {**self.asked, **asked}, usage, self.shares))
             for name, paths in names.items()
             if name in tree.nodes[0].limit.keys() - COUNTED
             and not all(self._stays(path, name, asked[path]) for path in paths)
@@ -124,23 +124,18 @@ class FairShares(Struct):
     def _stays(self, path: str, name: str, asked: Mapping[str, int]) -> bool:
         """Whether no share changes with the request there: it was larger than its share, and is."""
         known = self.shares[path][name]
-        least = min(known.sharer.requestable, replace(known.sharer, request=asked.get(name, 0)).requestable)
+        least = min(known.sharer.requestable, asking(known.sharer, asked.get(name, 0)).requestable)
         return least > known.share.amount
 
     def _replace(self, path: str, name: str) -> None:
         known = self.shares[path][name]
-        asks = replace(known.sharer, request=self.asked[path].get(name, 0))
-        self.shares[path][name] = replace(known, sharer=asks)
+        self.shares[path][name] = replace(known, sharer=asking(known.sharer, self.asked[path].get(name, 0)))
 
 
-def _gets(each: Divided) -> tuple[int, int]:
-    return each.share.amount, each.allocatable
-
-
-def _column(tree: QuotaTree, name: str, asked: Vectors, usage: Vectors) -> dict[str, Divided]:
+def _column(tree: QuotaTree, name: str, asked: Vectors, usage: Vectors, before: Shares | None) -> dict[str, Divided]:
     """What every queue of a tree gets of one resource."""
     law = law_for(name, (tree.rules.usage_weight, 1000)) if usage else law_for(name)
-    return divide_resource(tree.nodes, name, tree.nodes[0].limit[name], asked, usage, law)
+    return divide_resource(tree.nodes, name, tree.nodes[0].limit[name], asked, usage, law, before)
 
 
 def divided(tree: QuotaTree, asked: Vectors, usage: Vectors) -> Shares:
