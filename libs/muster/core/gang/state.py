@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.core.duetimes import DueTimes
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
-from muster.core.moments import Moments
 from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
@@ -193,7 +193,7 @@ class AdmitterState(StageState):
     owners: dict[str, str] = field(default_factory=dict)
     """uid of a child -> uid of the workload that runs through it"""
     holds: dict[str, Hold] = field(default_factory=dict)
-    ends: Moments = field(default_factory=Moments)
+    ends: DueTimes = field(default_factory=DueTimes)
     """When they end, by uid of the workload"""
     named: dict[str, str] = field(default_factory=dict)
     """namespace/name of a workload that holds places -> its uid"""

@@ -7,8 +7,8 @@ from functools import partial
 
 from msgspec import Struct, field
 
+from muster.core.duetimes import DueTimes
 from muster.core.gang.state import AdmitterState
-from muster.core.moments import Moments
 from muster.core.preemption.age_claims import AgeClaims
 from muster.core.preemption.heads import Heads
 from muster.core.queueing.book import RefusalSlot, Shape, clear
@@ -165,9 +165,9 @@ class PreemptorState(StageState):
     """uid of a job that found no place on the nodes, where nodes may be cleared for it"""
     unplaced_in: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
     """root of a tree -> queue -> sorted (priority, negated; uid) of those jobs"""
-    unplaced_from: Moments = field(default_factory=Moments)
+    unplaced_from: DueTimes = field(default_factory=DueTimes)
     """From when others may leave for those jobs"""
-    rests: Moments = field(default_factory=Moments)
+    rests: DueTimes = field(default_factory=DueTimes)
     """Until when nothing is proposed for those jobs"""
     outranked: dict[str, None] = field(default_factory=dict)
     """leaves in which work of lower priority may be suspended than that of a job that waits there, or found no place"""

@@ -1,5 +1,5 @@
-"""The queues of a tree of fair shares, as one that takes turns with the others; they take theirs in an order of their own,
-and each joins when it may be its turn.
+"""The queues of a tree of fair shares, as one that takes turns with the others; they take theirs in an order of their
+own, and each joins when it may be its turn.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 
-class Moments(Struct):
+class DueTimes(Struct):
     """Log times (ms) by the key of the thing they belong to."""
 
     at: dict[str, int] = field(default_factory=dict)
