@@ -8,7 +8,7 @@ nodes; a job that has quota already comes before all of them.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from muster.core.gang import claims
@@ -130,20 +130,25 @@ def retries_due(
     while heads:
         head, key, index = heappop(heads)
         kind, each, line = state.lines[key].sought, state.unplaced[head.uid], state.lines[key].places
-        if kind in left and left[kind] < state.lines[key].pods:
-            continue
         if state.gangs[head.uid].waits:
             fits = has_room(state, view, each)
             if not fits and kind and not growing.pools:
                 left[kind] = view.room_for(state.ledger.sought[kind])
+                heads = [entry for entry in heads if _may_fit(state.lines[entry[1]], left)]
+                heapify(heads)
             if not fits and not _may_grow(state, view, each, growing):
                 continue  # Nor have those behind it, with the same request.
             claims_due = False
             yield _found(each, growth=not fits)
-        if index + 1 < len(line):
+        if index + 1 < len(line) and _may_fit(state.lines[key], left):
             heappush(heads, (line[index + 1], key, index + 1))
     if claims_due:
         yield from claims.of_unplaced(state)
+
+
+def _may_fit(line: Line, left: Mapping[str, int]) -> bool:
+    """``left``: kind of pod -> no more of it have room."""
+    return line.pods <= left.get(line.sought, line.pods)
 
 
 def _with_room(state: AdmitterState) -> list[str]:

@@ -35,6 +35,16 @@ class RankedHead(Struct):
     asks: Vector
 
 
+class Refused(Struct):
+    """Queues whose heads may be refused."""
+
+    sure: dict[str, None]
+    large: list[tuple[str, str, int]] = field(default_factory=list)
+    """(node above queues, resource, what is free of it): heads below it that ask for more are refused, too"""
+    most: int = 0
+    """No more than so many are."""
+
+
 class Heads(Struct):
     """Only a queue that an event has touched changes its place."""
 
@@ -106,14 +116,14 @@ class Heads(Struct):
             if not self.asks[path]:
                 del self.asks[path]
 
-    def refused(self, queues: Queues, but: Collection[str] = ()) -> set[str] | None:
+    def refused(self, queues: Queues, but: Collection[str] = ()) -> Refused | None:
         """The queues that have a claim, and those whose heads may be refused by a node, those of ``but`` apart: by all
         that is used and held there, whatever is held for them. None where that depends on more.
         """
         ledger = queues.ledger
         if ledger.lends or ledger.shares.names:
             return None
-        found = {*self.full, *(claim.queue for claim in ledger.claims.by_uid.values())}
+        found = Refused({**self.full, **{claim.queue: None for claim in ledger.claims.by_uid.values()}})
         for path, by_resource in self.asks.items():
             node = ledger.nodes.get(path) if path not in but else None
             used, held = ledger.used.get(path, _NOTHING), ledger.claims.total.extra.get(path, _NOTHING)
@@ -121,10 +131,25 @@ class Heads(Struct):
                 asks = by_resource.get(name)
                 room = most - used.get(name, 0) - held.get(name, 0)
                 if asks and asks[-1][0] > room:
-                    found.update([queue for _, queue in asks[bisect_left(asks, (max(room, 0) + 1, "")) :]])
+                    found.large.append((path, name, max(room, 0)))
+                    found.most += len(asks) - bisect_left(asks, (max(room, 0) + 1, ""))
         return found
 
-    def due(self, queues: Queues, rests: AgeClaims, now: int, among: set[str] | None) -> Iterator[str]:
+    def _all_of(self, among: Refused) -> dict[str, None]:
+        """Their names, where they are few."""
+        found = dict(among.sure)
+        for path, name, room in among.large:
+            asks = self.asks[path][name]
+            found |= {queue: None for _, queue in asks[bisect_left(asks, (room + 1, "")) :]}
+        return found
+
+    def _is_among(self, queue: str, among: Refused) -> bool:
+        chain, asks = chain_of(queue)[1:], self.heads[queue].asks
+        return queue in among.sure or any(
+            path in chain and asks.get(name, 0) > room for path, name, room in among.large
+        )
+
+    def due(self, queues: Queues, rests: AgeClaims, now: int, among: Refused | None) -> Iterator[str]:
         """The queues for whose heads something may be held, of each tree those first that have waited longest.
         ``among``: only these; None for all.
         """
@@ -132,13 +157,13 @@ class Heads(Struct):
             order, limit = self.order.get(root, []), tree.rules.age_limit_ms
             if not limit or (rests.rests and rests.rests_until(root) > now):
                 continue
-            if among is not None and len(among) * FEW < len(order):
-                some = [(each.since, each.uid, queue) for queue in among if (each := self.heads.get(queue)) is not None]
-                order = sorted(entry for entry in some if root_of(entry[2]) == root)
+            if among is not None and (len(among.sure) + among.most) * FEW < len(order):
+                heads = ((self.heads.get(queue), queue) for queue in self._all_of(among) if root_of(queue) == root)
+                order = sorted((each.since, each.uid, queue) for each, queue in heads if each is not None)
             for since, _, queue in order:
                 if since + limit > now:
                     break
-                if among is not None and queue not in among:
+                if among is not None and not self._is_among(queue, among):
                     continue
                 if queue in queues.ledger.nodes and rests.rests_until(queue) <= now:
                     yield queue

@@ -319,10 +319,16 @@ def _moved_lately(state: PreemptorState) -> dict[str, int]:
 def _above_share(state: PreemptorState, job: Job) -> Found:
     if not state.reclaims(job.queue) or not any(leaf != job.queue for leaf in state.runs):
         return profiles.NO_VICTIMS
+    ledger = state.queues.ledger
+    if not ledger.by_shares(job.queue) and not basis(ledger, job.ref.uid).owed_at(job.queue, job.demand):
+        return profiles.NO_VICTIMS  # Said before the nodes are looked at.
     return owed(state, job, site_now(state, job))
 
 
 def _lower(state: PreemptorState, job: Job) -> Found:
+    runs = state.runs.get(job.queue)
+    if not runs or runs[0].priority >= job.priority:
+        return profiles.NO_VICTIMS
     return outranked(state, job, site_now(state, job), others=False)
 
 
