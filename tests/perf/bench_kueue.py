@@ -35,6 +35,7 @@ from kit.kubeclient import KubeClient
 from kit.story import quota_tree, rayjob
 from muster.bus.server import EmbeddedServer
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
+from muster.events.claims import VictimStays
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, Victim, WorkloadQueued
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
@@ -366,23 +367,29 @@ def evictions(log: list[Stored]) -> dict[str, float]:
     runs: Counter[str] = Counter()
     over: dict[str, int] = {}
     at: dict[int, int] = {}
+    spared = outlasted = 0
     for stored in log:
         at[stored.seq] = stored.commit.at
         for event in stored.commit.events:
             match event:
                 case EvictionOrdered():
-                    ordered |= {(stored.seq, victim.ref.uid): victim for victim in event.victims}
+                    ordered |= {(stored.seq, victim.ref.uid): victim for victim in event.suspended}
+                    spared += len(event.victims) - len(event.suspended)
                 case EffectApplied(action="suspend"):
                     applied.add((event.cause.seq, event.ref.uid))
                 case GangAdmitted():
                     runs[event.ref.uid] = max(runs[event.ref.uid], event.attempt)
                 case WorkloadFinished():
                     over.setdefault(event.ref.uid, stored.seq)
+                case VictimStays(reason="not_ended"):
+                    outlasted += 1
                 case _:
                     pass
     vain = [key for key, victim in ordered.items() if runs[key[1]] <= victim.attempt]
     ends = [at[over[uid]] - at[seq] for seq, uid in vain if over.get(uid, 0) > seq]
     return {
+        "victims left to end by themselves": float(spared),
+        "of these, not ended in time": float(outlasted),
         "evictions ordered": float(len(ordered)),
         "evictions carried out": float(len(ordered) - len(vain)),
         "evictions in vain": float(len(vain)),
@@ -401,12 +408,12 @@ async def round_of(
     count, useful = users.left, len(queues()) * sum(kind.count * kind.runtime_s * kind.cpu for kind in users.kinds)
     try:
         async with bench.muster(nats_url, "lean", **settings) as running:
-            before = (await total(running, "muster_kube_requests")).total()
+            before = await total(running, "muster_kube_requests")
             used, around = cpu(running), others()
             took = await users.run()
             used, around = cpu(running) - used, others() - around
             log = await proof.commits_of(nats_url, bench.cell)
-            requests = (await total(running, "muster_kube_requests")).total() - before
+            requests = await total(running, "muster_kube_requests") - before
             if keep is not None:
                 write_log(keep, log)
     finally:
@@ -418,7 +425,8 @@ async def round_of(
     return {
         **found,
         "useful utilisation, %": 100 * useful / (NOMINAL * QUEUES * COHORTS * took),
-        "API requests per job": requests / count,
+        "API requests per job": requests.total() / count,
+        **{f"of these, {what}": times / count for what, times in sorted(requests.items()) if times > count / 200},
         "evictions": float(sum(job.evictions for job in users.jobs.values())),
         **evictions(log),
         "from the first creation to the last end, s": took,

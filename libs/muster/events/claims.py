@@ -101,7 +101,7 @@ class ClaimEnded(Decision, frozen=True, kw_only=True):
     outcome: ClaimOutcome
 
 
-StayReason = Literal["overdue", "runs_again"]
+StayReason = Literal["overdue", "runs_again", "not_ended"]
 """Why a claim does not wait for a victim any more:
 
 overdue     it was suspended long ago, and something of it is left

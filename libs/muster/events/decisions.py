@@ -192,7 +192,7 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
 
 
 class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A workload to be suspended, and the quota that it releases."""
+    """A workload to be suspended, or one that is about to end, and the quota that it releases."""
 
     ref: Ref
     attempt: int
@@ -201,6 +201,10 @@ class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
     pods: int = 0
     priority: int | None = None
     """Its priority, where it is of the claimant's own queue and leaves for a higher one; else None."""
+    ends_by: int = 0
+    """It is not suspended: it is expected to end by itself before that would free its quota, and the claimant waits for
+    its end until this log time (ms). 0: it is suspended.
+    """
 
 
 class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -285,6 +289,11 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     def claims(self) -> bool:
         """Whether quota is held for it."""
         return bool(self.path)
+
+    @property
+    def suspended(self) -> tuple[Victim, ...]:
+        """The victims without those that are left to end by themselves."""
+        return tuple(victim for victim in self.victims if not victim.ends_by)
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):

@@ -196,7 +196,7 @@ class History:
             run.end, run.outcome = now, "gone"
 
     def _evicted(self, now: int, event: EvictionOrdered) -> None:
-        for victim in event.victims:
+        for victim in event.suspended:
             job = self.jobs.get(victim.ref.uid)
             if job is not None:
                 job.evicted_by.append(event.ref.uid)

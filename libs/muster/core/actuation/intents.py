@@ -227,7 +227,7 @@ class Actuator:
         )
 
     def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered) -> None:
-        for victim in event.victims:
+        for victim in event.suspended:
             self._suspend(state, at, victim.ref, victim.attempt, evicts=True)
 
     def _suspended(self, state: ActuatorState, at: Position, event: SuspensionOrdered) -> None:

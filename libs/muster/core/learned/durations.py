@@ -57,6 +57,17 @@ class RunTimes(Struct):
             return None
         return max(sum(end_of(number) * times for number, times in longer) // total - ran, 0)
 
+    def ends_within(self, ran: int, ms: int) -> bool | None:
+        """Whether one that has run so long (ms) ends within ``ms``, as most of those that took longer did; None for too
+        few.
+        """
+        begun = span_of(ran) if ran > 0 else -1
+        longer = {number: times for number, times in self.spans.items() if number > begun}
+        if sum(longer.values()) < ENOUGH:
+            return None
+        soon = sum(times for number, times in longer.items() if end_of(number) <= ran + ms)
+        return 2 * soon > sum(longer.values())
+
 
 class Durations(Struct):
     """Kinds of jobs, by how long their runs took."""
@@ -92,6 +103,13 @@ class Durations(Struct):
             if found is not None:
                 return found
         return max(ran, 1) if self.known() else None
+
+    def ends_within(self, kinds: tuple[str, ...], ran: int, ms: int) -> bool:
+        """Whether one of these kinds that has run so long (ms) is expected to end within ``ms``; by the finest kind of
+        which enough took longer.
+        """
+        known = (self.kinds[kind].ends_within(ran, ms) for kind in kinds if kind in self.kinds)
+        return next((found for found in known if found is not None), False)
 
     def known(self) -> int:
         """How many runs ended, of all kinds; the promises rest on at least ENOUGH."""

@@ -22,6 +22,7 @@ from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
+    GangAdmitted,
     PreemptionProposed,
     QuotaMoved,
     QuotaReleased,
@@ -151,11 +152,19 @@ def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
     state.supply += 1
 
 
-def effect_applied(state: PreemptorState, _at: Position, event: EffectApplied) -> None:
+def admitted(state: PreemptorState, at: Position, event: GangAdmitted) -> None:
+    if event.ref.uid in state.charged:
+        state.ends.decided[event.ref.uid] = at.at
+
+
+def effect_applied(state: PreemptorState, at: Position, event: EffectApplied) -> None:
+    if event.action in ("resume", "suspend") and event.ref.uid in state.charged:
+        state.ends.written(event.ref.uid, at.at, suspends=event.action == "suspend")
     changed(state, event.ref.uid)
 
 
 def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> None:
+    state.ends.decided.pop(event.ref.uid, None)
     if event.action == "suspend":
         state.queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
         _runs_on(state, event.ref.uid, at)
@@ -168,6 +177,10 @@ def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> Non
     unplaced.awaited_in_vain(state, event.ref.uid)
     if event.reason == "runs_again":
         _runs_on(state, event.ref.uid, at)
+    elif event.reason == "not_ended" and event.ref.uid in state.started:
+        state.leaving.pop(event.ref.uid, None)
+        state.started[event.ref.uid].outlasted = True
+        changed(state, event.ref.uid)
 
 
 def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
@@ -199,6 +212,7 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.charged.pop(event.ref.uid, None)
     state.leaving.pop(event.ref.uid, None)
     started = state.started.get(event.ref.uid)
+    state.ends.released(event, started.since if started is not None else None, at.at)
     if started is not None and event.ref.uid in state.queues.workloads:
         state.service.ran(event.ref.uid, gpu_time(event.request, started.kept - started.since))
     state.shrinking.pop(event.ref.uid, None)
@@ -314,6 +328,8 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     for victim in event.victims:
         if victim.ref.uid in state.queues.ledger.charges:
             state.leaving[victim.ref.uid] = None
+            if not victim.ends_by:
+                state.ends.decided[victim.ref.uid] = at.at
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)
             changed(state, victim.ref.uid)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
+from msgspec.structs import replace
+
 from muster.core.preemption.owed import nodes_for, outranked, owed
 from muster.core.preemption.state import PreemptorState, UnplacedClaimant
 from muster.core.queueing.book import Shape
@@ -54,7 +56,7 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         if reason == "nothing_evictable" and site is not None and owed(state, job, None).uids:
             reason = "search_ended" if plan.gave_up else "no_place"
         return _deferral(state, job, cause, short, reason, from_then)
-    chosen = tuple(_victim(state, uid) for uid in uids)
+    chosen = tuple(_ending(state, _victim(state, uid)) for uid in uids)
     return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
 
 
@@ -138,7 +140,7 @@ def _in_its_queue(
     parts = _parts(state, shape, basis(state.queues.ledger, job.ref.uid), uids, below=job.priority)
     if not uids and not parts:
         return None
-    chosen = () if parts else tuple(_victim(state, uid, job) for uid in uids)
+    chosen = () if parts else tuple(_ending(state, _victim(state, uid, job)) for uid in uids)
     disabled = state.queues.ledger.rules_of(job.queue).reclaim == "disabled"
     outranks = bool(parts) or any(each.priority is not None for each in chosen)
     return _proposal(
@@ -214,3 +216,10 @@ def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Vic
     outranked = claimant is not None and charge.queue == claimant.queue
     priority = state.started[uid].run.priority if outranked else None
     return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)
+
+
+def _ending(state: PreemptorState, victim: Victim) -> Victim:
+    """One that is expected to end before its suspension would free its quota is left to end, once in a run."""
+    charge, started = state.queues.ledger.charges[victim.ref.uid], state.started[victim.ref.uid]
+    ends_by = 0 if started.outlasted else state.ends.ends_by(victim.ref, charge, started.since, state.now)
+    return replace(victim, ends_by=ends_by) if ends_by else victim

@@ -102,7 +102,7 @@ class Preemptor:
             PlanStale: folds.plan_stale,
             EvictionOrdered: folds.ordered,
             GangDeferred: unplaced.deferred,
-            GangAdmitted: unplaced.over,
+            GangAdmitted: in_turn(folds.admitted, unplaced.over),
             WorkloadDequeued: unplaced.over,
             ClaimOpened: folds.ordered,
             SuspensionOrdered: folds.suspension_ordered,

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from muster.core.duetimes import DueTimes
 from muster.core.gang.state import AdmitterState
 from muster.core.preemption.age_claims import AgeClaims
+from muster.core.preemption.ends import Ends
 from muster.core.preemption.heads import Heads
 from muster.core.queueing.book import RefusalSlot, Shape, clear
 from muster.core.queueing.queues import Job, Queues
@@ -74,6 +75,8 @@ class Started(Struct):
     listed: bool = False
     gives: Vector = field(default_factory=dict)
     """The amounts it releases, while it is listed."""
+    outlasted: bool = False
+    """It was left to end by itself in this run, and did not."""
 
 
 class UnplacedClaimant(Struct):
@@ -182,6 +185,7 @@ class PreemptorState(StageState):
     heads: Heads = field(default_factory=Heads)
     delayed: dict[str, None] = field(default_factory=dict)
     """uids of workloads that have a preemption delay"""
+    ends: Ends = field(default_factory=Ends)
     owed_since: dict[str, int] = field(default_factory=dict)
     """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
     growing: dict[str, RefusedGrowth] = field(default_factory=dict)

@@ -39,7 +39,7 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
         if entry is not None:
             preempts = victim.priority is not None or event.kind == "service"
             entry.leaving = "moved" if event.kind == "move" else "preempted" if preempts else "evicted"
-            entry.suspended_rv = 0
+            entry.suspended_rv, entry.ends_by = 0, victim.ends_by
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)
             recheck(state, victim.ref.uid)
@@ -65,6 +65,9 @@ def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
 
 def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
     state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None and event.reason == "not_ended":
+        entry.leaving, entry.ends_by = "", 0
     recheck(state, event.ref.uid)
 
 

@@ -103,7 +103,8 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
         overdue = (at := overdue_at(entry)) is not None and state.now >= at
         if entry is not None and (overdue or not entry.leaving):
             cause = state.causes.get(uid, entry.cause)
-            reason: StayReason = "overdue" if overdue else "runs_again"
+            late: StayReason = "not_ended" if entry.ends_by else "overdue"
+            reason: StayReason = late if overdue else "runs_again"
             yield VictimStays(cause=cause, ref=entry.ref, attempt=attempt, reason=reason)
 
 
@@ -122,7 +123,9 @@ def forgotten(state: AccountantState) -> Iterator[Violation]:
 
 
 def overdue_at(entry: Entry | None) -> int | None:
-    """Log time (ms) at which a victim that has been suspended counts as overdue."""
+    """Log time (ms) at which a victim that has been suspended, or was to end by itself, counts as overdue."""
+    if entry is not None and entry.ends_by:
+        return entry.ends_by
     suspended = entry is not None and entry.leaving and entry.suspended_rv
     return entry.suspended_at + LEAVES_WITHIN_MS if entry is not None and suspended else None
 

@@ -91,6 +91,8 @@ class Entry(Struct):
     """resourceVersion at which the order was carried out; 0 before."""
     suspended_at: int = 0
     """Log time (ms) of that."""
+    ends_by: int = 0
+    """Log time (ms) until which a claimant waits for its end, and it is not suspended; 0: it is."""
     whole: bool = False
     """Every set of it has had the pods that it needs, at one time."""
     short_since: int = 0

@@ -215,7 +215,7 @@ def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterat
         kept = structs.replace(event, victims=event.victims[:VICTIMS])
     told = {"event": kept, "number": sum(each.priority is not None for each in event.victims)}
     yield event.ref, happened(at, "eviction_ordered", "turn", more=len(event.victims) - len(kept.victims), **told)
-    for victim in event.victims:
+    for victim in event.suspended:
         record = state.records.get(victim.ref.uid)
         ran = state.now - record.running_at if record is not None and record.running_at else -1
         leaving = leaving_for(event, victim, state.generation, Cause(at.seq, at.item))

@@ -238,7 +238,7 @@ class JobFolds:
         self._mark.jobs(event.ref.uid)
 
     def _evicted(self, state: ReadState, at: Position, event: d.EvictionOrdered) -> None:
-        for victim in event.victims:
+        for victim in event.suspended:
             self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
         self._claim_changed(state, at, event)
 

@@ -148,7 +148,7 @@ def _about_workload(  # noqa: C901 - a table of events
         case decisions.EvictionOrdered(path=""):
             return None  # It makes room on nodes, and takes back no quota.
         case decisions.EvictionOrdered():
-            leaving: list[decisions.Victim | decisions.PartialVictim] = [*event.victims, *event.partial]
+            leaving: list[decisions.Victim | decisions.PartialVictim] = [*event.suspended, *event.partial]
             victims = [
                 public.PublicWorkload(each.ref.kind, each.ref.namespace, each.ref.name, each.ref.uid)
                 for each in leaving

@@ -158,7 +158,7 @@ class QueueStory:
     def _count(self, event: Event) -> None:
         ref = getattr(event, "ref", None)
         if isinstance(event, d.EvictionOrdered):
-            self._tally.evicted += sum(self._within(each.queue) for each in event.victims)
+            self._tally.evicted += sum(self._within(each.queue) for each in event.suspended)
         if ref is None or not self._within(self._queue_of.get(ref.uid, "")):
             return
         tally = self._tally

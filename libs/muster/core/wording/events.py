@@ -250,9 +250,12 @@ def _by_what_right(event: d.EvictionOrdered) -> str:
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
     if not event.claims:
         return events_nodes.room_made(event, around)
-    whole = f"{_victims(event.victims, around.more)} suspended" if event.victims else ""
+    ending = tuple(each for each in event.victims if each.ends_by)
+    more = around.more if event.suspended else 0
+    whole = f"{_victims(event.suspended, more)} suspended" if event.suspended else ""
+    ends = f"the end of {_victims(ending, around.more - more)} awaited" if ending else ""
     parts = f"{events_ray.parts(event.partial)} released" if event.partial else ""
-    return f"{' and '.join(each for each in (whole, parts) if each)} so that it {_for_what(event)}"
+    return f"{' and '.join(each for each in (whole, ends, parts) if each)} so that it {_for_what(event)}"
 
 
 def _gone(_event: facts.ObjectGone) -> str:

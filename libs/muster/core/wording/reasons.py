@@ -117,6 +117,7 @@ STAYS: dict[StayReason, str] = {
     "evicted instead; "
     "`kubectl describe` its pods: a finalizer or a node that is gone may keep them",
     "runs_again": "it was suspended and has been started again: no job waits for it, other jobs may be evicted instead",
+    "not_ended": "it was expected to end by itself before it could be suspended, and runs on: it may be evicted now",
 }
 
 NOT_RESUMED: dict[FailureReason, str] = {
