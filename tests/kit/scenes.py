@@ -117,30 +117,6 @@ def claimed(**rules: str) -> Scene:
     return scene
 
 
-def about_to_end(
-    *, ran_s: int, before: int = 6, cpu: int = 8, lasts_s: int = 30, write_s: int = 8, run: str = ""
-) -> Scene:
-    """b borrows all there is, and a/owed claims it: b/x0 has run for so long.
-
-    ``before``: such jobs that ended after ``lasts_s``. ``write_s``: so long each of them waited to be resumed.
-    """
-    scene = Scene()
-    scene.tree_of(("a", 8), ("b", 0), age_limit="0")
-    scene.lines("synced")
-    for index in range(before):
-        name = f"b/x{90 + index}"
-        scene.lines(f"job {name} cpu={cpu}", f"time +{write_s}s")
-        scene.runs(name)
-        scene.lines(f"time +{lasts_s}s", f"finishes {name}")
-    declared = f" run={run}" if run else ""
-    for index in range(8 // cpu):
-        scene.lines(f"job b/x{index} cpu={cpu}{declared}")
-    for index in range(8 // cpu):
-        scene.runs(f"b/x{index}")
-    scene.lines(f"time +{ran_s}s", f"job a/owed cpu={cpu}")
-    return scene
-
-
 def stale(reason: PlanObjection) -> tuple[Scene, str]:
     """A plan to make room that is not carried out: the answer that the accountant gives where others came between.
 
@@ -385,17 +361,6 @@ def lower_is_not_enough() -> tuple[Scene, str]:
     scene.change("b/greedy", busy=True)
     scene.lines("job a/urgent cpu=5 prio=10")
     return scene, "a/urgent"
-
-
-def victim_stays(reason: str) -> tuple[Scene, str]:
-    if reason == "not_ended":
-        scene = about_to_end(ran_s=28)
-        scene.lines("time +11s")
-        return scene, "b/x0"
-    scene = claimed()
-    scene.lines("evicted b/greedy")
-    scene.lines("time +3700s" if reason == "overdue" else "starts b/greedy")
-    return scene, "b/greedy"
 
 
 def places(reason: str) -> tuple[Scene, str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from kit.scenes import Scene, about_to_end
+from kit import facts
+from kit.claimscenes import about_to_end
+from kit.scenes import Scene
+from muster.core.preemption.ends import Ends
+from muster.core.quota.demand import Charge
 from muster.events.claims import ClaimOpened, VictimStays
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved
 
@@ -29,8 +33,8 @@ def test_one_that_is_late_is_suspended_once_its_suspension_would_have_freed_its_
     scene = about_to_end(ran_s=28)
     (order,) = scene.bench.happened(EvictionOrdered)
     left_ms = order.victims[0].ends_by - scene.bench.now
-    assert 0 < left_ms <= 10_000, "writes take 8 s, and nothing is known of what comes after them"
-    scene.lines("time +11s")
+    assert 0 < left_ms <= 20_000, "writes take 8 s, and what comes after them is taken to last as long"
+    scene.lines("time +21s")
     assert [(each.ref.name, each.reason) for each in scene.bench.happened(VictimStays)] == [("x0", "not_ended")]
     assert orders(scene)[1:] == [(["x0"], [])], "it is not left to end again"
     scene.suspended("b/x0")
@@ -43,9 +47,25 @@ def test_one_that_runs_on_for_longer_than_a_suspension_takes_is_suspended_at_onc
     assert orders(scene) == [(["x0"], [])]
 
 
-def test_where_nothing_is_known_nobody_is_left_to_end() -> None:
-    scene = about_to_end(ran_s=28, before=3)
-    assert orders(scene) == [(["x0"], [])]
+def test_where_no_run_has_ended_one_is_expected_to_run_as_long_again() -> None:
+    assert orders(about_to_end(ran_s=1, before=5, lasts_s=0)) == [([], ["x0"])]
+
+
+def test_where_it_is_not_known_what_a_suspension_takes_none_is_left_to_end() -> None:
+    assert orders(about_to_end(ran_s=28, before=3)) == [(["x0"], [])]
+
+
+def test_one_is_left_to_end_again_while_what_was_decided_before_is_not_written() -> None:
+    ends, ref, charge = Ends(), facts.job_ref("x0"), Charge("video", "root/b", {"cpu": 1000})
+    for number in range(5):
+        ends.ordered(f"x{number}", 0)
+        ends.written(f"x{number}", 100, suspends=False)
+    assert ends.ends_by(ref, charge, since=900, now=1_000) == 1_222, "two writes, each at the end of its span of times"
+    assert ends.ends_by(ref, charge, since=900, now=1_200, left_at=1_000) == 0
+    ends.ordered("other", 950)
+    assert ends.ends_by(ref, charge, since=900, now=1_200, left_at=1_000) == 1_700, "a write takes 250 ms by now"
+    ends.written("other", 1_210, suspends=False)
+    assert ends.ends_by(ref, charge, since=900, now=1_220, left_at=1_000) == 0
 
 
 def test_a_second_claimant_does_not_count_on_the_same_end() -> None:

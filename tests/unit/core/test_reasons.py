@@ -104,7 +104,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "reclaim_deferred": scenes.deferred,
     "claim_ended": claimscenes.claim_ended,
     "plan_stale": scenes.stale,
-    "victim_stays": scenes.victim_stays,
+    "victim_stays": claimscenes.victim_stays,
     "suspension_ordered": lambda reason: {
         "stale_gang": lambda: (scenes.stale_gang(), "default/short"),
         "unschedulable": lambda: (scenes.unschedulable(), "a/one"),
