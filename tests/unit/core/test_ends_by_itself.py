@@ -8,7 +8,7 @@ from kit.scenes import Scene
 from muster.core.preemption.ends import Ends
 from muster.core.quota.demand import Charge
 from muster.events.claims import ClaimOpened, VictimStays
-from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved
+from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, QuotaReserved
 
 
 def orders(scene: Scene) -> list[tuple[list[str], list[str]]]:
@@ -39,6 +39,15 @@ def test_one_that_is_late_is_suspended_once_its_suspension_would_have_freed_its_
     assert orders(scene)[1:] == [(["x0"], [])], "it is not left to end again"
     scene.suspended("b/x0")
     assert [each.ref.name for each in scene.bench.happened(QuotaReserved)][-1] == "owed"
+    scene.bench.sound()
+
+
+def test_one_that_its_user_suspends_meanwhile_was_not_evicted() -> None:
+    scene = about_to_end(ran_s=28)
+    scene.lines("suspends b/x0", "settles b/x0")
+    released = scene.bench.happened(QuotaReleased)[-1]
+    assert (released.ref.name, released.reason) == ("x0", "suspended_outside")
+    assert [each.ref.name for each in scene.bench.happened(GangAdmitted)][-1] == "owed"
     scene.bench.sound()
 
 

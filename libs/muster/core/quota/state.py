@@ -112,6 +112,11 @@ class Entry(Struct):
     idle_since: int = 0
     """Log time since when nothing of it was seen though its end is not certain; 0 when certain or not idle."""
 
+    @property
+    def suspension(self) -> Leaving:
+        """Why it is suspended; empty while it may stay, and where it is left to end by itself."""
+        return "" if self.ends_by else self.leaving
+
 
 class Proposal(Struct):
     """An unanswered candidate."""
@@ -263,7 +268,7 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
         over = workload.settled or _waited(state, entry, SETTLE_GRACE_MS)
         if entry.leaving == "moved" and _is_about_to_be_queued(state, entry, workload):
             return None
-        return (entry.leaving or "suspended_outside") if over else None
+        return (entry.suspension or "suspended_outside") if over else None
     return None
 
 

@@ -93,5 +93,5 @@ def _suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
         and workload.phase != "finished"
         and 0 < entry.resumed_rv < workload.rv
         and not entry.suspension_recorded
-        and not entry.leaving
+        and not entry.suspension
     )
