@@ -28,14 +28,16 @@ def owed(state: PreemptorState) -> list[Claimant]:
 
     def entitled(shape: Shape, job: Job) -> bool:
         queue, ledger = shape.queue, state.queues.ledger
-        if not state.in_turn(job) or state.now < state.may_claim_at(job) or not state.is_refused(shape):
+        if not state.in_turn(job) or state.now < state.may_claim_at(job):
             return False
         mine = _basis(state, job, given)
         if ledger.by_shares(queue):
+            if not state.is_refused(shape):
+                return False
             may = between(mine, queue, shape.demand, shares if job.growth is None else None).may_claim()
             may = may and mine.short(queue, shape.demand) is not None
         else:
-            may = mine.refuses_what_is_owed(queue, shape.demand)
+            may = mine.refuses_what_is_owed(queue, shape.demand) and state.is_refused(shape)
         if job.growth is not None and mine.refusal(queue, shape.demand) is None:
             return False  # Growth is asked for once the victims of others have left.
         return may
