@@ -64,17 +64,12 @@ def test_where_it_is_not_known_what_a_suspension_takes_none_is_left_to_end() -> 
     assert orders(about_to_end(ran_s=28, before=3)) == [(["x0"], [])]
 
 
-def test_one_is_left_to_end_again_while_what_was_decided_before_is_not_written() -> None:
+def test_one_write_that_takes_for_ever_says_nothing_of_the_others() -> None:
     ends, ref, charge = Ends(), facts.job_ref("x0"), Charge("video", "root/b", {"cpu": 1000})
-    for number in range(5):
-        ends.ordered(f"x{number}", 0)
-        ends.written(f"x{number}", 100, suspends=False)
+    for number in range(8):
+        ends.decided[f"x{number}"] = 0
+        ends.written(f"x{number}", 100 if number else 3_600_000, suspends=False)
     assert ends.ends_by(ref, charge, since=900, now=1_000) == 1_222, "two writes, each at the end of its span of times"
-    assert ends.ends_by(ref, charge, since=900, now=1_200, left_at=1_000) == 0
-    ends.ordered("other", 950)
-    assert ends.ends_by(ref, charge, since=900, now=1_200, left_at=1_000) == 1_700, "a write takes 250 ms by now"
-    ends.written("other", 1_210, suspends=False)
-    assert ends.ends_by(ref, charge, since=900, now=1_220, left_at=1_000) == 0
 
 
 def test_a_second_claimant_does_not_count_on_the_same_end() -> None:

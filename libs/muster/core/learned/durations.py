@@ -57,6 +57,17 @@ class RunTimes(Struct):
             return None
         return max(sum(end_of(number) * times for number, times in longer) // total - ran, 0)
 
+    def middle(self) -> int | None:
+        """The time that half of them did not exceed, as far as the spans tell; None for too few."""
+        if self.kept < ENOUGH:
+            return None
+        seen = 0
+        for number in sorted(self.spans):
+            seen += self.spans[number]
+            if 2 * seen >= self.kept:
+                break
+        return end_of(number)
+
     def ends_within(self, ran: int, ms: int) -> bool | None:
         """Whether one that has run so long (ms) ends within ``ms``, as most of those that took longer did; None for too
         few.

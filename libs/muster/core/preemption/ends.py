@@ -4,7 +4,7 @@ What a suspension takes is learned from the log: from a decision until it is wri
 a suspended job has released its quota. How long a job still holds its quota is what it declares, or what most of those
 took that were like it. One that is expected to end first is not suspended: its quota is planned for the claimant as if
 it left, and the claimant waits for that no longer than the suspension would have taken. Then it is planned for again,
-and a job that was left to end once is not left to end again, unless what was decided then is not written even now.
+and a job that was left to end once is not left to end again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,9 @@ class Ends(Struct):
     writes: RunTimes = field(default_factory=RunTimes)
     """From a decision to resume or suspend a job until it was written."""
     decided: dict[str, int] = field(default_factory=dict)
-    """uid of a job that is to be resumed or suspended -> log time (ms) of that decision, in their order"""
+    """uid of a job that is to be resumed or suspended -> log time (ms) of that decision"""
     suspended: dict[str, int] = field(default_factory=dict)
     """uid of a job that was suspended and has not released its quota -> log time (ms) of the write"""
-
-    def ordered(self, uid: str, now: int) -> None:
-        """It was decided that a job is resumed or suspended."""
-        self.decided.pop(uid, None)
-        self.decided[uid] = now
 
     def written(self, uid: str, now: int, *, suspends: bool) -> None:
         since = self.decided.pop(uid, None)
@@ -53,20 +48,14 @@ class Ends(Struct):
         elif event.reason == "finished" and since is not None:
             self.runs.ended(kinds, now - since)
 
-    def ends_by(self, ref: Ref, charge: Charge, since: int, now: int, left_at: int = 0) -> int:
+    def ends_by(self, ref: Ref, charge: Charge, since: int, now: int) -> int:
         """Log time (ms) by which a job is expected to have ended that was resumed at ``since``, where no suspension
-        would free its quota before that; else 0. ``left_at``: when it was left to end before: again only where a
-        suspension that was decided then would still not be written.
+        would free its quota before that; else 0.
         """
-        kinds, oldest = kinds_of(ref.namespace, ref.name, charge.queue, charge.request), self._oldest(now)
-        if 0 < left_at < oldest:
+        kinds, write = kinds_of(ref.namespace, ref.name, charge.queue, charge.request), self.writes.middle()
+        if write is None:
             return 0
-        write = max(self.writes.left(0) or 0, now - oldest)
         stop = self.stops.left(kinds, 0)  # Where that is not known: its controller has to write as well.
         takes = write + (write if stop is None else stop)
         declared = 0 < charge.until <= now + takes
-        return now + takes if takes and (declared or self.runs.ends_within(kinds, now - since, takes)) else 0
-
-    def _oldest(self, now: int) -> int:
-        """Log time (ms) of the oldest decision that is not written yet."""
-        return next(iter(self.decided.values()), now)
+        return now + takes if declared or self.runs.ends_within(kinds, now - since, takes) else 0

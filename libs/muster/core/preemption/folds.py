@@ -154,7 +154,7 @@ def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
 
 def admitted(state: PreemptorState, at: Position, event: GangAdmitted) -> None:
     if event.ref.uid in state.charged:
-        state.ends.ordered(event.ref.uid, at.at)
+        state.ends.decided[event.ref.uid] = at.at
 
 
 def effect_applied(state: PreemptorState, at: Position, event: EffectApplied) -> None:
@@ -328,9 +328,9 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
         if victim.ref.uid in state.queues.ledger.charges:
             state.leaving[victim.ref.uid] = None
             if not victim.ends_by:
-                state.ends.ordered(victim.ref.uid, at.at)
+                state.ends.decided[victim.ref.uid] = at.at
             elif victim.ref.uid in state.started:
-                state.started[victim.ref.uid].left_at = state.started[victim.ref.uid].left_at or at.at
+                state.started[victim.ref.uid].was_left = True
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)
             changed(state, victim.ref.uid)

@@ -75,8 +75,8 @@ class Started(Struct):
     listed: bool = False
     gives: Vector = field(default_factory=dict)
     """The amounts it releases, while it is listed."""
-    left_at: int = 0
-    """Log time (ms) at which it was left to end by itself first, and did not; 0: it was not in this run."""
+    was_left: bool = False
+    """It was left to end by itself in this run: it is not once more."""
 
 
 class UnplacedClaimant(Struct):
