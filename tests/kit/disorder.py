@@ -232,7 +232,7 @@ class DisorderedCell(InMemoryCell[AnySeat]):
         effects: list[Event] = []
         if self._paused and self._happens(0.5):
             self._send(self._paused.popleft())
-        for order in list(orders_of(state).values()):
+        for order in list(orders_of(state)):
             if self._happens(self.disorder.outage):
                 continue
             if isinstance(order, Outstanding) and self._happens(self.disorder.stale_patch):
@@ -293,7 +293,7 @@ class DisorderedCell(InMemoryCell[AnySeat]):
     def _waiting_for_luck(self) -> bool:
         """Whether something was put off by the disorder and must be tried again a moment later."""
         state: ActuatorState = self.seats["actuator"].state
-        return bool(orders_of(state)) or any(self._changed.values())
+        return any(True for _ in orders_of(state)) or any(self._changed.values())
 
     def heal(self) -> None:
         """Nothing goes wrong from now on."""

@@ -6,7 +6,8 @@ later. A driver only moves bytes: the actuator's runner does it over HTTP, a tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from heapq import merge
 from typing import Literal
 
 from msgspec import Struct
@@ -49,26 +50,35 @@ Order = Outstanding | Bind | Unbind | Asking | Freeing | Gating | Removing
 Steps = Generator[Request, Reply, Effect | RetryLater]
 
 
-def orders_of(state: ActuatorState) -> dict[str, Order]:
-    """Everything that is to be carried out, by the uid of the object it is about."""
-    others: dict[str, Order] = {**state.gating, **state.binds, **state.unbinds, **state.asking}
-    others |= {**state.freeing, **state.removing}
-    return {**others, **state.outstanding}  # Of a cluster that is a job itself: whether it runs comes first.
+def orders_of(state: ActuatorState) -> Iterator[Order]:
+    """Everything that is to be carried out, as it was decided, one order for each object."""
+    tables = _tables(state)
+    for order in merge(*(table.values() for table in tables), key=lambda each: each.intent):
+        if order_of(state, order.ref.uid) is order:
+            yield order
+
+
+def order_of(state: ActuatorState, uid: str) -> Order | None:
+    """The order for an object that is to be carried out first."""
+    return next((table[uid] for table in _tables(state) if uid in table), None)
 
 
 def is_due(order: Order, state: ActuatorState) -> bool:
     """Whether an order is still to be carried out."""
-    uid = order.ref.uid
-    tables = (
+    return any(order == table.get(order.ref.uid) for table in _tables(state))
+
+
+def _tables(state: ActuatorState) -> tuple[Mapping[str, Order], ...]:
+    """By uid of the object, what comes first of one object first: of a cluster that is a job, whether it runs."""
+    return (
         state.outstanding,
-        state.binds,
-        state.unbinds,
-        state.asking,
-        state.freeing,
-        state.gating,
         state.removing,
+        state.freeing,
+        state.asking,
+        state.unbinds,
+        state.binds,
+        state.gating,
     )
-    return any(order == table.get(uid) for table in tables)
 
 
 def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = gpus.IMAGE) -> Steps:

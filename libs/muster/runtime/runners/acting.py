@@ -7,10 +7,12 @@ again; the fence in every patch makes a repetition harmless (see core.actuation.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from itertools import islice
 from random import Random
 
 from muster.core.actuation.answers import Effect, RetryLater
-from muster.core.actuation.carrying import Order, Reply, Request, carry_out, is_due, orders_of
+from muster.core.actuation.carrying import Order, Reply, Request, carry_out, is_due, order_of, orders_of
 from muster.core.actuation.gpus import IMAGE
 from muster.core.actuation.intents import Actuator, ActuatorState, Outstanding
 from muster.core.wording import problems
@@ -25,6 +27,8 @@ from muster.runtime.runners.leader import Leader
 from muster.runtime.runners.shared import SharedLog
 
 MAX_IN_FLIGHT = 32
+TAKEN_UP = 4 * MAX_IN_FLIGHT
+"""Orders that have a task at once, beside those that pause: looking for more at each answer would cost more."""
 REQUEST_TIMEOUT_S = 10.0
 NS_PER_MS = 1_000_000
 BACKOFF_S = (0.2, 10.0)
@@ -64,9 +68,11 @@ class ActuatorRunner(Leader[ActuatorState]):
         self._rng = rng or Random()  # noqa: S311 - spreads retries, decides nothing
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._taken: dict[str, Intent] = {}
-        """workload uid -> the outstanding order that has a task"""
+        """uid -> the order that has a task, or its effect"""
         self._turns: dict[str, _Turns] = {}
-        """workload uid -> whose request is under way, while there are tasks for it"""
+        """uid -> whose request is under way, while there are tasks for it"""
+        self._busy = 0
+        """Tasks that do not pause."""
         self._effects: list[Event] = []
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -75,31 +81,38 @@ class ActuatorRunner(Leader[ActuatorState]):
         await super().started(tasks)
 
     def has_work(self) -> bool:
-        return bool(self._effects) or self._taken != {uid: each.intent for uid, each in orders_of(self.state).items()}
+        return bool(self._effects) or next(self._not_taken(), None) is not None
 
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         assert self._tasks is not None
-        orders = orders_of(self.state)
-        for uid, order in orders.items():
-            if self._taken.get(uid) != order.intent:
-                self._taken[uid] = order.intent
-                turns = self._turns.setdefault(uid, _Turns())
-                turns.tasks += 1
-                self._tasks.create_task(self._carry_out(order, turns))
-        for uid in [uid for uid in self._taken if uid not in orders]:
-            del self._taken[uid]
+        for order in tuple(islice(self._not_taken(), TAKEN_UP - self._busy)):
+            uid = order.ref.uid
+            self._taken[uid] = order.intent
+            turns = self._turns.setdefault(uid, _Turns())
+            turns.tasks += 1
+            self._busy += 1
+            self._tasks.create_task(self._carry_out(order, turns))
         effects, self._effects = self._effects[:MAX_EVENTS], self._effects[MAX_EVENTS:]
         return ("input", effects) if effects else None
+
+    def _not_taken(self) -> Iterator[Order]:
+        """What has no task yet, once there is room for many."""
+        if self._busy > TAKEN_UP // 2:
+            return
+        for uid in [uid for uid in self._taken if order_of(self.state, uid) is None]:
+            del self._taken[uid]
+        yield from (order for order in orders_of(self.state) if self._taken.get(order.ref.uid) != order.intent)
 
     async def _carry_out(self, order: Order, turns: _Turns) -> None:
         async with turns.lock:
             effect = await self._until_answered(order)
         turns.tasks -= 1
+        self._busy -= 1
         if not turns.tasks:
             del self._turns[order.ref.uid]
         if effect is not None:
             self._effects.append(effect)
-            self.wake()
+        self.wake()
 
     def _is_due(self, order: Order) -> bool:
         return is_due(order, self.state)
@@ -120,7 +133,10 @@ class ActuatorRunner(Leader[ActuatorState]):
                 why=answer.reason,
                 message=problems.line(answer.problem),
             )
+            self._busy -= 1
+            self.wake()
             await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
+            self._busy += 1
             pause_s = min(pause_s * 2, BACKOFF_S[1])
 
     async def _try(self, order: Order) -> Effect | RetryLater | None:
