@@ -68,6 +68,10 @@ class LogSealedError(LogGoneError):
     """The generation takes nothing more: go on with its successor, as soon as that is in force."""
 
 
+class RollError(Exception):
+    """The log cannot be rolled over: what is in the way, and what to do."""
+
+
 class LogFullError(Exception):
     """The log takes no more: nothing was stored. Retry after room was made; never drop the commit silently."""
 

@@ -162,12 +162,11 @@ def _code_of(err: Exception) -> int | None:
     from muster.bus.errors import BusError, ForbiddenError, UnansweredError
     from muster.events.envelope import UnknownEventError, UnreadableCommitError
     from muster.kube.errors import KubeConfigError
-    from muster.ports import ApiStatusError, ApiUnreachableError, LogGapError, LogGoneError
+    from muster.ports import ApiStatusError, ApiUnreachableError, LogGapError, LogGoneError, RollError
     from muster.runtime.config import ConfigError
     from muster.runtime.logkeeping.archive import ArchiveError
     from muster.runtime.logkeeping.logfile import LogFileError
     from muster.runtime.logkeeping.pruning import PruneError
-    from muster.runtime.logkeeping.rolling import RollError
     from muster.tracesim.model import TraceError
 
     match err:

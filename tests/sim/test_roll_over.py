@@ -19,7 +19,8 @@ from muster.events.system import Genesis, LogNearlyFull
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api
 from muster.model.keys import Intent
-from muster.runtime.logkeeping.rolling import RollError, States, roll
+from muster.ports import RollError
+from muster.runtime.logkeeping.rolling import States, roll
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.runtime.replaying.replay import replay
 from muster.runtime.runners.leader import Leader

@@ -80,3 +80,6 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
     "actuator": (EffectApplied, EffectFailed),
 }
 """{stage: the events it may append, beside those of every leader}"""
+
+DECIDING = tuple(stage for stage in SPEAKERS if stage != "actuator")
+"""Every stage that decides; their classes are in ``core.cell.deciders``, which loads all that decisions take."""

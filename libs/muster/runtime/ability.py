@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from muster.bus.connection import Connection
 from muster.runtime.clusterlease import ClusterLease
-from muster.runtime.presenting.presenter import Presenter
 from muster.runtime.runners.follower import AnyFollower
-from muster.runtime.runners.keeping import LogKeeper
 from muster.runtime.runners.leader import Leader
-from muster.runtime.runners.publishing import Publisher
 from muster.runtime.runners.shared import SharedLog
 from muster.telemetry.observer import StageTelemetry
+
+if TYPE_CHECKING:
+    from muster.runtime.runners.keeping import LogKeeper
+    from muster.runtime.runners.publishing import Publisher
 
 STUCK_S = 5.0
 """A commit that waits for so long is not stored for a reason, and so is a public event."""
@@ -74,9 +75,9 @@ def not_ready(process: Working) -> Iterator[str]:
 
 
 def _not_led(process: Working) -> Iterator[str]:
-    led = (*process.runners, *process.publishers, *process.keepers)
-    for lease in (each.lease for each in led if isinstance(each, Leader | Presenter | Publisher | LogKeeper)):
-        if lease.free_s() >= UNLED_S:
+    led: list[AnyFollower | Publisher | LogKeeper] = [*process.runners, *process.publishers, *process.keepers]
+    for lease in (each.lease for each in led):
+        if lease is not None and lease.free_s() >= UNLED_S:
             yield (
                 f"no process leads {lease.of}, and its lease cannot be taken: NATS has no leader or no room on its disk"
             )

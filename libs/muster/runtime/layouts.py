@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.core.cell.deciders import DECIDERS
+from muster.events.speakers import DECIDING
 
 KEEPER = "keeper"
-SERVICES: tuple[str, ...] = ("watcher", *DECIDERS, "actuator", "publisher", "gateway", KEEPER)
+SERVICES: tuple[str, ...] = ("watcher", *DECIDING, "actuator", "publisher", "gateway", KEEPER)
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "deciders": tuple(DECIDERS),
+    "deciders": DECIDING,
     "all": tuple(name for name in SERVICES if name != KEEPER),
 }
 """{name of a process: its services}; the keeper has a volume, and rights over streams, that no other process has"""
 
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "separate": SERVICES,
-    "deciders": ("deciders", *(name for name in SERVICES if name not in DECIDERS)),
+    "deciders": ("deciders", *(name for name in SERVICES if name not in DECIDING)),
     "all": ("all", KEEPER),
 }
 """{layout: its processes, each a group or a service}"""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import muster
-from muster.core.views.measures import Measure, devices, measures
 from muster.ports import Clock
 from muster.runtime.runners.follower import AnyFollower
-from muster.runtime.runners.publishing import Publisher
 from muster.telemetry import counting
 from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
+
+if TYPE_CHECKING:
+    from muster.core.views.measures import Measure
+    from muster.runtime.runners.publishing import Publisher
 
 
 class Measured(Protocol):
@@ -47,6 +49,8 @@ class Measuring:
             yield "muster_stage_lag_seconds", key, age_s(now, publisher.unfolded_since)
             yield "muster_stage_sequence", key, publisher.state.seq
             if publisher.lease.held and publisher.caught_up:
+                from muster.core.views.measures import devices, measures  # Its process has loaded them.
+
                 for path, node in publisher.state.queues.ledger.nodes.items():
                     if not node.children:
                         counting.begin(process.metrics, path)

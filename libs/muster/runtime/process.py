@@ -1,4 +1,7 @@
-"""What the runners of one process share, and how they run and leave together."""
+"""What the runners of one process share, and how they run and leave together.
+
+What only some services run is imported where it is added: a service does not load the others.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -21,9 +24,6 @@ from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.replicas import JetStreamReplicas
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.gang.state import AdmitterState
-from muster.core.reading.registry import WATCHED
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import SHOWN_KINDS, Stage
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
@@ -41,19 +41,19 @@ from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
 from muster.runtime.measuring import Measuring
 from muster.runtime.pairing import record_cluster, record_set_back
-from muster.runtime.presenting.presenter import Presenter
-from muster.runtime.runners.acting import ActuatorRunner
 from muster.runtime.runners.activating import Activator, announce
 from muster.runtime.runners.follower import AnyFollower, Follower
-from muster.runtime.runners.keeping import LogKeeper
 from muster.runtime.runners.leader import Leader
-from muster.runtime.runners.publishing import Publisher
 from muster.runtime.runners.shared import SharedLog
-from muster.runtime.runners.watching import WatcherRunner
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
 from muster.telemetry.traces import WorkloadTraces, make_tracing
+
+if TYPE_CHECKING:
+    from muster.core.gang.state import AdmitterState
+    from muster.runtime.runners.keeping import LogKeeper
+    from muster.runtime.runners.publishing import Publisher
 
 STOP_LIMIT_S = 5.0
 READ_MODEL_COMMITS = 2_000
@@ -182,6 +182,9 @@ class Process(Struct, dict=True):
 
         Profile ``lean`` leaves out what only presentation needs.
         """
+        from muster.core.reading.registry import WATCHED
+        from muster.runtime.runners.watching import WatcherRunner
+
         for shard in WATCHED:
             if self.config.profile == "lean" and shard in SHOWN_KINDS:
                 continue
@@ -207,6 +210,8 @@ class Process(Struct, dict=True):
         """Carry decisions out, and show them; does neither where the configuration says to observe only."""
         if not self.config.act:
             return
+        from muster.runtime.runners.acting import ActuatorRunner
+
         lease = ClusterLease(transport, self.log.identity, self.clock, self.logger.warning)
         self.cluster_leases.append(lease)
         transport = Fenced(transport, lease)
@@ -223,6 +228,8 @@ class Process(Struct, dict=True):
             )
         )
         if self.config.profile == "kube-queue":
+            from muster.runtime.presenting.presenter import Presenter
+
             self.runners.append(
                 Presenter(
                     transport,
@@ -236,6 +243,9 @@ class Process(Struct, dict=True):
 
     def add_publisher(self) -> None:
         """Copy public events to the public stream; keep the read model for questions, in every profile."""
+        from muster.core.readmodel.model import ReadModel
+        from muster.runtime.runners.publishing import Publisher
+
         self.runners.append(
             Follower(
                 ReadModel(),
@@ -259,6 +269,8 @@ class Process(Struct, dict=True):
 
     def add_keeper(self) -> None:
         """Roll the log over when it is getting full, and keep its archive."""
+        from muster.runtime.runners.keeping import LogKeeper
+
         self.keepers.append(
             LogKeeper(
                 self.js,
@@ -363,10 +375,7 @@ class Process(Struct, dict=True):
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
                 for runner in self.runners:
-                    if isinstance(runner, Leader):
-                        await runner.stop(keep=self.snapshotting)
-                    elif isinstance(runner, Presenter):
-                        await runner.stop()
+                    await runner.stop(keep=self.snapshotting)
                 for publisher in self.publishers:
                     await publisher.stop()
                 for keeper in self.keepers:

@@ -32,13 +32,13 @@ from muster.ports import (
     LogGoneError,
     LogLostError,
     LogSealedError,
+    RollError,
 )
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import members
-from muster.runtime.logkeeping.rolling import RollError, roll
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import ClockSkewError
 from muster.runtime.runners.leasing import LostLeadershipError
@@ -99,6 +99,8 @@ async def open_process(
         if keeping and (await hear_marks(js, log)).agrees:
             await give_up(js, log.identity, clock.now(), by=service)
         elif keeping:
+            from muster.runtime.logkeeping.rolling import roll  # It loads every stage there is.
+
             with suppress(LogSealedError):  # Another process has completed it.
                 await roll(JetStreamGenerations(js, config.cell), clock=clock, only=log.identity)
         else:

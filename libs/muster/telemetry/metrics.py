@@ -6,13 +6,16 @@ What is counted costs one dict update; what is a property of a state is read fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from muster.core.views.measures import Labels, Measure
 from muster.telemetry.instruments import COUNTERS, GAUGES, HISTOGRAMS
+
+if TYPE_CHECKING:
+    from muster.core.views.measures import Labels, Measure
 
 
 def labels(**values: str) -> Labels:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
 from muster.core.stage import Violation
-from muster.core.views.measures import Labels, Measure
 from muster.core.wording import problems
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause, Event
@@ -21,6 +21,9 @@ from muster.telemetry import counting
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.traces import WorkloadTraces
+
+if TYPE_CHECKING:
+    from muster.core.views.measures import Labels, Measure
 
 _TOLD = frozenset({AlarmRaised, ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued})
 _LEVELS = frozenset({"debug", "info", "warning", "error"})

@@ -26,9 +26,9 @@ from muster.core.views.publication import public_event
 from muster.events import subjects
 from muster.events.envelope import Stored
 from muster.events.public import parse_ce_id
-from muster.ports import LogIdentity
+from muster.ports import LogIdentity, RollError
 from muster.runtime.logkeeping.archive import ArchivedCommit, read_lines, read_manifest
-from muster.runtime.logkeeping.rolling import RollError, restored, seats
+from muster.runtime.logkeeping.rolling import restored, seats
 from muster.runtime.logkeeping.snapshotting import decode_state
 
 

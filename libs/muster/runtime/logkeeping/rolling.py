@@ -24,15 +24,11 @@ from muster.core.reading.watcher import Watcher
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Stage, StageState
 from muster.events.envelope import Stored
-from muster.ports import Clock, Generations, Log, LogIdentity, LogSealedError, Snapshot, Snapshots
+from muster.ports import Clock, Generations, Log, LogIdentity, LogSealedError, RollError, Snapshot, Snapshots
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state, make_snapshot, state_schema
 
 StageShard = tuple[str, str]
 """(stage, shard)"""
-
-
-class RollError(Exception):
-    """The log cannot be rolled over: what is in the way, and what to do."""
 
 
 class Rolled(Struct, frozen=True):

@@ -69,6 +69,7 @@ class Presenter(Follower[ReadState]):
 
     stage: ReadModel
     name: ClassVar[str] = "presenter"
+    lease: KeptLease
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class Presenter(Follower[ReadState]):
     def _stands_by(self) -> None:
         self.hooks.role("standby", 0)
 
-    async def stop(self) -> None:
+    async def stop(self, *, keep: bool = True) -> None:
         """Give up the lease."""
         await self.lease.release()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from muster.core.cell.deciders import DECIDERS
+from muster.events.speakers import DECIDING
 from muster.events.system import RulesetActivated
 from muster.ports import Replica, Replicas
 from muster.runtime.runners.follower import AnyFollower
@@ -68,7 +68,7 @@ class Activator:
     def _against(self, live: Sequence[Replica]) -> list[str]:
         """What speaks against it now."""
         stages = {each.stage for each in live}
-        missing = [f"no process runs {name}" for name in DECIDERS if name not in stages]
+        missing = [f"no process runs {name}" for name in DECIDING if name not in stages]
         behind = [
             f"{each.process} runs {each.stage}/{each.shard} up to rule set {each.ruleset}"
             for each in live

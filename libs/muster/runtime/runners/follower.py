@@ -20,6 +20,7 @@ from muster.events.envelope import Stored
 from muster.ports import Clock, LogGoneError, Snapshots
 from muster.runtime.logkeeping.snapshotting import make_snapshot, restore
 from muster.runtime.runners.hooks import Hooks, NoHooks
+from muster.runtime.runners.leasing import KeptLease
 from muster.runtime.runners.shared import Cursor, SharedLog
 
 S = TypeVar("S", bound=StageState)
@@ -36,6 +37,9 @@ CLOCK_STEP_S = 0.002
 
 class Follower(Generic[S]):
     """Folds the log of a cell into one stage's state."""
+
+    lease: KeptLease | None = None
+    """What it must hold to do more than that."""
 
     def __init__(
         self,
@@ -118,6 +122,9 @@ class Follower(Generic[S]):
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         """Called once, when following begins."""
         self.hooks.role("following", 0)
+
+    async def stop(self, *, keep: bool = True) -> None:
+        """Called at the end; ``keep``: what it has may be kept."""
 
     async def act(self) -> None:
         """Called when something is due, and when woken."""

@@ -43,6 +43,8 @@ class ClockSkewError(Exception):
 class Leader(Follower[S]):
     """Leads when it holds the lease, else it is a warm standby."""
 
+    lease: KeptLease
+
     def __init__(
         self,
         stage: Stage[S],
