@@ -87,7 +87,9 @@ def runnable(argv: Sequence[str]) -> list[str]:
 
 
 class Running:
-    """A service of the file as a process. ``port``: where it serves its health instead; ``name``: of this replica."""
+    """A service of the file as a process. ``port``: where it serves its health instead; ``name``: of this replica;
+    ``command``: what it runs instead, with the environment of the service.
+    """
 
     def __init__(
         self,
@@ -98,11 +100,12 @@ class Running:
         extra: Sequence[str] = (),
         *,
         name: str = "",
+        command: Sequence[str] = (),
     ) -> None:
         self.name = name or service
         self.port = port
         self.service = services()[service]
-        self.argv = [*runnable(self.service.argv), *extra]
+        self.argv = [*runnable(command or self.service.argv), *extra]
         self.log = folder / f"{self.name}.log"
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **self.service.env, **OWN_GATEWAY, **env}
         self._process: asyncio.subprocess.Process | None = None

@@ -162,7 +162,9 @@ async def _release(size: Size, say: Progress) -> list[Table]:
 
 
 async def _cluster(size: Size, say: Progress) -> list[Table]:
-    return await bench_cluster.measure(1_000 // size.small, size.rounds, ["lean", "kube-queue"], say)
+    return await bench_cluster.measure(
+        1_000 // size.small, size.rounds, ["lean", "kube-queue"], list(bench_cluster.FORMS), say
+    )
 
 
 async def _guard(size: Size, say: Progress) -> list[Grid]:

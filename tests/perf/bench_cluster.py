@@ -1,11 +1,11 @@
-"""RayJobs on a real API server, admitted by Muster as it is deployed: every service a process of its own.
+"""RayJobs on a real API server, admitted by Muster as it is deployed: each service a process of its own, or all in one.
 
 N suspended RayJobs wait behind a quota that lets none in; then the quota is raised, and all of them are resumed as fast
 as Muster and the API server can. Beside it, in the same round and on the same server: how many such patches one client
 gets through with nothing else going on. Then N more, a few at a time: each is deleted as soon as it is resumed, so that
 its quota is free for the next one.
 
-Run: python tests/perf/bench_cluster.py [--jobs 1000] [--rounds 3] [--profile lean kube-queue]
+Run: python tests/perf/bench_cluster.py [--jobs 1000] [--rounds 3] [--profile lean kube-queue] [--layout separate all]
 """
 
 import argparse
@@ -29,7 +29,7 @@ from figures import Progress, Table
 
 from kit import facts
 from kit.cluster import TREES, furnish
-from kit.compose import ANONYMOUS, KEYS, Running, services
+from kit.compose import ANONYMOUS, Running, services
 from kit.controlplane import ControlPlane
 from kit.kubeclient import KubeClient
 from kit.story import quota_tree, rayjob
@@ -43,19 +43,21 @@ from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.model.api import JSON_PATCH, RAYJOBS
 from muster.ports import ApiUnreachableError
+from muster.runtime.layouts import GROUPS, LAYOUTS, members
 from muster.runtime.runners.acting import MAX_IN_FLIGHT
 
 NAMESPACES = [f"bench-{index}" for index in range(10)]
-SERVICES = [name for name in services() if name not in ("nats", "log-init", KEYS)]
+FORMS = {"separate": "every service a process of its own", "all": "all services but the keeper in one process"}
+"""{layout: what it is}"""
 AT_ONCE = 100
 LIMIT_S = 240.0
 _cells = itertools.count(1)
 
 
-def tree(jobs: int) -> dict[str, Any]:
-    """Room for so many jobs of one cpu in all, and in each namespace."""
-    most = {"cpu": jobs}
-    leaves = tuple(facts.node(name, {}, most, (name,)) for name in NAMESPACES)
+def tree(cpu: int, namespaces: Sequence[str]) -> dict[str, Any]:
+    """Room for so much cpu in all, and in each namespace."""
+    most = {"cpu": cpu}
+    leaves = tuple(facts.node(name, {}, most, (name,)) for name in namespaces)
     root: TreeNodeSpec = facts.node("root", most, most, children=leaves)
     return quota_tree(root)
 
@@ -128,8 +130,10 @@ class Bench:
         return len(jobs) / (time.perf_counter() - began)
 
     @asynccontextmanager
-    async def muster(self, nats_url: str, profile: str, **settings: str) -> AsyncIterator[list[Running]]:
-        """Every service of docker-compose.yml as a process, on a cell of its own; ``settings``: more environment."""
+    async def muster(
+        self, nats_url: str, profile: str, layout: str = "separate", **settings: str
+    ) -> AsyncIterator[list[Running]]:
+        """The services of docker-compose.yml in processes, on a cell of their own; ``settings``: more environment."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         self.cell = f"bench-{next(_cells)}"
         common = {
@@ -142,13 +146,14 @@ class Bench:
         await creation.start()
         assert await creation.finished() == 0, creation.tail()
         running = []
-        for name in SERVICES:
-            port = free_port()
+        for process in LAYOUTS[layout]:
+            service, port = members(process)[0].replace("_", "-"), free_port()
             env = {**common, "MUSTER_HEALTH_HOST": "127.0.0.1", "MUSTER_HEALTH_PORT": str(port)}
             env |= {"MUSTER_PROFILE": profile, **settings}
-            if "MUSTER_KUBECONFIG" in services()[name].env:
+            if "MUSTER_KUBECONFIG" in services()[service].env:
                 env["MUSTER_KUBECONFIG"] = str(self.plane.kubeconfig)
-            running.append(Running(name, folder, port, env))
+            command = ("muster", "run", process) if process in GROUPS else ()
+            running.append(Running(service, folder, port, env, name=process.replace("_", "-"), command=command))
         try:
             for service in running:
                 await service.start()
@@ -206,8 +211,8 @@ class Bench:
                 following.result()
             raise AssertionError(f"{len(self.resumed)} of {count} were resumed in {LIMIT_S:.0f} s")
 
-    async def set_tree(self, jobs: int) -> None:
-        wanted = tree(jobs)
+    async def set_tree(self, cpu: int, namespaces: Sequence[str] = NAMESPACES) -> None:
+        wanted = tree(cpu, namespaces)
         meta = wanted["metadata"]
         if await self.kube.find(TREES, "ElasticQuotaTree", meta["name"], meta["namespace"]) is None:
             await self.kube.create(wanted)
@@ -265,34 +270,36 @@ async def by_class(running: Sequence[Running]) -> tuple[int, int, int]:
     return applied + again, requests.total() - applied - again - reading, reading
 
 
-async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Progress) -> dict[str, float]:
-    number = next(_cells)
-    say(f"cluster, {profile}: {jobs} raw patches")
+async def round_of(
+    bench: Bench, nats_url: str, jobs: int, profile: str, layout: str, say: Progress
+) -> dict[str, float]:
+    number, about = next(_cells), f"cluster, {profile}, {layout}"
+    say(f"{about}: {jobs} raw patches")
     raw = await bench.raw_patches(await bench.create_jobs(f"raw{number}", jobs))
     await bench.delete_all()
     bench.resumed, bench.deleting = set(), False
     await bench.set_tree(0)
     following = asyncio.ensure_future(bench.follow())
     try:
-        async with bench.muster(nats_url, profile) as running:
-            by_name = {service.name: service for service in running}
-            say(f"cluster, {profile}: {jobs} jobs wait")
+        async with bench.muster(nats_url, profile, layout) as running:
+            resting = {f"RSS of {service.name} at rest, MB": rss(service) for service in running}
+            say(f"{about}: {jobs} jobs wait")
             await bench.create_jobs(f"burst{number}", jobs)
-            sorter = by_name["queue-sorter"]
+            sorter = next(service for service in running if "queue_sorter" in members(service.name))
 
             async def queued() -> bool:
                 return (await total([sorter], "muster_events", type="workload_queued")).total() >= jobs
 
             await until(queued, timeout_s=LIMIT_S, every_s=0.2)
-            say(f"cluster, {profile}: all of them are resumed")
+            say(f"{about}: all of them are resumed")
             used = cpu(running)
             began = time.perf_counter()
             await bench.set_tree(2 * jobs)
             await bench.until_resumed(jobs, following)
             burst = jobs / (time.perf_counter() - began)
             used = cpu(running) - used
-            memory = {f"RSS of {name}, MB": rss(service) for name, service in sorted(by_name.items())}
-            say(f"cluster, {profile}: {jobs} more, {AT_ONCE} at once")
+            memory = {f"RSS of {service.name}, MB": rss(service) for service in running}
+            say(f"{about}: {jobs} more, {AT_ONCE} at once")
             bench.deleting = True
             await bench.set_tree(0)
             await bench.delete_all()
@@ -317,14 +324,18 @@ async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Pr
         "resumed, share of the raw rate": burst / raw,
         f"resumed and ended, {AT_ONCE} at once, jobs/s": flow,
         "CPU of all services per resumed job, ms": used.total() / jobs,
+        **({f"CPU of {name} per resumed job, ms": ms / jobs for name, ms in used.items()} if len(used) > 2 else {}),
         "requests per job, decision path": decision / (2 * jobs),
         "requests per job, presentation": shown / (2 * jobs),
         "requests in all, reading": read,
+        **resting,
         **memory,
     }
 
 
-async def measure(jobs: int, rounds: int, profiles: Sequence[str], say: Progress) -> list[Table]:
+async def measure(
+    jobs: int, rounds: int, profiles: Sequence[str], layouts: Sequence[str], say: Progress
+) -> list[Table]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         async with (
@@ -336,14 +347,15 @@ async def measure(jobs: int, rounds: int, profiles: Sequence[str], say: Progress
                 for name in NAMESPACES:
                     await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
                 bench = Bench(plane, kube, transport, Path(folder))
-                for profile in profiles:
-                    counted = [await round_of(bench, nats.url, jobs, profile, say) for _ in range(rounds)]
+                for profile, layout in itertools.product(profiles, layouts):
+                    counted = [await round_of(bench, nats.url, jobs, profile, layout, say) for _ in range(rounds)]
                     about = (
-                        f"{jobs:,} RayJobs on a real kube-apiserver and etcd, every service a process of its own, "
+                        f"{jobs:,} RayJobs on a real kube-apiserver and etcd, {FORMS[layout]}, "
                         f"profile `{profile}`. Everything runs on the one machine, the bench too. Raw patches: the "
                         "same patch by one client with nothing else going on, in the same round."
                     )
-                    found.append(Table(f"On a real API server, profile {profile}", about, counted))
+                    title = f"On a real API server, profile {profile}"
+                    found.append(Table(title if layout == "separate" else f"{title}, one process", about, counted))
             await transport.close()
     return found
 
@@ -353,8 +365,9 @@ async def main() -> None:
     parser.add_argument("--jobs", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profile", nargs="+", default=["lean", "kube-queue"])
+    parser.add_argument("--layout", nargs="+", choices=FORMS, default=list(FORMS))
     options = parser.parse_args()
-    for table in await measure(options.jobs, options.rounds, options.profile, Progress()):
+    for table in await measure(options.jobs, options.rounds, options.profile, options.layout, Progress()):
         print(table.title, table.about, *table.lines(), sep="\n")
 
 

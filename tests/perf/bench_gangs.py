@@ -2,7 +2,8 @@
 
 Three ways, in one run and on one server. Raw: one client binds pods that exist, with nothing else going on: nobody can
 be faster. kube-scheduler: the same pods without gangs, bound one by one. Muster: every service a process of its own,
-each gang bound as a whole or not at all. Every time is read from watch events of pods.
+each gang bound as a whole or not at all; then the same with pods that exist, as those of the raw rate do, and wait for
+quota. Every time is read from watch events of pods.
 
 Run: python tests/perf/bench_gangs.py [--nodes 1000] [--gangs 500x20 20x500] [--rounds 1]
 """
@@ -14,18 +15,21 @@ import itertools
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from bench_cluster import LIMIT_S, Bench
+from bench_cluster import LIMIT_S, Bench, total
 from figures import Progress, Table
 
 from kit.cluster import furnish
+from kit.compose import Running
 from kit.controlplane import ControlPlane
 from kit.kubeclient import KubeClient
+from kit.waiting import until
 from muster.bus.server import EmbeddedServer
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
@@ -44,6 +48,10 @@ class Size(NamedTuple):
 
     gangs: int
     members: int
+
+    @property
+    def pods(self) -> int:
+        return self.gangs * self.members
 
     def __str__(self) -> str:
         return f"{self.gangs} gangs of {self.members}"
@@ -104,13 +112,13 @@ class Followed:
                 self._news.notify_all()
 
     async def until_bound(self, count: int) -> float:
-        """Seconds from the first creation to the last binding."""
+        """When the last of so many was bound."""
         try:
             async with asyncio.timeout(LIMIT_S), self._news:
                 await self._news.wait_for(lambda: len(self.bound) >= count)
         except TimeoutError:
             raise TimeoutError(f"{len(self.bound)} of {count} pods were bound within {LIMIT_S:.0f} s") from None
-        return max(self.bound.values()) - self.first
+        return max(self.bound.values())
 
 
 def pod(name: str, gang: str, members: int, scheduler: str) -> bytes:
@@ -166,23 +174,51 @@ class GangBench:
 
     async def bound(self, size: Size, scheduler: str) -> float:
         """Pods bound per second, from the first creation to the last binding."""
-        namespace, total = await self.namespace(), size.gangs * size.members
+        async with self._followed() as (namespace, followed):
+            await self._create(namespace, size, scheduler)
+            return size.pods / (await followed.until_bound(size.pods) - followed.first)
+
+    async def bound_at_last(self, size: Size, running: Sequence[Running]) -> float:
+        """Pods bound per second of gangs that Muster knows, from the change of their quota to the last binding."""
+
+        async def known() -> int:
+            return (await total(running, "muster_events", type="pod_observed")).total()
+
+        before = await known()
+        async with self._followed() as (namespace, followed):
+            await self._bench.set_tree(0, [namespace])
+            await self._create(namespace, size, MUSTER)
+
+            async def all_known() -> bool:
+                return await known() - before >= size.pods
+
+            await until(all_known, timeout_s=LIMIT_S, every_s=1.0)
+            assert not followed.bound, "they wait for quota"
+            began = time.perf_counter()
+            await self._bench.set_tree(size.pods * int(POD["cpu"]), [namespace])
+            return size.pods / (await followed.until_bound(size.pods) - began)
+
+    @asynccontextmanager
+    async def _followed(self) -> AsyncIterator[tuple[str, Followed]]:
+        """A namespace of its own, and its pods."""
+        namespace = await self.namespace()
         followed, ready = Followed(self._transport, namespace), asyncio.Event()
         following = asyncio.ensure_future(followed.run(ready))
         try:
             await ready.wait()
-            bodies = [
-                pod(f"gang-{gang:03}-{member:03}", f"gang-{gang:03}", size.members, scheduler)
-                for gang in range(size.gangs)
-                for member in range(size.members)
-            ]
-            path = PODS.path(namespace)
-            await self._bench.at_once([partial(self._post, path, body) for body in bodies])
-            return total / await followed.until_bound(total)
+            yield namespace, followed
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
             await self._clear(namespace)
+
+    async def _create(self, namespace: str, size: Size, scheduler: str) -> None:
+        bodies = [
+            pod(f"gang-{gang:03}-{member:03}", f"gang-{gang:03}", size.members, scheduler)
+            for gang in range(size.gangs)
+            for member in range(size.members)
+        ]
+        await self._bench.at_once([partial(self._post, PODS.path(namespace), body) for body in bodies])
 
     async def raw(self, count: int, nodes: int) -> float:
         """Bindings per second of pods that exist, by one client, with nothing else going on."""
@@ -236,9 +272,9 @@ async def measure(nodes: int, sizes: Sequence[Size], rounds: int, say: Progress)
             await transport.close()
     about = (
         f"Gangs of one-GPU pods on {nodes:,} KWOK nodes, a real kube-apiserver and etcd: pods bound per second, from "
-        "the first creation to the last binding as a watch shows them. Raw: bindings by one client, nothing else "
-        "going on. kube-scheduler: 2,000 such pods, no gangs. Everything runs on the one machine, KWOK and "
-        "the bench too."
+        "the first creation to the last binding as a watch shows them; of those that wait for quota, from the change "
+        "of the quota on. Raw: bindings of pods that exist by one client, nothing else going on. kube-scheduler: 2,000 "
+        "such pods, no gangs. Everything runs on the one machine, KWOK and the bench too."
     )
     return Table("Gangs of pods on a real API server", about, counted)
 
@@ -247,18 +283,22 @@ async def _round(
     gangs: GangBench, bench: Bench, url: str, nodes: int, sizes: Sequence[Size], which: str, say: Progress
 ) -> dict[str, float]:
     say(f"gangs, round {which}: raw bindings")
-    alone = min(2_000, max(size.gangs * size.members for size in sizes))
+    alone = min(2_000, max(size.pods for size in sizes))
     raw = await gangs.raw(alone, nodes)
     found = {"raw bindings/s": raw}
     say(f"gangs, round {which}: kube-scheduler")
     found["kube-scheduler without gangs, pods bound/s"] = await gangs.bound(Size(alone // 20, 20), KUBE)
-    async with bench.muster(url, "lean", MUSTER_PLACEMENT="pack"):
+    async with bench.muster(url, "lean", MUSTER_PLACEMENT="pack") as running:
         for size in sizes:
             say(f"gangs, round {which}: {size}")
             rate = await gangs.bound(size, MUSTER)
             found[f"{size}, pods bound/s"] = rate
-            found[f"{size}, first creation to last binding, s"] = size.gangs * size.members / rate
+            found[f"{size}, first creation to last binding, s"] = size.pods / rate
             found[f"{size}, share of the raw rate"] = rate / raw
+            say(f"gangs, round {which}: {size} that wait for quota")
+            rate = await gangs.bound_at_last(size, running)
+            found[f"{size} that wait for quota, pods bound/s"] = rate
+            found[f"{size} that wait for quota, share of the raw rate"] = rate / raw
     return found
 
 
