@@ -395,7 +395,8 @@ class Reading:
             self.used(leaf)[resource] + amount > tree.nodes[leaf].guaranteed.get(resource, 0)
             for resource, amount in queued["request"].items()
         )
-        return "lending is kept" if borrows and tree.rules.get("borrow-freely") else ""
+        freely, expected = queued.get("freely_ms", 0), queued.get("expected_ms", 0)
+        return "lending is kept" if borrows and freely and not 0 < expected <= freely else ""
 
     @staticmethod
     def _preemptible(job: Json) -> bool:

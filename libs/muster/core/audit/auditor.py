@@ -74,6 +74,9 @@ class Auditor:
         self._charges: dict[str, ChargeSeen] = {}
         self._used: dict[str, Vector] = {}
         self._waiting: dict[str, WaitingSeen] = {}
+        self._soon: dict[str, int] = {}
+        self._said: dict[str, int] = {}
+        """root -> how long a job may be expected to run that borrows freely: as of the commit before, as of this one"""
         self._priorities: dict[str, int] = {}
         """uid -> priority it was queued with last"""
         self._applied: set[tuple[str, int, str]] = set()
@@ -89,6 +92,7 @@ class Auditor:
         stored = self._judge.hear(stored)
         self._seq = stored.seq
         self.commits += 1
+        self._soon.update(self._said)
         if stored.void:
             return
         for book in self._books:
@@ -177,9 +181,8 @@ class Auditor:
 
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
-        tree = self._trees.by_root.get(root_of(event.queue))
-        freely_ms = tree.rules.borrow_freely_ms if tree is not None else 0
-        self._waiting[event.ref.uid] = waiting_of(event, self._seq, freely_ms)
+        self._waiting[event.ref.uid] = waiting_of(event, self._seq)
+        self._said[root_of(event.queue)] = event.freely_ms
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
         """I15: of equal requests in one queue the one ahead is tried first, among those that may borrow as much."""
@@ -192,14 +195,14 @@ class Auditor:
                 and uid not in self._charges
                 and waiting.seq <= commit.in_seq
             ):
-                for line in waiting.lines(commit.at):
+                for line in waiting.lines(commit.at, self._soon):
                     heads[line] = min(waiting.place, heads.get(line, waiting.place))
         for candidate in event.candidates:
             mine = self._waiting.get(candidate.ref.uid)
             if mine is None or mine.attempt != candidate.attempt:
                 continue
             mine.proposed, mine.rests = True, False
-            head = heads.get(mine.lines(commit.at)[-1])
+            head = heads.get(mine.lines(commit.at, self._soon)[-1])
             self._check(
                 "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"
             )

@@ -11,6 +11,7 @@ from muster.core.queueing.book import Place
 from muster.events.decisions import Candidate, QuotaReserved, WorkloadAdopted, WorkloadQueued
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.model.elastic import Counts
+from muster.model.keys import root_of
 from muster.model.quota import JOBS, MACHINES
 from muster.model.resources import Vector
 
@@ -44,9 +45,6 @@ def counted(request: Mapping[str, int], pods: int) -> Vector:
     return {**request, JOBS: 1000, **({MACHINES: pods * 1000} if pods else {})}
 
 
-WAITS_MS = 7 * 24 * 3_600_000
-"""A job that has waited so long borrows whatever is free."""
-
 Asks = tuple[tuple[tuple[str, int], ...], int, bool, int]
 """A request: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for a job that declares
 one may pass claims for age that others may not.
@@ -73,22 +71,26 @@ class WaitingSeen(Struct):
     proposed: bool = False
     rests: bool = False
     """An older attempt of it has failed: others may be tried before it until it is tried again."""
-    freely_from: int | None = None
-    """Log time (ms) from which it borrows whatever is free where its tree keeps that from others; None for never."""
+    expected_ms: int = 0
+    freely_ms: int = 0
+    """How long one is expected to run at the most that borrows all that is free, where its tree keeps it."""
+    freely_from: int = 0
+    """Log time (ms) from which it does so all the same."""
 
-    def lines(self, at: int) -> list[tuple[Any, ...]]:
-        """The lines in which it waits: those of equal requests, and of these the ones that borrow whatever is free."""
+    def lines(self, at: int, soon: Mapping[str, int]) -> list[tuple[Any, ...]]:
+        """The lines in which it waits: those of equal requests, and of these the ones that borrow whatever is free.
+        ``soon``: root -> how long one may be expected to run by now that does.
+        """
         line = (self.queue, *self.asks)
-        return [line, (*line, "freely")] if self.freely_from is not None and at >= self.freely_from else [line]
+        ends_soon = 0 < self.expected_ms <= max(self.freely_ms, soon.get(root_of(self.queue), 0))
+        freely = self.freely_ms and (ends_soon or at >= self.freely_from)
+        return [line, (*line, "freely")] if freely else [line]
 
 
-def waiting_of(event: WorkloadQueued, seq: int, freely_ms: int) -> WaitingSeen:
-    """``freely_ms``: how long a job may be expected to run that borrows whatever is free; 0: no job is kept from it."""
+def waiting_of(event: WorkloadQueued, seq: int) -> WaitingSeen:
     place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
-    found = WaitingSeen(place, event.attempt, event.queue, asks_of(event), seq)
-    if freely_ms:
-        found.freely_from = 0 if 0 < event.expected_ms <= freely_ms else event.queued_at + WAITS_MS
-    return found
+    times = event.expected_ms, event.freely_ms, event.freely_at
+    return WaitingSeen(place, event.attempt, event.queue, asks_of(event), seq, False, False, *times)
 
 
 def asks_for(asked: GrowthRequested, growth: GrowthOption, attempt: int) -> bool:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush, heapreplace, merge
 
 from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
 from muster.core.queueing.kaiturns import SharedTurns
-from muster.core.queueing.lending import Reserve, freely_ms
+from muster.core.queueing.lending import Reserve, keeps_for_owners
 from muster.core.queueing.lineup import Turn, first_turn_with
 from muster.core.queueing.openings import queues_with_room, slots_of
 from muster.core.queueing.order import used_first
@@ -177,7 +177,7 @@ class _Turn:
     def __init__(self, state: SorterState, queue: str, skip: set[str], reserve: Reserve, rooms: Rooms) -> None:
         self.state = state
         self.rooms = rooms
-        self.reserve = reserve if freely_ms(state.queues, queue) else None
+        self.reserve = reserve if keeps_for_owners(state.queues.ledger, queue) else None
         self.queue = queue
         self.skip = skip
         self.slots = slots_of(state.queues, queue, rooms)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from muster.core.observed.seen import Seen
 from muster.core.queueing import lending, objects
 from muster.core.queueing.book import Denial, shape_key
-from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from
+from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from, withdraw
 from muster.core.quota.ledger.charging import ask_of, charge_of, claim_of
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
@@ -51,7 +51,7 @@ from muster.events.facts import (
 )
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
-from muster.model.keys import Position
+from muster.model.keys import Position, root_of
 
 BACKOFF_MS = 5_000
 BACKOFF_MAX_MS = 300_000
@@ -91,7 +91,7 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
 
 def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Iterable[str]:
     queues.ledger.install(event.tree)
-    return _trees_changed(queues)
+    return _trees_changed(queues, at.at)
 
 
 def shares_changed(queues: Queues, _at: Position, event: SharesChanged) -> Iterable[str]:
@@ -102,13 +102,14 @@ def shares_changed(queues: Queues, _at: Position, event: SharesChanged) -> Itera
 
 def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Iterable[str]:
     queues.ledger.remove(event.ref.uid)
-    return _trees_changed(queues)
+    return _trees_changed(queues, at.at)
 
 
-def _trees_changed(queues: Queues) -> Iterable[str]:
-    for uid in queues.resumed:
-        if uid in queues.jobs and uid in queues.ledger.charges:
-            _stands_at(queues.jobs[uid], queues.ledger.charges[uid].queue)
+def _trees_changed(queues: Queues, now: int) -> Iterable[str]:
+    for uid, charge in queues.ledger.charges.items():
+        if uid in queues.jobs and uid in queues.resumed:
+            _stands_at(queues.jobs[uid], charge.queue)
+        lending.charged(queues, uid, now)
     queues.book.rejudge(queues.ledger)
     return queues.workloads
 
@@ -136,6 +137,7 @@ def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
     job, cause = queues.jobs.get(event.ref.uid), Cause(at.seq, at.item)
     before = queues.ledger.move(event.ref.uid, event.queue, event.named)
     if before is not None:
+        lending.charged(queues, event.ref.uid, at.at)
         for queue in (before.queue, event.queue):
             queues.book.moved(queue, queues.ledger, cause)
     queues.book.resized(queues.ledger, cause)
@@ -187,7 +189,7 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
                     event.attempt, job.queue, job.basis, job.priority, job.placement, job.place, job.queued_at
                 )
     queues.resumed.pop(uid, None)
-    queues.lending.running.pop(uid, None)
+    lending.runs(queues, uid, at.at)
     if event.reason == "resume_failed" and uid in queues.workloads:
         failures = queues.failures[uid] = queues.failures.get(uid, 0) + 1
         queues.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
@@ -235,6 +237,7 @@ def charge_changed(
     if isinstance(event, GrowthGranted):
         queues.ledger.grown(event.ref.uid, event.added, at.at)
     if moved is not None:
+        lending.charged(queues, event.ref.uid, at.at)
         queues.book.moved(moved[0], queues.ledger, Cause(at.seq, at.item))
         queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     return ()
@@ -284,8 +287,10 @@ def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]
     queues.ledger.queued(uid, ask_of(event))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     job = queues.jobs[uid] = job_from(event, Cause(at.seq, at.item))
+    queues.lending.soon[root_of(event.queue)] = event.freely_ms
     if uid in queues.ledger.charges:
         job.status = "charged"
+        lending.charged(queues, uid, at.at)
     else:
         queues.book.add(job.shape, job.queue, job.demand, job.place, queues.ledger)
     return (uid,)
@@ -298,6 +303,7 @@ def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[
     if job is not None and job.attempt == event.attempt and job.status != "charged":
         withdraw(queues, job)
         del queues.jobs[event.ref.uid]
+        lending.charged(queues, event.ref.uid, at.at)
     return (event.ref.uid,)
 
 
@@ -318,16 +324,6 @@ def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterab
             queues.book.used(job.queue)
             job.status = "proposed"
     return ()
-
-
-def withdraw(queues: Queues, job: Job) -> None:
-    """Take a job out of the waiting order, or out of the open proposals."""
-    if job.status == "waiting":
-        queues.book.take(job.shape, job.place, queues.ledger)
-    elif job.status == "proposed":
-        queues.book.closed(job.shape)
-        queues.proposed.add(job.queue, job.demand, -1)
-        queues.book.used(job.queue)
 
 
 Fold = Callable[[Queues, Position, Any], Iterable[str]]

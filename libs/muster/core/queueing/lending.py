@@ -1,65 +1,99 @@
-"""What of unused guarantees is lent, and to which jobs, where a tree says ``muster.dev/borrow-freely``.
+"""What of unused guarantees is lent, and to which jobs.
 
-A job that is expected to run no longer than that borrows whatever is free: taken back, it loses little. Any other one
-borrows only so much that enough stays for the owners: free, or lent to jobs of the first kind, must stay as much as the
-other leaves lack of the guarantees that they have wanted in the last WINDOW_HOURS. The run times of such jobs are
-learned from the log alone; a job without a known run time counts as long, and so does one that has run longer than
-expected.
+A job that is expected to end soon borrows whatever is free: taken back, it loses little. Any other one borrows only so
+much that enough stays for the owners: free, or lent to jobs of the first kind, must stay as much as the other leaves
+lack of the guarantees that they have wanted in the last WINDOW_HOURS. Soon is what the tree says
+(``muster.dev/borrow-freely``), or in the order ``learned`` LONG times as long as all jobs have run on average, when it
+was queued or by now, whichever is longer. The run
+times of such jobs are learned from the log alone. Where the tree says what is soon, a job without a known run time is
+not expected to end soon; nor is one, in any tree, that has run longer than that.
 
 A rule for proposals, no limit: a job within a guarantee never waits for it, nor does one for which quota is held
-already, nor one that has waited for LONGEST_WAIT_MS.
+already, nor one that has waited for a day, or for a week where the tree says what is soon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 
-from muster.core.queueing.queues import Job, Queues
+from muster.core.queueing.queues import Job, Loan, Queues, WantedSince
 from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
-from muster.model.resources import Vector
+from muster.model.resources import Vector, add_into
 
 HOUR_MS = 3_600_000
-WINDOW_HOURS = 48
-"""How far back it counts what a leaf has wanted: the same hour of the day before is always in it."""
-LONGEST_WAIT_MS = 7 * 24 * HOUR_MS
-"""A job that has waited so long borrows like any other."""
+WINDOW_HOURS = 25
+"""How far back it counts what a leaf has wanted, this hour included: the same hour of the day before is in it."""
+LONG = 3
+"""A job that is expected to run more than so many times as long as all jobs did on average may run long."""
+DAY_MS = 24 * HOUR_MS
+WEEK_MS = 7 * DAY_MS
 MAX_TIMED = 8
 """Jobs of a shape that are looked at as soon as they have waited so long; the others when something happens."""
 
 _NOTHING: Mapping[str, int] = {}
 
 
-def freely_ms(queues: Queues, queue: str) -> int:
-    """How long a job of a queue is expected to run at the most if it borrows whatever is free; 0 for any time."""
-    ledger = queues.ledger
-    return 0 if ledger.by_shares(queue) else ledger.rules_of(queue).borrow_freely_ms
+def keeps_for_owners(ledger: Ledger, queue: str) -> bool:
+    """Whether jobs of a queue that may run long borrow only what owners have not wanted lately."""
+    tree = ledger.tree_of(queue)
+    return tree is not None and not tree.by_shares and tree.rules.keeps_for_owners
 
 
-def time_passed(queues: Queues, now: int) -> None:
-    """Log time has gone on to ``now``: what was wanted until now is noted."""
-    lending, ledger, hour = queues.lending, queues.ledger, now // HOUR_MS
-    roots = _roots(queues)
-    if not roots:
-        lending.wanted.clear()
+def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
+    """How long a job of a queue is expected to run at the most if it borrows whatever is free, where jobs have run
+    ``mean_ms`` on average (0: unknown); 0 for any time.
+    """
+    if not keeps_for_owners(ledger, queue):
+        return 0
+    said = ledger.rules_of(queue).borrow_freely_ms
+    return said if said > 0 else mean_ms * LONG
+
+
+def longest_wait_ms(ledger: Ledger, queue: str) -> int:
+    """How long a job of a queue waits at the most until it borrows like any other."""
+    return WEEK_MS if ledger.rules_of(queue).borrow_freely_ms > 0 else DAY_MS
+
+
+def noted(queues: Queues, now: int) -> None:
+    """The leaves that an event has touched may want more or less of their guarantees from ``now`` on, log time (ms)."""
+    lending, nodes, hour = queues.lending, queues.ledger.nodes, now // HOUR_MS
+    for path in queues.book.stirred:
+        node = nodes.get(path)
+        if node is None or node.children or not keeps_for_owners(queues.ledger, path):
+            lending.levels.pop(path, None)
+            lending.wanted.pop(path, None)
+            continue
+        before, amounts = lending.levels.get(path), _wanted(queues, path, node.guaranteed)
+        if before is None or before.amounts != amounts:
+            lending.levels[path] = WantedSince(now, amounts)
+            if before is not None and before.since < now:
+                past = lending.wanted.setdefault(path, {})
+                for name, amount in before.amounts.items():
+                    _add_past(past.setdefault(name, []), hour, amount)
+    if len(lending.levels) > len(nodes):
+        for path in [path for path in lending.levels if path not in nodes]:
+            del lending.levels[path]
+            lending.wanted.pop(path, None)
+
+
+def _add_past(past: list[tuple[int, int]], hour: int, amount: int) -> None:
+    """An amount was wanted up to an hour: those that are neither larger nor newer say nothing any more."""
+    if past and past[-1][0] == hour and past[-1][1] >= amount:
         return
-    for path in [path for path in lending.wanted if path not in ledger.nodes]:
-        del lending.wanted[path]
-    for path, least in _leaves(queues, roots):
-        hours = lending.wanted.setdefault(path, {})
-        for name, amount in _wanted(queues, path, least).items():
-            before = hours.setdefault(name, {})
-            if amount > before.get(hour, -1):
-                before[hour] = amount
-                for old in [each for each in before if each <= hour - WINDOW_HOURS]:
-                    del before[old]
+    while past and past[-1][1] <= amount:
+        past.pop()
+    past.append((hour, amount))
+    while past[0][0] <= hour - WINDOW_HOURS:
+        del past[0]
 
 
-def _roots(queues: Queues) -> list[str]:
-    """Of the trees that lend by how long jobs run."""
-    trees = queues.ledger.trees
-    return [root for root, tree in trees.items() if tree.rules.borrow_freely_ms and not tree.by_shares]
+def _most(past: Sequence[tuple[int, int]], hour: int) -> tuple[int, int]:
+    """(hour, amount) of the most that was wanted within the window that ends with an hour."""
+    return next((each for each in past if each[0] > hour - WINDOW_HOURS), (hour, 0))
 
 
 def runs(queues: Queues, uid: str, now: int) -> None:
@@ -69,24 +103,66 @@ def runs(queues: Queues, uid: str, now: int) -> None:
         queues.lending.running.pop(uid, None)
     else:  # Noted in any tree: the rule may be switched on, or the charge move, while it runs.
         queues.lending.running.setdefault(uid, now)
+    charged(queues, uid, now)
+
+
+def charged(queues: Queues, uid: str, now: int) -> None:
+    """What is charged for a workload, and where, or its job, may have changed: whether it counts as soon over."""
+    lending, before = queues.lending, queues.lending.loans.pop(uid, None)
+    if before is not None:
+        _count(lending.brief, before, -1)
+        if before.until:
+            del lending.ends[bisect_left(lending.ends, (before.until, uid))]
+    loan = _loan(queues, uid)
+    if loan is not None and not 0 < loan.until < now:
+        lending.loans[uid] = loan
+        _count(lending.brief, loan, 1)
+        if loan.until:
+            insort(lending.ends, (loan.until, uid))
+
+
+def _loan(queues: Queues, uid: str) -> Loan | None:
+    """The charge of a job that is expected to end soon, and may be suspended."""
+    job, charge, since = queues.jobs.get(uid), queues.ledger.charges.get(uid), queues.lending.running.get(uid)
+    if job is None or charge is None or not charge.preemptible or not 0 < job.expected_ms <= job.freely_ms:
+        return None
+    return Loan(charge.queue, dict(charge.request), since + job.freely_ms if since is not None else 0)
+
+
+def _count(sums: dict[str, Vector], loan: Loan, times: int) -> None:
+    vector = sums.setdefault(loan.leaf, {})
+    add_into(vector, loan.amounts, times)
+    if not vector:
+        del sums[loan.leaf]
+
+
+def time_passed(queues: Queues, now: int) -> None:
+    """Log time has gone on to ``now``: what has run longer than expected does not count as soon over any more."""
+    ends = queues.lending.ends
+    while ends and ends[0][0] < now:
+        charged(queues, ends[0][1], now)
+
+
+def is_counted(queues: Queues, now: int) -> bool:
+    """Whether what counts as soon over is what follows from the charges."""
+    found = {uid: loan for uid in queues.ledger.charges if (loan := _loan(queues, uid)) is not None}
+    return queues.lending.loans == {uid: loan for uid, loan in found.items() if not 0 < loan.until < now}
 
 
 def next_look(queues: Queues, now: int) -> list[int]:
     """Log times (ms) at which a job may borrow that may not now, though nothing happens: the largest recent demand of a
     leaf is forgotten, or one has waited for long enough.
     """
-    book, wanted = queues.book, queues.lending.wanted
-    tried = (*book.untried, *book.awake(queues.ledger)) if _roots(queues) else ()
-    awake = [key for key in tried if freely_ms(queues, book.shapes[key].queue)]
+    book, ledger = queues.book, queues.ledger
+    tried = dict.fromkeys((*book.untried, *book.awake(ledger)))
+    awake = [key for key in tried if keeps_for_owners(ledger, book.shapes[key].queue)]
     jobs = (queues.jobs[place.uid] for key in awake for place in book.shapes[key].waiting[:MAX_TIMED])
-    times = [job.queued_at + LONGEST_WAIT_MS for job in jobs]
-    roots = list(dict.fromkeys(root_of(book.shapes[key].queue) for key in awake))
-    for leaf, least in _leaves(queues, roots):
+    times = [job.freely_at for job in jobs]
+    for leaf, least in _leaves(queues, list(dict.fromkeys(root_of(book.shapes[key].queue) for key in awake))):
         for name, amount in _wanted(queues, leaf, least).items():
-            hours = wanted.get(leaf, {}).get(name, {})
-            most = max(hours.values(), default=0)
+            hour, most = _most(queues.lending.wanted.get(leaf, {}).get(name, ()), now // HOUR_MS)
             if most > amount:
-                times.append((max(hour for hour, each in hours.items() if each == most) + WINDOW_HOURS) * HOUR_MS)
+                times.append((hour + WINDOW_HOURS) * HOUR_MS)
     return [at for at in times if at > now]
 
 
@@ -99,14 +175,14 @@ class Reserve:
 
     def spares(self, job: Job) -> bool:
         """Whether a job borrows whatever is free: it is expected to end soon, or has waited for long enough."""
-        brief = 0 < job.expected_ms <= freely_ms(self.queues, job.queue)
-        return brief or self.now - job.queued_at >= LONGEST_WAIT_MS
+        longest = max(job.freely_ms, self.queues.lending.soon.get(root_of(job.queue), 0))
+        soon = not job.freely_ms or 0 < job.expected_ms <= longest
+        return soon or self.now >= job.freely_at
 
     def keeps(self, job: Job, *scratches: Scratch) -> Shortfall | None:
         """What keeps a waiting job from borrowing, with ``kept`` for owners; None where nothing does."""
         queues, ledger = self.queues, self.queues.ledger
-        freely = freely_ms(queues, job.queue)
-        if not freely or self.spares(job):
+        if not keeps_for_owners(ledger, job.queue) or self.spares(job):
             return None
         if ledger.owed(job.queue, job.demand, queues.proposed, *scratches):
             return None
@@ -114,7 +190,7 @@ class Reserve:
             return None
         root = root_of(job.queue)
         if root not in self._sums:
-            self._sums[root] = _Sums(queues, root, freely, self.now)
+            self._sums[root] = _Sums(queues, root, self.now)
         sums, asked = self._sums[root], counted(job.demand)
         for path in chain_of(job.queue)[1:]:
             node = ledger.nodes.get(path)
@@ -133,19 +209,18 @@ class Reserve:
 class _Sums:
     """Of one tree: what each leaf lacks, and what of its loans is expected to end soon; summed up at each node."""
 
-    def __init__(self, queues: Queues, root: str, freely: int, now: int) -> None:
+    def __init__(self, queues: Queues, root: str, now: int) -> None:
         self.lacks: dict[str, Vector] = {}
         self.soon: dict[str, Vector] = {}
-        self.brief = _brief(queues, root, freely, now)
+        self.brief = queues.lending.brief
         self.over: dict[str, Vector] = {}
-        oldest = now // HOUR_MS - WINDOW_HOURS
         for leaf, least in _leaves(queues, [root]):
             used = _used(queues, leaf)
-            hours = queues.lending.wanted.get(leaf, {})
+            past = queues.lending.wanted.get(leaf, {})
             over = self.over[leaf] = {}
             for name, amount in _wanted(queues, leaf, least).items():
-                seen = (most for hour, most in hours.get(name, {}).items() if hour > oldest)
-                lacks = max(min(max(amount, *seen, 0), least.get(name, 0)) - used.get(name, 0), 0)
+                most = max(amount, _most(past.get(name, ()), now // HOUR_MS)[1])
+                lacks = max(min(most, least.get(name, 0)) - used.get(name, 0), 0)
                 over[name] = used.get(name, 0) - least.get(name, 0)
                 soon = max(min(over[name], self.brief.get(leaf, _NOTHING).get(name, 0)), 0)
                 for path in chain_of(leaf):
@@ -159,19 +234,6 @@ class _Sums:
         more = max(min(before + asked, brief), 0) - max(min(before, brief), 0)
         lacks = self.lacks.get(path, _NOTHING).get(name, 0) - self.lacks.get(queue, _NOTHING).get(name, 0)
         return lacks, self.soon.get(path, _NOTHING).get(name, 0) + more
-
-
-def _brief(queues: Queues, root: str, freely: int, now: int) -> dict[str, Vector]:
-    """Leaf -> what is charged there for jobs that are expected to end soon, and may be suspended."""
-    found: dict[str, Vector] = {}
-    for uid, charge in queues.ledger.charges.items():
-        job = queues.jobs.get(uid)
-        if job is None or not 0 < job.expected_ms <= freely or not charge.preemptible:
-            continue
-        if now - queues.lending.running.get(uid, now) <= freely and root_of(charge.queue) == root:
-            for name, amount in charge.request.items():
-                _add(found, charge.queue, name, amount)
-    return found
 
 
 def _leaves(queues: Queues, roots: list[str]) -> list[tuple[str, Vector]]:

@@ -19,6 +19,7 @@ from muster.events.facts import QueueObserved
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand
 from muster.model.keys import Ref
+from muster.model.resources import Vector
 from muster.model.workload import Workload
 
 JobStatus = Literal["waiting", "proposed", "charged"]
@@ -47,6 +48,10 @@ class Job(Struct):
     """How its pods are laid out on nodes, by the words of its queue when it reserved."""
     expected_ms: int = 0
     """How long such jobs had run on average when it was queued, in a tree that lends by that; 0: unknown."""
+    freely_ms: int = 0
+    """How long a job was expected to run at the most then that borrows whatever is free; 0 for any time."""
+    freely_at: int = 0
+    """Log time (ms) from which it borrows whatever is free all the same."""
     growth: GrowthOption | None = None
     """The replicas that it asks for beyond its grant, where it is a Ray cluster that runs."""
 
@@ -78,14 +83,39 @@ class WaitsForNodes(Struct, frozen=True):
     """Whether there is room by now, or others may leave for it where its quota is short: it is queued again."""
 
 
-class Lending(Struct):
-    """What lending of unused guarantees rests on (``lending.py``)."""
+class WantedSince(Struct, frozen=True):
+    """What of its guarantee a leaf uses or asks for, since a log time (ms)."""
 
-    wanted: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    """leaf -> resource -> number of an hour -> the most of its guarantee that was used or asked for in it; kept only
-    while a tree asks for it"""
+    since: int
+    amounts: Vector
+
+
+class Loan(Struct, frozen=True):
+    """What is charged for a job that is expected to end soon."""
+
+    leaf: str
+    amounts: Vector
+    until: int
+    """Log time (ms) up to which it is; 0 while it does not run."""
+
+
+class Lending(Struct):
+    """What lending of unused guarantees rests on (``lending.py``); of trees that lend by how long jobs run."""
+
+    soon: dict[str, int] = field(default_factory=dict)
+    """root -> how long (ms) one is expected to run at the most that borrows whatever is free, as the newest job says"""
+    levels: dict[str, WantedSince] = field(default_factory=dict)
+    """leaf -> what it wants now"""
+    wanted: dict[str, dict[str, list[tuple[int, int]]]] = field(default_factory=dict)
+    """leaf -> resource -> (number of an hour, amount wanted up to then), the newest last: each the less"""
     running: dict[str, int] = field(default_factory=dict)
     """uid of a charged workload that runs -> log time (ms) at which it was found running first"""
+    loans: dict[str, Loan] = field(default_factory=dict)
+    """uid of a workload -> what is charged for it, while it is expected to end soon"""
+    brief: dict[str, Vector] = field(default_factory=dict)
+    """leaf -> the sum of those"""
+    ends: list[tuple[int, str]] = field(default_factory=list)
+    """sorted (log time up to which one that runs is expected to end soon, its uid)"""
 
 
 class Queues(Struct):
@@ -213,6 +243,16 @@ class Queues(Struct):
         return union(self.ledger.rules_of(queue).paused, self.paused.get(queue, ()))
 
 
+def withdraw(queues: Queues, job: Job) -> None:
+    """Take a job out of the waiting order, or out of the open proposals."""
+    if job.status == "waiting":
+        queues.book.take(job.shape, job.place, queues.ledger)
+    elif job.status == "proposed":
+        queues.book.closed(job.shape)
+        queues.proposed.add(job.queue, job.demand, -1)
+        queues.book.used(job.queue)
+
+
 def is_current(queues: Queues, job: Job) -> bool:
     """Whether a job still waits as it was queued, as far as is known here."""
     return still_waits(queues.ledger, queues.workloads.get(job.ref.uid), job.queue, job.demand, job.basis)
@@ -248,4 +288,6 @@ def job_from(event: WorkloadQueued, cause: Cause) -> Job:
         basis=event.basis,
         cause=cause,
         expected_ms=event.expected_ms,
+        freely_ms=event.freely_ms,
+        freely_at=event.freely_at,
     )

@@ -46,16 +46,16 @@ class QueueSorter:
         return [*changes, CandidatesProposed(cause=candidates[0].cause, candidates=tuple(candidates))]
 
     @staticmethod
-    def time_passed(state: SorterState) -> None:
-        """Log time has gone on: what leaves wanted until now is noted."""
-        lending.time_passed(state.queues, state.now)
-
-    @staticmethod
     def settle(state: SorterState) -> None:
-        """A commit is folded: the queues that it touched take their place in the order of turns."""
+        """A commit is folded: what the queues that it touched want is noted, and they take their place in turn."""
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         if state.queues.book.stirred:
+            lending.noted(state.queues, state.now)
             state.lineup.settle(state.queues)
+
+    @staticmethod
+    def time_passed(state: SorterState) -> None:
+        lending.time_passed(state.queues, state.now)
 
     def next_deadline(self, state: SorterState) -> int | None:
         times = [*state.queues.not_before.values(), *(retry.at for retry in state.queues.retries.values())]
@@ -72,6 +72,8 @@ class QueueSorter:
         waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
         if listed != waiting or queues.book.waiting != len(waiting):
             found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
+        if not lending.is_counted(queues, state.now):
+            found.append(Violation("I5", "what is lent for a short time is not what the charges say"))
         if state.lineup != Lineup.of(queues):
             found.append(Violation("I16", "the queues are not in the order in which they take turns"))
         return found

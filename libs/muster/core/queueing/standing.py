@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from muster.core.learned.durations import ANY
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.queueing.kai import kai_refusal
-from muster.core.queueing.lending import freely_ms
+from muster.core.queueing.lending import freely_ms, longest_wait_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import laid_out
@@ -122,6 +123,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         rank = state.learned.rank(workload, leaf, demand.request, queued_at)
     if behind := state.learned.behind(state.queues.ledger.rules_of(leaf), uid):
         rank += behind
+    freely = freely_ms(state.queues.ledger, leaf, state.learned.durations.mean((ANY,)))
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -134,7 +136,9 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         priority=priority,
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
-        expected_ms=state.learned.expected(workload, leaf, demand.request) if freely_ms(state.queues, leaf) else 0,
+        expected_ms=state.learned.expected(workload, leaf, demand.request) if freely else 0,
+        freely_ms=freely,
+        freely_at=queued_at + longest_wait_ms(state.queues.ledger, leaf) if freely else 0,
         generation=workload.generation,
         basis=workload.basis,
     )

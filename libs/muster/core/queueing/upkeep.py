@@ -41,7 +41,7 @@ def _learn(state: SorterState, workload: Workload, at: Position) -> None:
         state.learned.observed(workload, "", {}, at.at)
         return
     rules = state.queues.ledger.rules_of(charge.queue)
-    if rules.least_attained_ms or rules.borrow_freely_ms or state.queues.order(charge.queue) == "learned":
+    if rules.least_attained_ms or rules.keeps_for_owners or state.queues.order(charge.queue) == "learned":
         state.learned.observed(workload, charge.queue, charge.request, at.at)
 
 

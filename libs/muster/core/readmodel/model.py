@@ -64,13 +64,14 @@ class ReadModel:
 
     @staticmethod
     def time_passed(state: ReadState) -> None:
-        """Log time has gone on: what leaves wanted until now is noted, as the sorter notes it; and what was idle."""
+        """Log time has gone on: what was idle is noted, and what has run longer than expected."""
         lending.time_passed(state.queues, state.now)
         idling.time_passed(state.queues.ledger, state.now)
 
     @staticmethod
     def settle(state: ReadState) -> None:
-        """A commit is folded: no order of the queues is kept here."""
+        """A commit is folded: what the queues that it touched want is noted; no order of them is kept here."""
+        lending.noted(state.queues, state.now)
         state.queues.book.stirred.clear()
 
     def next_deadline(self, state: ReadState) -> int | None:

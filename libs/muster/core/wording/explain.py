@@ -80,7 +80,7 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
 
 
 def kept_for_owners(refusal: Shortfall) -> Reason:
-    """The words for a job that would borrow quota kept for its owners: it may run longer than the tree lends freely."""
+    """The words for a job that would borrow quota kept for its owners: it may run longer than free loans do."""
     resource, path, term = refusal.resource, refusal.path, terms(refusal.path)
     return Reason(
         "QuotaKept",

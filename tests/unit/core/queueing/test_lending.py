@@ -1,4 +1,4 @@
-"""What of unused guarantees is lent to jobs that may run long, where a tree says how long counts as soon over."""
+"""What of unused guarantees is lent to jobs that may run long: by what a tree says, or by what the log has seen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kit.scenes import Scene
 from kit.traces import run, starts, trace
 from kit.words import in_words
 from muster.core.learned.durations import ENOUGH
-from muster.core.queueing.lending import HOUR_MS, LONGEST_WAIT_MS, WINDOW_HOURS
+from muster.core.queueing.lending import DAY_MS, HOUR_MS, WEEK_MS, WINDOW_HOURS, _add_past, _most
 from muster.core.quota.trees.rules import read_rules
 from muster.tracesim.metrics import SimulationMetrics
 from muster.tracesim.model import Trace
@@ -23,6 +23,7 @@ def two(gpus: int = 8) -> dict[str, Any]:
     return {"nodes": [{"count": 1, "gpus": gpus}], "queues": queues}
 
 
+BY_DEFAULT = "not said"
 FREELY = {"borrow-freely": "1h", "age-limit": "0"}
 HOUR = HOUR_MS // 1000
 LONG = 2 * HOUR
@@ -41,7 +42,8 @@ def past() -> str:
 
 def begun(folder: Path, jobs: str, gpus: int = 8, **rules: str) -> tuple[dict[str, float], SimulationMetrics]:
     made = trace(folder, two(gpus), f"{past()}\n{jobs}")
-    found = run(Trace(replace(made.cluster, rules=FREELY | rules), made.jobs))
+    said = {name: text for name, text in (FREELY | rules).items() if text != BY_DEFAULT}
+    found = run(Trace(replace(made.cluster, rules=said), made.jobs))
     return starts(found.history), found.metrics
 
 
@@ -90,31 +92,63 @@ def test_loans_that_end_soon_count_as_free_for_one_that_does_not(tmp_path) -> No
     assert found["long-90"] == AT + 10
 
 
-def test_what_no_owner_has_wanted_for_two_days_is_lent_to_anybody(tmp_path) -> None:
+def test_what_no_owner_has_wanted_for_a_day_is_lent_to_anybody(tmp_path) -> None:
     late = PAST + WINDOW_HOURS * HOUR
     found, _ = begun(tmp_path, f"{full(late)}\nlong-90,lent,1,{late + 10},{LONG}")
     assert found["long-90"] == late + 10
 
 
-def test_one_that_waits_borrows_as_soon_as_two_days_are_over(tmp_path) -> None:
+def test_one_that_waits_borrows_as_soon_as_a_day_is_over(tmp_path) -> None:
     """Though nothing else happens by then."""
     found, _ = begun(tmp_path, f"{full(AT, 100 * HOUR)}\nlong-90,lent,1,{AT + 10},{LONG}")
     last = (ENOUGH - 1) * 1000 + 900
     assert last + (WINDOW_HOURS - 1) * HOUR <= found["long-90"] <= last + (WINDOW_HOURS + 1) * HOUR
 
 
-def test_nobody_waits_for_it_longer_than_a_week(tmp_path) -> None:
+@pytest.mark.parametrize(("rules", "longest"), [({}, WEEK_MS), ({"borrow-freely": BY_DEFAULT}, DAY_MS)])
+def test_nobody_waits_for_it_longer_than_a_day_or_a_week_where_the_tree_says_what_is_soon(
+    tmp_path, rules: dict[str, str], longest: int
+) -> None:
     """The owner wants all of its own every day."""
-    week = LONGEST_WAIT_MS // 1000
+    longest //= 1000
+    quick = "\n".join(f"quick-{n},own,1,{n * 100},10" for n in range(40))
     daily = "\n".join(f"own-9{day},own,4,{AT + 100 + day * 24 * HOUR},900" for day in range(9))
-    found, _ = begun(tmp_path, f"{full(AT, 2 * week)}\nlong-90,lent,1,{AT + 10},{LONG}\n{daily}")
-    assert week <= found["long-90"] - AT - 10 <= week + HOUR
+    found, _ = begun(tmp_path, f"{full(AT, 2 * longest)}\nlong-90,lent,1,{AT + 10},{LONG}\n{daily}\n{quick}", **rules)
+    assert longest <= found["long-90"] - AT - 10 <= longest + HOUR
 
 
-def test_one_of_which_nothing_is_known_counts_as_long(tmp_path) -> None:
+@pytest.mark.parametrize(("rules", "since"), [(FREELY, 9000), ({"age-limit": "0"}, 200)])
+def test_one_of_which_nothing_is_known_counts_as_long_where_the_tree_says_what_is(
+    tmp_path, rules: dict[str, str], since: int
+) -> None:
     made = trace(tmp_path, two(), "own-1,own,4,0,100\nfull-1,lent,4,0,9000\nnew-1,lent,1,200,10")
-    found = starts(run(Trace(replace(made.cluster, rules=FREELY), made.jobs)).history)
-    assert found["new-1"] == 9000
+    found = starts(run(Trace(replace(made.cluster, rules=rules), made.jobs)).history)
+    assert found["new-1"] == since
+
+
+@pytest.mark.parametrize(
+    ("rules", "borrows"),
+    [({}, False), ({"preset": "fair"}, True), ({"order": "time"}, True), ({"borrow-freely": "0"}, True)],
+)
+def test_by_default_what_is_expected_to_run_three_times_as_long_as_all_did_may_run_long(
+    tmp_path, rules: dict[str, str], borrows: bool
+) -> None:
+    crowd = "\n".join(f"brief-5{n:02},lent,1,{n},60" for n in range(30))
+    long = "\n".join(f"long-8{n},lent,1,{AT},{LONG}" for n in range(4))
+    made = trace(tmp_path, two(), f"{past()}\n{crowd}\n{long}\nlong-90,lent,1,{AT + 10},{LONG}")
+    found = starts(run(Trace(replace(made.cluster, rules={"age-limit": "0"} | rules), made.jobs)).history)
+    assert found["long-90"] == (AT + 10 if borrows else AT + LONG)
+
+
+def test_what_a_leaf_wanted_is_known_to_the_hour_whatever_happened_since() -> None:
+    """Kept is no more than what is not outdone by something newer."""
+    past: list[tuple[int, int]] = []
+    for hour, amount in ((1, 3), (1, 7), (2, 5), (2, 4), (3, 5), (9, 1)):
+        _add_past(past, hour, amount)
+    assert past == [(1, 7), (3, 5), (9, 1)]
+    assert [_most(past, hour)[1] for hour in (9, WINDOW_HOURS, WINDOW_HOURS + 1, WINDOW_HOURS + 3)] == [7, 7, 5, 1]
+    _add_past(past, WINDOW_HOURS + 3, 1)
+    assert past == [(WINDOW_HOURS + 3, 1)]
 
 
 @pytest.mark.parametrize("text", ["soon", "-1h"])
