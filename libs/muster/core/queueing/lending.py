@@ -4,9 +4,9 @@ A job that is expected to end soon borrows whatever is free: taken back, it lose
 much that enough stays for the owners: free, or lent to jobs of the first kind, must stay as much as the other leaves
 lack of the guarantees that they have wanted in the last WINDOW_HOURS. Soon is what the tree says
 (``muster.dev/borrow-freely``), or in the order ``learned`` LONG times as long as all jobs have run on average, when it
-was queued or by now, whichever is longer. The run
-times of such jobs are learned from the log alone. Where the tree says what is soon, a job without a known run time is
-not expected to end soon; nor is one, in any tree, that has run longer than that.
+was queued or by now, whichever is longer. The run times of such jobs are learned from the log alone. Where the tree
+says what is soon, a job without a known run time is not expected to end soon; nor is one, in any tree, that has run
+longer than that.
 
 A rule for proposals, no limit: a job within a guarantee never waits for it, nor does one for which quota is held
 already, nor one that has waited for a day, or for a week where the tree says what is soon.

@@ -74,7 +74,8 @@ MEANINGS: dict[JobCode, Meaning] = {
     "QuotaHeld": Meaning("Part of the quota is held for the job that is named.", "Wait until that job has started."),
     "QuotaKept": Meaning(
         "Free quota is kept for queues that requested it of their guarantees lately (`muster.dev/borrow-freely`).",
-        "Wait: it borrows once enough is free, or once its queue is below its guarantee, or after a day.",
+        "Wait: it borrows once enough is free, or once its queue is below its guarantee, or after a day; after a week "
+        "where the annotation says a span.",
     ),
     "WaitingForClaim": Meaning("Quota that others release is held for it; it starts when enough is released."),
     "ResumeFailed": Meaning(
