@@ -12,6 +12,9 @@ import pytest
 from kit import facts, kai, nodes
 from kit.bench import Bench
 from kit.steps import calls
+from muster.core.preemption import unplaced
+from muster.core.preemption.heads import Heads, Refused
+from muster.core.preemption.state import PreemptorState, UnplacedClaimant
 from muster.core.queueing import choice
 from muster.core.queueing.state import SorterState
 from muster.core.quota.division import fairtree
@@ -131,7 +134,7 @@ def test_an_event_costs_the_same_however_many_kai_queues_wait_beside(what: str) 
     assert many < 1.2 * few, (few, many)
 
 
-def test_what_is_asked_beyond_a_share_divides_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_asked_beyond_a_share_or_for_just_it_divides_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     bench, divided, divide = full(5, 5, 0, of_kai=16), list[str](), fairtree.fair_shares
 
     def counted(*args: object) -> object:
@@ -143,7 +146,7 @@ def test_what_is_asked_beyond_a_share_divides_nothing_again(monkeypatch: pytest.
     assert not divided
     bench.facts(facts.gone("gpu-4", "default"))
     bench.settle()
-    assert 0 < len(divided) <= 3 * len(bench.seats)  # Its queue asks for just its share from here on.
+    assert not divided  # Its queue asks for just its share from here on.
 
 
 def test_one_free_device_has_one_kai_queue_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +163,40 @@ def test_one_free_device_has_one_kai_queue_looked_at(monkeypatch: pytest.MonkeyP
         bench.facts(facts.gone(f"gpu-{at}", "default"))
         assert any(isinstance(each, GangAdmitted) for each in bench.settle())
         assert 0 < len(looked) <= 3, looked
+
+
+def test_gangs_that_are_owed_nothing_of_what_their_queue_lacks_are_passed_at_a_glance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their queue uses less memory than it is guaranteed from here on; they ask for cpu, of which it has no min."""
+    bench, looked, due = full(10, 0, 200), list[str](), unplaced._is_due
+
+    def counted(state: PreemptorState, found: UnplacedClaimant) -> bool:
+        looked.append(found.job.ref.name)
+        return due(state, found)
+
+    monkeypatch.setattr(unplaced, "_is_due", counted)
+    bench.facts(facts.gone("running-4", "q4"))
+    bench.settle()
+    assert not looked
+
+
+def test_heads_that_come_of_age_are_looked_at_as_their_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each of two trees one, however many there are."""
+    state, looked, among = full(100, 200, 0, of_kai=16).states["preemptor"], list[str](), Heads._is_among
+
+    def counted(self: Heads, queue: str, refused: Refused) -> bool:
+        looked.append(queue)
+        return among(self, queue, refused)
+
+    monkeypatch.setattr(Heads, "_is_among", counted)
+    refused = state.heads.refused(state.queues)
+    found = state.heads.due(state.queues, state.age_claims, state.now + 11 * 60_000, refused)
+    first = next(found)
+    assert len(looked) == 2, looked
+    heads = [state.heads.heads[queue] for queue in (first, *found)]
+    assert len(heads) == 116
+    assert heads == sorted(heads, key=lambda head: (head.since, head.uid))
 
 
 def per_commit(bench: Bench, what: str) -> float:

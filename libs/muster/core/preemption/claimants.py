@@ -191,10 +191,7 @@ def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:
     """
     queues, heads = state.queues, state.heads
     refused = heads.refused(queues, {path for claim in aged for path in claim.paths()})
-    found = heads.due(queues, state.age_claims, state.now, refused)
-    if len(queues.ledger.trees) > 1:
-        found = iter(sorted(found, key=lambda queue: (heads.heads[queue].since, heads.heads[queue].uid)))
-    for queue in found:
+    for queue in heads.due(queues, state.age_claims, state.now, refused):
         yield queues.jobs[heads.heads[queue].uid]
 
 

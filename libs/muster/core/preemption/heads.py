@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Mapping
+from heapq import merge
 
 from msgspec import Struct, field
 
@@ -150,23 +151,30 @@ class Heads(Struct):
         )
 
     def due(self, queues: Queues, rests: AgeClaims, now: int, among: Refused | None) -> Iterator[str]:
-        """The queues for whose heads something may be held, of each tree those first that have waited longest.
-        ``among``: only these; None for all.
+        """The queues for whose heads something may be held, those first that have waited longest; each is looked at as
+        its turn comes. ``among``: only these; None for all.
         """
-        for root, tree in queues.ledger.trees.items():
-            order, limit = self.order.get(root, []), tree.rules.age_limit_ms
-            if not limit or (rests.rests and rests.rests_until(root) > now):
+        trees = (self._due(queues, root, rests, now, among) for root in queues.ledger.trees)
+        return (queue for _, _, queue in merge(*trees))
+
+    def _due(
+        self, queues: Queues, root: str, rests: AgeClaims, now: int, among: Refused | None
+    ) -> Iterator[tuple[int, str, str]]:
+        """Those of one tree, as in its order."""
+        order, limit = self.order.get(root, []), queues.ledger.trees[root].rules.age_limit_ms
+        if not limit or (rests.rests and rests.rests_until(root) > now):
+            return
+        if among is not None and (len(among.sure) + among.most) * FEW < len(order):
+            heads = ((self.heads.get(queue), queue) for queue in self._all_of(among) if root_of(queue) == root)
+            order = sorted((each.since, each.uid, queue) for each, queue in heads if each is not None)
+        for head in order:
+            queue = head[2]
+            if head[0] + limit > now:
+                break
+            if among is not None and not self._is_among(queue, among):
                 continue
-            if among is not None and (len(among.sure) + among.most) * FEW < len(order):
-                heads = ((self.heads.get(queue), queue) for queue in self._all_of(among) if root_of(queue) == root)
-                order = sorted((each.since, each.uid, queue) for each, queue in heads if each is not None)
-            for since, _, queue in order:
-                if since + limit > now:
-                    break
-                if among is not None and not self._is_among(queue, among):
-                    continue
-                if queue in queues.ledger.nodes and rests.rests_until(queue) <= now:
-                    yield queue
+            if queue in queues.ledger.nodes and rests.rests_until(queue) <= now:
+                yield head
 
     def next_due(self, queues: Queues, rests: AgeClaims, now: int) -> int | None:
         """Log time (ms) at which the next head will have waited too long; None for never."""

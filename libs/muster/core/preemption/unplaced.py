@@ -17,11 +17,12 @@ from msgspec import structs
 from muster.core.gang import moving
 from muster.core.preemption import plans
 from muster.core.preemption.enlisting import weigh
+from muster.core.preemption.heads import left_of
 from muster.core.preemption.owed import outranked, owed, site_now
 from muster.core.preemption.state import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job
-from muster.core.quota.demand import chain_of
-from muster.core.quota.ledger.ledger import Ledger, leaf_of
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger, leaf_of
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
@@ -197,7 +198,8 @@ def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
     leaving = ledger.leaving.extra
     inner = {**ledger.inner_below, **{path: None for path in leaving if _is_inner(ledger, path)}}
     for root, here in state.unplaced_in.items():
-        if ledger.by_shares(root) or state.moves:
+        glance = not (ledger.by_shares(root) or state.moves)
+        if not glance:
             whole = dict.fromkeys(here)
         elif inner:
             paths = {**inner, **ledger.below, **leaving}
@@ -206,11 +208,21 @@ def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
             few: Iterable[str] = here if len(here) < len(ledger.below) else ledger.below
             whole = {queue: None for queue in few if queue in here and queue in ledger.below}
             whole |= {path: None for path in leaving if path in here}
-        yield from (found[uid] for queue in whole for _, uid in here[queue])
+        for queue in whole:
+            left = left_of(ledger, queue, chain_of(queue), leaving) if glance else lambda _: UNBOUNDED
+            lowest = state.runs[queue][0].priority if queue in state.runs else UNBOUNDED
+            for _, uid in here[queue]:
+                job = state.queues.jobs.get(uid, found[uid].job)
+                if job.priority > lowest or (left is not None and _is_within(left, job)):
+                    yield found[uid]
         for queue in state.outranked:
             for negated, uid in here[queue] if queue in here and queue not in whole else ():
                 if state.runs[queue][0].priority < -negated:
                     yield found[uid]
+
+
+def _is_within(left: Callable[[str], int], job: Job) -> bool:
+    return all(amount <= left(name) for name, amount in counted(job.demand).items())
 
 
 def _is_inner(ledger: Ledger, path: str) -> bool:

@@ -172,7 +172,7 @@ class Books(Struct):
 
     def share_out(self) -> list[str]:
         """Bring the fair shares in line; the queues that get another amount than before, or may keep another."""
-        return self.fair.settle(self.trees, self.used, self.waiting, self.usage)
+        return self.fair.settle(self.trees, self.nodes, self.used, self.waiting, self.usage)
 
     def queued(self, uid: str, ask: QueuedRequest) -> None:
         """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""

@@ -10,9 +10,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.quota.demand import chain_of
+from muster.core.quota.division.fairshare import Share, guaranteed
 from muster.core.quota.division.fairtree import Divided, asking, divide_resource, law_for
-from muster.model.keys import root_of
-from muster.model.quota import COUNTED, QuotaTree
+from muster.model.keys import parent_path, root_of
+from muster.model.quota import COUNTED, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
 
 Vectors = Mapping[str, Mapping[str, int]]
@@ -52,8 +53,17 @@ class FairShares(Struct):
         """Whether the shares are those of now."""
         return not (self.whole or any(self.touched.values()))
 
-    def settle(self, trees: Mapping[str, QuotaTree], used: Vectors, waiting: Vectors, usage: Vectors) -> list[str]:
-        """Divide what has to be; the queues that get another amount than before, or may keep another."""
+    def settle(
+        self,
+        trees: Mapping[str, QuotaTree],
+        nodes: Mapping[str, QuotaNode],
+        used: Vectors,
+        waiting: Vectors,
+        usage: Vectors,
+    ) -> list[str]:
+        """Divide what has to be; the queues that get another amount than before, or may keep another. ``nodes``: those
+        of the trees, by path.
+        """
         changed: dict[str, None] = {}
         for root, leaves in self.touched.items():
             if not leaves and root not in self.whole:
@@ -65,11 +75,16 @@ class FairShares(Struct):
             asking = self._asking(tree, used, waiting, mine)
             for name in sorted(tree.nodes[0].limit.keys() - COUNTED if all_of_it else asking):
                 paths = asking.get(name, {})
-                if not all_of_it and all(self._stays(path, name, self.asked[path]) for path in paths):
-                    for path in paths:
-                        self._replace(path, name)
-                    continue
-                for path, found in _column(tree, name, self.asked, usage, None if all_of_it else self.shares).items():
+                column = None
+                if not all_of_it:
+                    if all(self._stays(path, name, self.asked[path]) for path in paths):
+                        for path in paths:
+                            self._replace(path, name)
+                        continue
+                    column = self._within_quotas(nodes, name, paths)
+                if column is None:
+                    column = _column(tree, name, self.asked, usage, None if all_of_it else self.shares)
+                for path, found in column.items():
                     before = self.shares[path].get(name)
                     if before is None or before.share.amount != found.share.amount:
                         changed[path] = None
@@ -122,14 +137,53 @@ class FairShares(Struct):
         return found
 
     def _stays(self, path: str, name: str, asked: Mapping[str, int]) -> bool:
-        """Whether no share changes with the request there: it was larger than its share, and is."""
+        """Whether no share changes with the request there: it asks for more than its part, whatever rounding kept from
+        that; or no longer for more, where one round handed out all of the surplus, and rounding kept nothing from it.
+        """
         known = self.shares[path][name]
-        least = min(known.sharer.requestable, asking(known.sharer, asked.get(name, 0)).requestable)
-        return least > known.share.amount
+        share, before, now = known.share, known.sharer.requestable, asking(known.sharer, asked.get(name, 0)).requestable
+        if min(before, now) >= share.quota + share.surplus + law_for(name).unit:
+            return True
+        weight, whole = share.weight_of
+        exact = share.rounds == 1 and share.surplus > 0 and share.surplus_seen * weight == share.surplus * whole
+        return exact and before > share.amount <= now
+
+    def _within_quotas(
+        self, nodes: Mapping[str, QuotaNode], name: str, paths: Mapping[str, None]
+    ) -> dict[str, Divided] | None:
+        """What these queues get where neither they nor those beside them ask for more than their quotas: no other share
+        changes with theirs. None where that is not so.
+        """
+        found: dict[str, Divided] = {}
+        for above in sorted(dict.fromkeys(map(_above, paths)), key=len):
+            whole = found.get(above)
+            have = whole.share.amount if whole is not None else None
+            for path in nodes[above].children:
+                known = self.shares[path][name]
+                same = have is None or have == known.parent
+                if path in paths:
+                    sharer = asking(known.sharer, self.asked[path].get(name, 0))
+                    share = Share(quota=sharer.requestable)
+                else:
+                    sharer, share = known.sharer, known.share
+                    if same and share.quota == sharer.request:
+                        continue
+                    if share.quota != sharer.requestable:
+                        return None
+                total = known.parent if have is None else have
+                if sharer.requestable > guaranteed(total, sharer):
+                    return None
+                if path in paths or not same:
+                    found[path] = Divided(sharer, share, total)
+        return found
 
     def _replace(self, path: str, name: str) -> None:
         known = self.shares[path][name]
         self.shares[path][name] = replace(known, sharer=asking(known.sharer, self.asked[path].get(name, 0)))
+
+
+def _above(path: str) -> str:
+    return parent_path(path) or ""
 
 
 def _column(tree: QuotaTree, name: str, asked: Vectors, usage: Vectors, before: Shares | None) -> dict[str, Divided]:
@@ -144,5 +198,5 @@ def divided(tree: QuotaTree, asked: Vectors, usage: Vectors) -> Shares:
     """
     found = FairShares()
     found.install({tree.root: tree})
-    found.settle({tree.root: tree}, asked, {}, usage)
+    found.settle({tree.root: tree}, {}, asked, {}, usage)
     return found.shares
