@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 
 from kit import facts, nodes
-from kit.histories import SEEDS, goes_on_from_a_snapshot
+from kit.histories import SEEDS, goes_on_from_a_snapshot, worth
 from kit.podgangs import Chance
 from muster.core.actuation.answers import applied, failed, said
 from muster.core.actuation.asking import Asking
@@ -209,43 +209,24 @@ def test_one_request_for_each_and_never_more_nodes_than_a_pool_may_have(seed: in
         growth.check_pools()
     report = audit(growth.bench.log)
     assert not report.violations, report.violations[0]
-
-
-@SETTINGS
-@given(SEEDS)
-def test_when_there_is_room_nothing_is_asked_for_any_more(seed: int) -> None:
-    growth = Growth(Random(seed))
-    growth.run(50)
+    report = replay(growth.bench.log, silences=False)
+    assert not report.divergences, report.divergences[0]
+    for name in ("gang_admitter", "autoscaler_bridge"):
+        goes_on_from_a_snapshot(growth.bench, name, seed % len(growth.bench.log))
     growth.peace()
-    assert growth.opened() == {}
+    assert growth.opened() == {}, "when there is room nothing is asked for any more"
     while growth.asking():
         growth.ask()
         growth.bench.settle()
     assert growth.made == {}
 
 
-@SETTINGS
-@given(SEEDS)
-def test_replay_and_snapshots_agree(seed: int) -> None:
-    growth = Growth(Random(seed))
-    growth.run(40)
-    log = growth.bench.log
-    report = replay(log, silences=False)
-    assert not report.divergences, report.divergences[0]
-    for name in ("gang_admitter", "autoscaler_bridge"):
-        goes_on_from_a_snapshot(growth.bench, name, seed % len(log))
-
-
 def test_the_histories_are_worth_something() -> None:
-    asked, reasons = set(), set()
-    for seed in range(40):
+    def happened(seed: int) -> list[str]:
         growth = Growth(Random(seed))
         growth.run()
-        for stored in growth.bench.log:
-            for event in stored.commit.events:
-                if isinstance(event, NodesRequested):
-                    asked.add(event.ref is None)
-                elif isinstance(event, NodesRequestWithdrawn):
-                    reasons.add(event.reason)
-    assert asked == {True, False}
-    assert reasons >= {"met", "gone", "changed", "expired", "failed", "lapsed"}
+        asked = ["by a gang" if each.ref is None else "by a job" for each in growth.bench.happened(NodesRequested)]
+        return [*asked, *(each.reason for each in growth.bench.happened(NodesRequestWithdrawn))]
+
+    wanted = ("by a gang", "by a job", "met", "gone", "changed", "expired", "failed", "lapsed")
+    worth(map(happened, range(40)), **dict.fromkeys(wanted, 1))

@@ -6,6 +6,7 @@ job is changed, its priority, its protection. In between everything may be liste
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 from hypothesis import given, settings
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.facts import seen
+from kit.histories import kinds_of, worth
 from kit.kai import queue, queue_gone, work
 from kit.proof import proven
 from muster.core.quota.ledger.ledger import Ledger
 from muster.events.base import Cause
-from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved
+from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied
 from muster.events.facts import WorkloadGone
 from muster.model.quota import KAI_ROOT
@@ -137,12 +139,10 @@ def test_whatever_people_do_with_queues_the_ledger_is_right_and_replays(seed: in
 
 
 def test_the_histories_are_worth_something() -> None:
-    reserved = evicted = 0
-    for seed in range(25):
+    def happened(seed: int) -> Iterator[str]:
         history = History(seed)
         for _ in range(25):
             history.step()
-        events = [event for stored in history.bench.log for event in stored.commit.events]
-        reserved += sum(isinstance(event, QuotaReserved) for event in events)
-        evicted += sum(isinstance(event, EvictionOrdered) for event in events)
-    assert reserved > 60 and evicted > 3, (reserved, evicted)
+        return kinds_of(history.bench.log)
+
+    worth(map(happened, range(25)), QuotaReserved=61, EvictionOrdered=4)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
+from kit.histories import worth
 from muster.core.quota.demand import Charge
 from muster.core.quota.giving import giving_objection, rules
 from muster.core.quota.ledger.ledger import Ledger
@@ -213,11 +214,10 @@ def test_any_history_with_preemption_keeps_the_invariants_and_replays(seed: int)
 
 
 def test_histories_reach_preemption() -> None:
-    orders = 0
-    for seed in range(60):
+    def happened(seed: int) -> list[str]:
         chaos = Chaos(Random(seed), **LOWER_GIVES)
         chaos.run()
-        for stored in chaos.bench.log:
-            for event in stored.commit.events:
-                orders += isinstance(event, EvictionOrdered) and event.priority is not None
-    assert orders > 5
+        orders = [each for each in chaos.bench.happened(EvictionOrdered) if each.priority is not None]
+        return ["order"] * len(orders)
+
+    worth(map(happened, range(60)), order=6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from kit import facts
 from kit.chaos import Chaos
+from kit.histories import kinds_of, worth
 from kit.words import in_words
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import read_tree
-from muster.events.decisions import QuotaDenied, QuotaReserved
+from muster.events.decisions import QuotaDenied
 from muster.events.facts import TreeNodeSpec
 from muster.model.quota import QuotaNode
 from muster.runtime.replaying.replay import replay
@@ -112,7 +114,7 @@ def history(seed: int) -> Chaos:
 
 @SETTINGS
 @given(st.integers(0, 2**32))
-def test_any_history_comes_to_rest_and_nobody_waits_who_would_fit(seed: int) -> None:
+def test_any_history_comes_to_rest_and_replays_and_nobody_waits_who_would_fit(seed: int) -> None:
     chaos = history(seed)
     chaos.audit()
     sorter = chaos.bench.states["queue_sorter"]
@@ -122,12 +124,7 @@ def test_any_history_comes_to_rest_and_nobody_waits_who_would_fit(seed: int) -> 
     for job in sorter.queues.jobs.values():
         if job.status == "waiting":
             assert ledger.shortfall(job.queue, job.demand) is not None, f"{job.ref} waits and would fit"
-
-
-@SETTINGS
-@given(st.integers(0, 2**32))
-def test_replay_makes_the_same_decisions(seed: int) -> None:
-    report = replay(history(seed).bench.log, silences=False)
+    report = replay(chaos.bench.log, silences=False)
     assert report.decisions > 0
     assert not report.divergences, report.divergences[0]
     assert not report.violations
@@ -135,9 +132,13 @@ def test_replay_makes_the_same_decisions(seed: int) -> None:
 
 def test_the_histories_are_worth_something() -> None:
     """Jobs are denied by runtime and reserved in them."""
-    events = [event for seed in range(12) for stored in history(seed).bench.log for event in stored.commit.events]
-    assert any(isinstance(event, QuotaReserved) for event in events)
-    assert any(isinstance(event, QuotaDenied) and event.short and event.short.of_runtime for event in events)
+
+    def happened(seed: int) -> Iterator[str]:
+        bench = history(seed).bench
+        yield from kinds_of(bench.log)
+        yield from ("denied" for event in bench.happened(QuotaDenied) if event.short and event.short.of_runtime)
+
+    worth(map(happened, range(12)), QuotaReserved=1, denied=1)
 
 
 # --- the tree as written ----------------------------------------------------------------------------------------

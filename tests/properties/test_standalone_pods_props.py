@@ -65,19 +65,12 @@ class Beside(Chaos):
 
 @FEWER
 @given(SEEDS, st.sampled_from(("ours", "all")))
-def test_what_is_charged_is_what_runs(seed: int, which: str) -> None:
+def test_what_is_charged_is_what_runs_and_it_replays(seed: int, which: str) -> None:
     chaos = Beside(Random(seed), which)
     chaos.run()
     chaos.audit()
     entries = chaos.bench.states["quota_accountant"].entries
     assert {uid for uid, entry in entries.items() if entry.ref.kind == "Pod"} == chaos.occupies(which)
-
-
-@settings(SETTINGS, max_examples=15)
-@given(SEEDS)
-def test_replay_makes_the_same_decisions(seed: int) -> None:
-    chaos = Beside(Random(seed), "ours")
-    chaos.run()
     report = replay(chaos.bench.log, silences=False)
     assert not report.divergences, report.divergences[0]
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 from hypothesis import given
 
 from kit import facts, nodes
 from kit.bench import Bench
-from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot
+from kit.histories import (
+    SEEDS,
+    SETTINGS,
+    decisions_with_what_was_known,
+    kinds_of,
+    replays_and_goes_on_from_a_snapshot,
+    worth,
+)
 from muster.core.audit.auditor import audit
-from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, PlacesReleased
+from muster.events.decisions import GangAdmitted, PlacesReleased
 from muster.events.effects import EffectApplied
 from muster.events.facts import NodeGone, PodGone, PodObserved
 from muster.events.system import PlacementChosen
@@ -211,9 +219,9 @@ def test_replay_and_snapshots_agree(seed: int) -> None:
 
 
 def test_the_histories_are_worth_something() -> None:
-    seen: set[type] = set()
-    for seed in range(25):
+    def happened(seed: int) -> Iterator[str]:
         history = History(Random(seed))
         history.run()
-        seen |= {type(event) for stored in history.bench.log for event in stored.commit.events}
-    assert {GangAdmitted, GangDeferred, GangAwaitingNodes, PlacesReleased} <= seen
+        return kinds_of(history.bench.log)
+
+    worth(map(happened, range(25)), GangAdmitted=1, GangDeferred=1, GangAwaitingNodes=1, PlacesReleased=1)

@@ -9,6 +9,7 @@ import pytest
 from kit.consolidating import Consolidating
 from kit.disorder import Disorder
 from kit.elastic import kai_queue
+from kit.histories import worth
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.effects import EffectFailed
 from muster.events.gangs import NodesClaimed, PodsReleased
@@ -155,9 +156,9 @@ def test_whatever_people_and_machines_do_nobody_is_moved_in_vain_or_lost(seed: i
 
 
 def test_the_histories_are_worth_something() -> None:
-    moved = 0
-    for seed in range(100, 108):
+    def happened(seed: int) -> list[str]:
         play = Consolidating(seed, nodes=6)
         play.play()
-        moved += len(play.moved())
-    assert moved > 3, moved
+        return ["moved"] * len(play.moved())
+
+    worth(map(happened, range(100, 108)), moved=4)

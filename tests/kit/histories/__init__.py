@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -18,6 +19,22 @@ from muster.runtime.replaying.replay import replay
 
 SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
+
+
+def worth(histories: Iterable[Iterable[str]], **least: int) -> None:
+    """What a property looks at does happen, each so often; no more histories are played than that takes."""
+    seen, lacks = Counter[str](), dict[str, int]()
+    for happened in histories:
+        seen.update(happened)
+        lacks = {name: seen[name] for name, count in least.items() if seen[name] < count}
+        if not lacks:
+            return
+    raise AssertionError(f"all of these histories together have only {lacks}")
+
+
+def kinds_of(log: Iterable[Stored]) -> Iterator[str]:
+    """The names of its events."""
+    return (type(event).__name__ for stored in log for event in stored.commit.events)
 
 
 def replays_and_goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> None:
