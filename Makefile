@@ -1,5 +1,6 @@
 # Everything a developer or CI runs. `make` alone lists the targets.
 SHELL := /bin/bash
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
@@ -19,6 +20,7 @@ PINNED ?= dist
 INSIDE := PYTHONPATH=tests $(BIN)/python -m kit.realray inside
 AGAIN := --last-failed --last-failed-no-failures none
 once_more = { echo "those that failed once more, alone:"; $(2) $(PYTEST) $(AGAIN) $(1); }
+BESIDE := $(MAKE) --no-print-directory --output-sync=target --jobs=
 DEMAND := libs/muster/ray
 
 help:  ## list the targets
@@ -47,17 +49,28 @@ fmt: $(READY)  ## format
 	$(BIN)/ruff format libs services tests examples
 	$(BIN)/ruff check --fix --quiet libs services tests examples
 
+LINTS := types layers dependencies spelling english style
 lint: $(READY)  ## style, types, layers, dependencies, spelling
+	@$(BESIDE)$(WORKERS) $(LINTS:%=lint-%)
+
+lint-types:
+	$(BIN)/mypy
+lint-layers:
+	$(BIN)/lint-imports
+lint-dependencies:
+	$(BIN)/deptry libs services
+lint-spelling:
+	$(BIN)/codespell libs services tests examples docs deploy proto-schemas README.md CONTRIBUTING.md CHANGELOG.md
+lint-english:
+	PYTHONPATH=tests $(BIN)/python -m kit.english
+lint-style:
 	$(BIN)/ruff check libs services tests examples
 	$(BIN)/ruff format --check --quiet libs services tests examples
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/deptry libs services
-	$(BIN)/codespell libs services tests examples docs deploy proto-schemas README.md CONTRIBUTING.md CHANGELOG.md
-	PYTHONPATH=tests $(BIN)/python -m kit.english
-
-check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios, recorded histories
+collected:
 	@$(PYTEST) --collect-only -qq $(REAL) >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
+
+check: $(READY)  ## before every commit, under two minutes: lint, unit, properties, scenarios, recorded histories
+	@$(BESIDE)$(WORKERS) collected $(LINTS:%=lint-%)
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
 
 test: check controlplane ray chromium  ## everything CI runs
@@ -150,4 +163,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake chaos controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray shake chaos controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom

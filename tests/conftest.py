@@ -1,7 +1,9 @@
 """For every test: whatever log it makes, what outsiders would read of it is as the contract says."""
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +23,10 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("muster")
 
-# Programs that tests start find what they import compiled, as an installed Muster does: half of a short command's time.
+# What is imported is found compiled, as in an installed Muster, by the programs that tests start and by the workers of
+# a run: half of a short command's time, and seconds of each worker's start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path("~/.cache/muster/bytecode").expanduser()))
+sys.dont_write_bytecode = False
 
 # A shell starts programs in its background deaf to Ctrl-C, and so would be those that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -40,13 +43,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that may take longest first, by their time limits: none of them is left over for the end of a run.
 
-    For runs that give whole files to their workers, in this order (`--dist loadfile --no-loadscope-reorder`).
+    Those that share a control plane stand beside each other, so that it is started once. For runs that give whole files
+    to their workers, in this order (`--dist loadfile --no-loadscope-reorder`).
     """
     limits: dict[Path, float] = {}
+    planes: dict[Path, set[str]] = {}
     for item in items:
         marker = item.get_closest_marker("timeout")
         limits[item.path] = max(limits.get(item.path, 0.0), marker.args[0] if marker else 0.0)
-    items.sort(key=lambda item: -limits[item.path])
+        asked = planes.setdefault(item.path, set())
+        asked.update(name for name in getattr(item, "fixturenames", ()) if name.endswith("plane"))
+    items.sort(key=lambda item: (-limits[item.path], sorted(planes[item.path])))
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: the garbage collector need not look at it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
