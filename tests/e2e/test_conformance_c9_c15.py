@@ -207,6 +207,8 @@ async def test_c11_jumping_the_queue(cluster: Cluster, muster_up: Muster) -> Non
         await cluster.kube.patch(SCHEDULING, "QueueUnit", "runs-ray-qu", "video", patch={"spec": {"priority": -5}})
         order = ["runs"]
         for expected in ("c", "d", "a", "b"):
+            # Of one that is deleted before its RayCluster is seen nobody knows that it holds nothing: not for a minute.
+            await cluster.until(lambda name=order[-1]: cluster.running(name), what=f"{order[-1]} to run")
             await cluster.delete_job(order[-1])
 
             async def next_runs(before: str = order[-1]) -> set[str]:
