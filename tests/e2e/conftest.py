@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end tests: real control planes, and Muster on one of them."""
 
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
@@ -14,11 +15,13 @@ from kit.controlplane.build import Binaries
 from kit.controlplane.pytest_plugin import (
     control_plane,
     control_plane_binaries,
+    kept,
     kube,
     make_node,
     namespace,
     pytest_collection_finish,
     pytest_collection_modifyitems,
+    pytest_runtest_teardown,
 )
 from kit.guarded import guarded
 from kit.muster import Muster, running
@@ -34,6 +37,7 @@ __all__ = [
     "nats_server",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_runtest_teardown",
 ]
 
 
@@ -56,21 +60,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 terminalreporter.write_line(f"figure: {value}")
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def muster_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """A control plane for Muster alone, since quota trees and queues are for the whole cluster.
-
-    Its garbage collector knows our kinds from the start. Tests have it one after the other, see `Cluster`.
-    """
+@contextlib.asynccontextmanager
+async def with_nodes() -> AsyncIterator[ControlPlane]:
     async with ControlPlane(prepare=furnish) as plane:
         await add_nodes(plane)
         yield plane
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def muster_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """A control plane for Muster alone, since quota trees and queues are for the whole cluster.
+
+    Its garbage collector knows our kinds from the start. Tests have it one after the other, see `Cluster`.
+    """
+    async for plane in kept("muster_plane", with_nodes):
+        yield plane
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
     """A control plane with everything of deploy/ applied, and tenants on it."""
-    async with guarded() as plane:
+    async for plane in kept("plane", guarded):
         yield plane
 
 

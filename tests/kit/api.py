@@ -180,7 +180,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         callspec = getattr(item, "callspec", None)
         if isinstance(item, pytest.Function) and callspec is not None and callspec.params.get("api") == "real":
-            item.fixturenames = [*item.fixturenames, "control_plane_binaries"]
+            item.fixturenames = [*item.fixturenames, "control_plane_binaries", "control_plane"]
     pytest_plugin.pytest_collection_modifyitems(config, items)
 
 

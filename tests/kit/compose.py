@@ -129,15 +129,20 @@ class Running:
             )
 
     async def healthy(self) -> bool:
-        """Run the health check of the file, once."""
+        """Whether it answers what its health check asks; AssertionError when it has ended."""
         process = self._process
         assert process is not None
         assert process.returncode is None, f"{self.name} ended with {process.returncode}:\n{self.tail()}"
+        return (await asyncio.to_thread(probe, at_port(self.service.health, self.port)))[0]
+
+    async def _checked(self) -> bool:
+        """Whether the health check of the file finds it healthy; asked where an answer of yes is to be expected."""
+        if not await self.healthy():
+            return False
         url = at_port(self.service.health, self.port)
         check = [url if word == self.service.health else word for word in runnable(self.service.check)]
         if shutil.which(check[0]) is None or check[0] == "sh":
-            # The image has it, this machine need not: the same question, asked otherwise.
-            return (await asyncio.to_thread(probe, url))[0]
+            return True  # The image has it, this machine need not: the same question was asked otherwise.
         asked = await asyncio.create_subprocess_exec(
             *check, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
         )
@@ -145,7 +150,7 @@ class Running:
 
     async def until_healthy(self) -> None:
         try:
-            await until(self.healthy, timeout_s=HEALTHY_S, every_s=0.2)
+            await until(self._checked, timeout_s=HEALTHY_S, every_s=0.2)
         except AssertionError as err:
             said = probe(at_port(self.service.health, self.port))[1]
             raise AssertionError(f"{self.name} does not become healthy: {said}\n{self.tail()}") from err

@@ -1,14 +1,17 @@
 """What every end-to-end test ends with: the log keeps every invariant, and decides the same again elsewhere.
 
 `prove` exports the log and judges the file in two processes of their own with different hash seeds, from an empty
-store and with no way to reach anything: opening a connection there is an error. Run as `python -m kit.proof FILE` it
-is such a process. `proven` judges at once, where the test is: for logs of simulations.
+store and with no way to reach anything: opening a connection there is an error. `python -m kit.proof` is what such
+processes are forked from, one for each file. `proven` judges at once, where the test is: for logs of simulations.
 """
 
 import asyncio
+import atexit
 import json
 import os
+import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,39 +98,77 @@ def environment(hash_seed: str) -> dict[str, str]:
     return {"PATH": os.defpath, "PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
 
 
+class _Court:
+    """A process under a hash seed, in which all is imported that a judge needs."""
+
+    def __init__(self, hash_seed: str) -> None:
+        command = [sys.executable, "-m", "kit.proof"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, env=environment(hash_seed), stdin=pipe, stdout=pipe, text=True)
+        atexit.register(self.close)
+
+    def judge(self, path: Path, silences: bool) -> dict[str, Any]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps([str(path), silences]) + "\n")
+        self.process.stdin.flush()
+        found: dict[str, Any] = json.loads(self.process.stdout.readline() or '{"failed": "it was ended"}')
+        return found
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        atexit.unregister(self.close)
+
+
+_courts: dict[str, _Court] = {}
+
+
 async def _judge(path: Path, hash_seed: str, silences: bool, within: float) -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "kit.proof",
-        str(path),
-        *(["--silences"] if silences else []),
-        env=environment(hash_seed),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(within):
-        out, err = await process.communicate()
-    if process.returncode != 0:
-        raise ProofError(f"judging {path} under hash seed {hash_seed} failed: {err.decode()[-2000:]}")
-    found: dict[str, Any] = json.loads(out)
+    court = _courts.get(hash_seed) or _courts.setdefault(hash_seed, _Court(hash_seed))
+    found: dict[str, Any] = {"failed": f"it took more than {within:.0f} s"}
+    try:
+        async with asyncio.timeout(within):
+            found = await asyncio.to_thread(court.judge, path, silences)
+    except TimeoutError:
+        _courts.pop(hash_seed).close()
+    if "failed" in found:
+        raise ProofError(f"judging {path} under hash seed {hash_seed} failed: {found['failed'][-2000:]}")
     return found
 
 
-def main(path: Path, silences: bool) -> None:
+def main() -> None:
+    """Judge each file that is named on standard input, in a process that has judged no other."""
+    import muster.runtime.logkeeping.logfile  # noqa: F401 - once, for all of them
+
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                found = _judged(*json.loads(line))
+            except BaseException:
+                found = {"failed": traceback.format_exc()}
+            sys.stdout.write(json.dumps(found) + "\n")
+            sys.stdout.flush()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            sys.stdout.write(json.dumps({"failed": f"it ended with {status}"}) + "\n")
+            sys.stdout.flush()
+
+
+def _judged(path: str, silences: bool) -> dict[str, Any]:
     from muster.runtime.logkeeping.logfile import read_log
 
-    commits = list(read_log(path))
+    commits = list(read_log(Path(path)))
     audited = audit(commits)
     replayed = replay(commits, silences=silences)
-    found = {
+    return {
         "commits": replayed.commits,
         "decisions": replayed.decisions,
         "silences": replayed.silences,
         "violations": [str(each) for each in (*audited.violations, *replayed.violations)],
         "divergences": [f"{each.stage} at {each.seq}: {each.first_difference()}" for each in replayed.divergences],
     }
-    sys.stdout.write(json.dumps(found))
 
 
 def _no_network(event: str, _arguments: tuple[Any, ...]) -> None:
@@ -137,4 +178,4 @@ def _no_network(event: str, _arguments: tuple[Any, ...]) -> None:
 
 if __name__ == "__main__":
     sys.addaudithook(_no_network)
-    main(Path(sys.argv[1]), "--silences" in sys.argv[2:])
+    main()

@@ -57,7 +57,7 @@ class ControlPlane:
         self._names = [ETCD, APISERVER, *(name for name, on in chosen.items() if on)]
         self._version = version
         self._users = tuple(users)
-        self._arguments = dict(arguments or {})
+        self._arguments = {CONTROLLER_MANAGER: [settings.NO_TYPE_CHECKS], **(arguments or {})}
         self._ready_timeout_s = ready_timeout_s
         self._prepare = prepare
         self._echo = echo

@@ -1,12 +1,15 @@
-"""Pytest fixtures around one control plane per session.
+"""Pytest fixtures around control planes that several files of tests share, one after the other.
 
 A conftest.py takes what it needs from here by import. Tests isolate themselves by namespace, and
-by node pool where they need nodes. Building and starting may take longer than the time limit of
+by node pool where they need nodes. A plane at rest takes a tenth of a processor: it goes when the next
+file does not ask for it. Building and starting may take longer than the time limit of
 one test, so binaries are built after collection and tests that use the plane get a longer limit.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -21,10 +24,19 @@ from kit.workloads import POOL
 TEST_TIMEOUT_S = 240
 
 MakeNode = Callable[..., Awaitable[Object]]
+Begun = Callable[[], AbstractAsyncContextManager[ControlPlane]]
+ASKED = pytest.StashKey[dict[Path, set[str]]]()
+"""The fixtures that some test of a file asks for."""
+_next: set[str] = set()
+"""Those of the file whose test is next; empty after the last one."""
+_kept: dict[str, tuple[AsyncExitStack, ControlPlane]] = {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give every test on the control plane a time limit that covers its start."""
+    """Give every test on the control plane a time limit that covers its start; note which file asks for what."""
+    asked = config.stash.setdefault(ASKED, {})
+    for item in items:
+        asked.setdefault(item.path, set()).update(getattr(item, "fixturenames", ()))
     if not config.pluginmanager.has_plugin("timeout"):
         return
     for item in items:
@@ -54,10 +66,31 @@ def control_plane_binaries() -> Binaries:
     return build()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Let `kept` know who comes next."""
+    _next.clear()
+    if nextitem is not None:
+        _next.update(item.config.stash[ASKED].get(nextitem.path, ()))
+    return (yield)
+
+
+async def kept(name: str, begun: Begun) -> AsyncIterator[ControlPlane]:
+    """The body of fixture `name`, of a module in the loop of the session: the plane runs on while files ask for it."""
+    if name not in _kept:
+        stack = AsyncExitStack()
+        _kept[name] = stack, await stack.enter_async_context(begun())
+    stack, plane = _kept[name]
+    yield plane
+    if name not in _next:
+        del _kept[name]
+        await stack.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def control_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """The session's control plane, with all components. A test that stops one starts it again."""
-    async with ControlPlane() as plane:
+    """A control plane with all components. A test that stops one starts it again."""
+    async for plane in kept("control_plane", ControlPlane):
         yield plane
 
 

@@ -25,6 +25,11 @@ MAX_IN_FLIGHT = (4000, 2000)
 CLIENT_RATE = 1000
 
 
+#: What only a plane that says otherwise goes without: the expressions of each policy are checked for each kind, which
+#: takes half a minute of a processor for those of deploy/.
+NO_TYPE_CHECKS = "--controllers=-validatingadmissionpolicy-status-controller"
+
+
 @dataclass(frozen=True)
 class User:
     """Somebody the API server knows by a static token from its start on."""
