@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
-SHARDS ?= 3
+SHARDS ?= 4
 REAL := tests/contract tests/integration tests/e2e
 ROUNDS ?= 10
 BASE ?= python:3.13-slim
@@ -74,9 +74,11 @@ check: $(READY)  ## before every commit, under two minutes: lint, unit, properti
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
 
 test: check controlplane ray chromium  ## everything CI runs
-	$(PYTEST) -n $(WORKERS) tests/sim
 	$(PYTEST) -n $(SHARDS) --dist loadfile --no-loadscope-reorder $(REAL) || $(call once_more,$(REAL))
-	$(MAKE) --no-print-directory test-ray
+	@$(BESIDE)2 test-ray test-sim
+
+test-sim: $(READY)  ## the simulations, with what others leave of the processors: nothing in them has a time of its own
+	nice -n 19 $(PYTEST) -n $(WORKERS) --timeout=900 -o cache_dir=.pytest_cache/sim tests/sim
 
 test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, where there is loopback only; AUTOSCALER=v1: Muster beside its first version
 	$(if $(AUTOSCALER),MUSTER_RAY_AUTOSCALER=$(AUTOSCALER) $(INSIDE) $(PYTEST) --durations=0 tests/ray/test_in_the_loop.py,\
@@ -163,4 +165,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray shake chaos controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray shake chaos controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom
