@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Round = Mapping[str, float]
-"""{figure: value}; the figure names its unit"""
+"""{figure: value}; the figure names its unit; what counts nothing in a round may be left out there"""
 
 
 class Table(NamedTuple):
@@ -23,8 +23,8 @@ class Table(NamedTuple):
     def rows(self) -> list[tuple[str, str, str]]:
         """(figure, median, spread) each."""
         found = []
-        for figure in self.rounds[0]:
-            values = [each[figure] for each in self.rounds]
+        for figure in dict.fromkeys(name for each in self.rounds for name in each):
+            values = [each.get(figure, 0.0) for each in self.rounds]
             found.append((figure, shown(statistics.median(values)), f"{shown(min(values))} to {shown(max(values))}"))
         return found
 
