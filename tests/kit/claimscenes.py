@@ -45,11 +45,12 @@ def idle_for_age() -> tuple[Scene, str]:
 
 
 def about_to_end(
-    *, ran_s: int, before: int = 6, cpu: int = 8, lasts_s: int = 30, write_s: int = 8, run: str = ""
+    *, ran_s: int, before: int = 6, cpu: int = 8, lasts_s: int = 30, write_s: int = 8, run: str = "", apart_s: int = 0
 ) -> Scene:
     """b borrows all there is, and a/owed claims it: b/x0 has run for so long.
 
     ``before``: such jobs that ended after ``lasts_s``. ``write_s``: so long each of them waited to be resumed.
+    ``apart_s``: with several of b, so long before the next of them, and the claimant, each of them started.
     """
     scene = Scene()
     scene.tree_of(("a", 8), ("b", 0), age_limit="0")
@@ -64,6 +65,8 @@ def about_to_end(
         scene.lines(f"job b/x{index} cpu={cpu}{declared}")
     for index in range(8 // cpu):
         scene.runs(f"b/x{index}")
+        if apart_s:
+            scene.lines(f"time +{apart_s}s")
     scene.lines(f"time +{ran_s}s", f"job a/owed cpu={cpu}")
     return scene
 
@@ -71,7 +74,7 @@ def about_to_end(
 def victim_stays(reason: str) -> tuple[Scene, str]:
     if reason == "not_ended":
         scene = about_to_end(ran_s=28)
-        scene.lines("time +21s")
+        scene.lines("time +41s")
         return scene, "b/x0"
     scene = claimed()
     scene.lines("evicted b/greedy")

@@ -160,7 +160,7 @@ class Bench:
             for service in running:
                 await service.until_healthy()
             yield running
-        except AssertionError:
+        except (AssertionError, TimeoutError):
             await keep_log(nats_url, self.cell)
             raise
         finally:

@@ -34,7 +34,10 @@ def enlist(state: PreemptorState, uid: str) -> None:
         weigh(state, started.leaf)
     if charge is None or workload is None:
         state.started.pop(uid, None)
+        state.ends.stopped(uid)
         return
+    if started is None:
+        state.ends.began(workload.ref, charge, state.now)
     since = started.since if started is not None else state.now
     job = state.queues.jobs.get(uid)
     priority = job.priority if job is not None else state.queues.priority_of(workload)

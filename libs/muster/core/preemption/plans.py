@@ -220,6 +220,5 @@ def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Vic
 
 def _ending(state: PreemptorState, victim: Victim) -> Victim:
     """One that is expected to end before its suspension would free its quota is left to end, once in a run."""
-    charge, started = state.queues.ledger.charges[victim.ref.uid], state.started[victim.ref.uid]
-    ends_by = 0 if started.was_left else state.ends.ends_by(victim.ref, charge, started.since, state.now)
+    ends_by = state.ends_by(victim.ref)
     return replace(victim, ends_by=ends_by) if ends_by else victim

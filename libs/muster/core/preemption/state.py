@@ -299,7 +299,21 @@ class PreemptorState(StageState):
         it may be evicted now.
         """
         may = may or partial(self.may_evict, queue=queue)
-        return Candidates(self.runs, may, self.deprioritised, self.now, self.alike)
+        return Candidates(self.runs, may, self.deprioritised, self.now, self.alike, self.ending)
+
+    def ending(self) -> Iterator[str]:
+        """The jobs that are left to end if they are chosen, as far as that is to be expected without a look at each."""
+        for uid in self.ends.about(self.now):
+            workload = self.queues.workloads.get(uid)
+            if workload is not None and self.started[uid].listed and self.ends_by(workload.ref):
+                yield uid
+
+    def ends_by(self, ref: Ref) -> int:
+        """Log time (ms) by which a job that runs is expected to have ended by itself, where its suspension would free
+        nothing before, and it was not left to end in this run; else 0.
+        """
+        charge, started = self.queues.ledger.charges[ref.uid], self.started[ref.uid]
+        return 0 if started.was_left else self.ends.ends_by(ref, charge, started.since, self.now)
 
     def spares(self) -> dict[str, list[Spare]]:
         """{uid: what it may give} of the Ray clusters that are granted more than their minimum."""

@@ -7,7 +7,7 @@ and no job is suspended twice for the same guarantee.
 
 The order: the lowest priority first, then the shortest work since its start or last checkpoint, whatever its queue;
 work that was evicted more often than it should comes last among its priority. And no more than is needed: of the
-chosen, the one that would lose most GPU time is spared first.
+chosen, the one that would lose most GPU time is spared first. Before all of them comes what ends by itself first.
 """
 
 from __future__ import annotations
@@ -95,10 +95,12 @@ class Candidates(Struct):
     """Log time, ms."""
     alike: Alike | None = None
     """All of ``runs``, those that are alike together; None where that is not kept."""
+    ending: Callable[[], Iterable[str]] = tuple
+    """uids of those by whose choice nothing is lost, for they end before a suspension would free anything"""
 
     def only(self, runs: Mapping[str, Sequence[Run]]) -> Candidates:
         """The same with other runs."""
-        return replace(self, runs=runs, alike=None)
+        return replace(self, runs=runs, alike=None, ending=tuple)
 
 
 class Basis(Struct):

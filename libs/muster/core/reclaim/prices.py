@@ -12,7 +12,7 @@ from typing import Any
 from muster.core.quota.demand import counted
 from muster.core.quota.giving import GivingRules
 from muster.core.quota.reclaim import FIRST, RESTART_MS, Alike, Candidates, Run, Search, Turn
-from muster.core.reclaim.sets import Cost, Rank
+from muster.core.reclaim.sets import LEAST, Cost, Rank
 
 Dear = tuple[Rank, int, tuple[Turn, Run]]
 """How late one is evicted: its rank, what it loses, and when it is its queue's turn and its own."""
@@ -54,6 +54,10 @@ class Prices:
             age = 0 if run is None or run.youth == FIRST else max(self._candidates.now + run.youth, 0) + RESTART_MS
             lost = self._lost[uid] = self.amount(uid) * age
         return lost
+
+    def free(self, uid: str) -> None:
+        """Nothing is lost by the choice of this candidate."""
+        self._dear[uid], self._lost[uid] = (LEAST, 0, self.dear(uid)[2]), 0
 
     def amount(self, uid: str) -> int:
         amounts = counted(self._begun.giver(uid).demand)
