@@ -80,11 +80,37 @@ class RunTimes(Struct):
         return 2 * soon > sum(longer.values())
 
 
+class Running(Struct):
+    """The jobs of a kind that run."""
+
+    count: int = 0
+    since: int = 0
+    """The sum of the log times (ms) at which they began."""
+
+
 class Durations(Struct):
     """Kinds of jobs, by how long their runs took."""
 
     kinds: dict[str, RunTimes] = field(default_factory=dict)
     """kind of job (see :func:`kinds_of`) -> its ended runs; the one that ended last is the last"""
+    running: dict[str, Running] = field(default_factory=dict)
+    """kind of job -> those that run, where it is noted"""
+
+    def began(self, kinds: tuple[str, ...], now: int) -> None:
+        """A run of a job of these kinds began at a log time (ms)."""
+        for kind in kinds:
+            running = self.running.setdefault(kind, Running())
+            running.count += 1
+            running.since += now
+
+    def stopped(self, kinds: tuple[str, ...], since: int) -> None:
+        """A run that began so has ended, or was stopped."""
+        for kind in kinds:
+            running = self.running[kind]
+            running.count -= 1
+            running.since -= since
+            if not running.count:
+                del self.running[kind]
 
     def ended(self, kinds: tuple[str, ...], ms: int) -> None:
         """A run of a job of these kinds took so long."""
@@ -95,12 +121,18 @@ class Durations(Struct):
         while len(self.kinds) > MAX_KINDS:
             del self.kinds[next(iter(self.kinds))]
 
-    def mean(self, kinds: tuple[str, ...]) -> int:
-        """How long such a job runs on average, ms, by the finest kind of which enough ended; 0 where none has."""
+    def mean(self, kinds: tuple[str, ...], now: int = 0) -> int:
+        """How long such a job runs on average, ms, by the finest kind of which enough ended; 0 where none has.
+
+        ``now``: log time (ms); those that run count with their time so far, as one does in the mean of times that are
+        cut off (the time of all of them, ended or not, for each one that ended).
+        """
         for kind in kinds:
             spread = self.kinds.get(kind)
             if spread is not None and spread.count >= ENOUGH:
-                return spread.total // spread.count
+                running = self.running.get(kind) if now else None
+                so_far = running.count * now - running.since if running is not None else 0
+                return (spread.total + so_far) // spread.count
         return 0
 
     def left(self, kinds: tuple[str, ...], ran: int) -> int | None:

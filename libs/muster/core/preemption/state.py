@@ -332,13 +332,12 @@ class PreemptorState(StageState):
     def deprioritised(self, uid: str) -> bool:
         """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
 
-        Its evictions for jobs of less service count only lately: they have a bound of their own. Work that was saved in
-        this run is not lost, however often.
+        Its evictions for jobs of less service count only lately: they have a bound of their own. Those in the last hour
+        do not count for work that was saved in this run.
         """
         started = self.started.get(uid)
-        if started is not None and started.kept > started.since:
-            return False
-        lately = sum(at > self.now - HOUR_MS for at in self.evictions.get(uid, ()))
+        saved = started is not None and started.kept > started.since
+        lately = 0 if saved else sum(at > self.now - HOUR_MS for at in self.evictions.get(uid, ()))
         return lately >= EVICTIONS_AN_HOUR or self.suffered(uid) >= EVICTIONS_IN_ALL
 
     def suffered(self, uid: str) -> int:

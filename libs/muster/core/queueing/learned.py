@@ -18,11 +18,18 @@ LEVEL_MS = 7 * 24 * 3_600_000
 """How much later a job counts as queued for each level of service: a bound on how long those with less overtake it."""
 
 
+class Run(Struct, frozen=True):
+    """A job runs since a log time (ms); ``kinds``: what it was when it began (see :func:`kinds_of`)."""
+
+    since: int
+    kinds: tuple[str, ...] = ()
+
+
 class Learned(Struct):
-    """``durations``: how long jobs ran; ``running``: workload uid -> log time it began to run."""
+    """``durations``: how long jobs ran, and run; ``running``: workload uid -> its run."""
 
     durations: Durations = field(default_factory=Durations)
-    running: dict[str, int] = field(default_factory=dict)
+    running: dict[str, Run] = field(default_factory=dict)
     service: Service = field(default_factory=Service)
     """What jobs have attained in former runs."""
     stopped: dict[str, int] = field(default_factory=dict)
@@ -31,27 +38,43 @@ class Learned(Struct):
     def observed(self, workload: Workload, queue: str, request: Vector, now: int) -> None:
         """A workload looks like this at log time ``now``: note its start, and learn from its end."""
         uid = workload.ref.uid
-        if workload.phase == "running":
-            self.running.setdefault(uid, now)
-            return
-        since = self.running.pop(uid, None)
-        if since is not None and workload.phase != "finished":
-            self.stopped[uid] = now
-            self.service.ran(uid, gpu_time(request, min(workload.checkpointed_at, now) - since))
-        if since is None or workload.phase != "finished" or not queue:
-            return
         ref = workload.ref
-        took = now - since + self.service.kept_run(uid, request)
+        if workload.phase == "running":
+            if uid not in self.running:
+                kinds = kinds_of(ref.namespace, ref.name, queue, request) if queue else ()
+                self.running[uid] = Run(now, kinds)
+                self.durations.began(kinds, now)
+            return
+        run = self._stops(uid)
+        if run is not None and workload.phase != "finished":
+            self.stopped[uid] = now
+            self.service.ran(uid, gpu_time(request, min(workload.checkpointed_at, now) - run.since))
+        if run is None or workload.phase != "finished" or not queue:
+            return
+        took = now - run.since + self.service.kept_run(uid, request)
         self.durations.ended(kinds_of(ref.namespace, ref.name, queue, request), took)
+
+    def _stops(self, uid: str) -> Run | None:
+        run = self.running.pop(uid, None)
+        if run is not None:
+            self.durations.stopped(run.kinds, run.since)
+        return run
 
     def gone(self, uid: str) -> None:
         self.service.forget(uid)
-        self.running.pop(uid, None)
+        self._stops(uid)
         self.stopped.pop(uid, None)
 
     def expected(self, workload: Workload, queue: str, request: Vector) -> int:
         """How long such jobs ran on average, ms; 0 where too few have ended."""
         return self.durations.mean(kinds_of(workload.ref.namespace, workload.ref.name, queue, request))
+
+    def lasting(self, workload: Workload, queue: str, request: Vector, now: int) -> int:
+        """The same with what those that run at ``now``, log time (ms), have run so far: where the long ones of a kind
+        still run, the mean of those that ended is too low.
+        """
+        kinds = kinds_of(workload.ref.namespace, workload.ref.name, queue, request)
+        return self.durations.mean(kinds, now)
 
     def rank(self, workload: Workload, queue: str, request: Vector, queued_at: int) -> int:
         """When a job counts as queued among borrowers, ms since the epoch: later the more GPU time it will take.

@@ -9,7 +9,7 @@ says what is soon, a job without a known run time is not expected to end soon; n
 longer than that.
 
 A rule for proposals, no limit: a job within a guarantee never waits for it, nor does one for which quota is held
-already, nor one that has waited for a day, or for a week where the tree says what is soon.
+already, nor one that has waited for a week.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from muster.model.resources import Vector, add_into
 HOUR_MS = 3_600_000
 WINDOW_HOURS = 25
 """How far back it counts what a leaf has wanted, this hour included: the same hour of the day before is in it."""
-LONG = 3
+LONG = 4
 """A job that is expected to run more than so many times as long as all jobs did on average may run long."""
-DAY_MS = 24 * HOUR_MS
-WEEK_MS = 7 * DAY_MS
+WEEK_MS = 7 * 24 * HOUR_MS
+"""How long a job waits at the most until it borrows like any other."""
 MAX_TIMED = 8
 """Jobs of a shape that are looked at as soon as they have waited so long; the others when something happens."""
 
@@ -51,11 +51,6 @@ def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
         return 0
     said = ledger.rules_of(queue).borrow_freely_ms
     return said if said > 0 else mean_ms * LONG
-
-
-def longest_wait_ms(ledger: Ledger, queue: str) -> int:
-    """How long a job of a queue waits at the most until it borrows like any other."""
-    return WEEK_MS if ledger.rules_of(queue).borrow_freely_ms > 0 else DAY_MS
 
 
 def noted(queues: Queues, now: int) -> None:

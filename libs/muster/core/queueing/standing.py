@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from muster.core.learned.durations import ANY
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.queueing.kai import kai_refusal
-from muster.core.queueing.lending import freely_ms, longest_wait_ms
+from muster.core.queueing.lending import WEEK_MS, freely_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import laid_out
@@ -136,9 +136,9 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         priority=priority,
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
-        expected_ms=state.learned.expected(workload, leaf, demand.request) if freely else 0,
+        expected_ms=state.learned.lasting(workload, leaf, demand.request, state.now) if freely else 0,
         freely_ms=freely,
-        freely_at=queued_at + longest_wait_ms(state.queues.ledger, leaf) if freely else 0,
+        freely_at=queued_at + WEEK_MS if freely else 0,
         generation=workload.generation,
         basis=workload.basis,
     )

@@ -47,7 +47,17 @@ def test_what_is_evicted_teaches_nothing_and_is_not_kept() -> None:
     learned, job = Learned(), facts.job("one", gpu=1)
     learned.observed(replace(job, phase="running", suspended=False), "root/a", ONE, 1_000)
     learned.observed(replace(job, phase="suspending"), "root/a", ONE, 2_000)
-    assert (learned.durations.kinds, learned.running) == ({}, {})
+    assert (learned.durations.kinds, learned.durations.running, learned.running) == ({}, {}, {})
+
+
+def test_what_still_runs_counts_with_its_time_so_far_where_the_longest_are_in_question() -> None:
+    learned, job = taught(*((f"train-{n}", 500) for n in range(ENOUGH))), facts.job("train-77", gpu=1)
+    for name in ("train-78", "train-79"):
+        learned.observed(replace(facts.job(name, gpu=1), phase="running", suspended=False), "root/a", ONE, 1_000)
+    assert learned.expected(job, "root/a", ONE) == 500
+    assert learned.lasting(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 2 * 10_000) // ENOUGH
+    learned.gone(facts.job("train-78", gpu=1).ref.uid)
+    assert learned.lasting(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 10_000) // ENOUGH
 
 
 def test_a_job_that_kept_its_work_teaches_how_long_it_ran_in_all() -> None:

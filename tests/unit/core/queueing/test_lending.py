@@ -12,7 +12,7 @@ from kit.scenes import Scene
 from kit.traces import run, starts, trace
 from kit.words import in_words
 from muster.core.learned.durations import ENOUGH
-from muster.core.queueing.lending import DAY_MS, HOUR_MS, WEEK_MS, WINDOW_HOURS, _add_past, _most
+from muster.core.queueing.lending import HOUR_MS, WEEK_MS, WINDOW_HOURS, _add_past, _most
 from muster.core.quota.trees.rules import read_rules
 from muster.tracesim.metrics import SimulationMetrics
 from muster.tracesim.model import Trace
@@ -105,12 +105,10 @@ def test_one_that_waits_borrows_as_soon_as_a_day_is_over(tmp_path) -> None:
     assert last + (WINDOW_HOURS - 1) * HOUR <= found["long-90"] <= last + (WINDOW_HOURS + 1) * HOUR
 
 
-@pytest.mark.parametrize(("rules", "longest"), [({}, WEEK_MS), ({"borrow-freely": BY_DEFAULT}, DAY_MS)])
-def test_nobody_waits_for_it_longer_than_a_day_or_a_week_where_the_tree_says_what_is_soon(
-    tmp_path, rules: dict[str, str], longest: int
-) -> None:
+@pytest.mark.parametrize("rules", [{}, {"borrow-freely": BY_DEFAULT}])
+def test_no_job_waits_for_it_longer_than_a_week(tmp_path, rules: dict[str, str]) -> None:
     """The owner wants all of its own every day."""
-    longest //= 1000
+    longest = WEEK_MS // 1000
     quick = "\n".join(f"quick-{n},own,1,{n * 100},10" for n in range(40))
     daily = "\n".join(f"own-9{day},own,4,{AT + 100 + day * 24 * HOUR},900" for day in range(9))
     found, _ = begun(tmp_path, f"{full(AT, 2 * longest)}\nlong-90,lent,1,{AT + 10},{LONG}\n{daily}\n{quick}", **rules)
@@ -130,7 +128,7 @@ def test_one_of_which_nothing_is_known_counts_as_long_where_the_tree_says_what_i
     ("rules", "borrows"),
     [({}, False), ({"preset": "fair"}, True), ({"order": "time"}, True), ({"borrow-freely": "0"}, True)],
 )
-def test_by_default_what_is_expected_to_run_three_times_as_long_as_all_did_may_run_long(
+def test_by_default_what_is_expected_to_run_four_times_as_long_as_all_did_may_run_long(
     tmp_path, rules: dict[str, str], borrows: bool
 ) -> None:
     crowd = "\n".join(f"brief-5{n:02},lent,1,{n},60" for n in range(30))
@@ -138,6 +136,17 @@ def test_by_default_what_is_expected_to_run_three_times_as_long_as_all_did_may_r
     made = trace(tmp_path, two(), f"{past()}\n{crowd}\n{long}\nlong-90,lent,1,{AT + 10},{LONG}")
     found = starts(run(Trace(replace(made.cluster, rules={"age-limit": "0"} | rules), made.jobs)).history)
     assert found["long-90"] == (AT + 10 if borrows else AT + LONG)
+
+
+def test_where_the_long_ones_of_a_kind_still_run_it_is_not_taken_for_one_that_ends_soon(tmp_path) -> None:
+    """Five have ended briefly; four that are like them run and run."""
+    ended = "\n".join(f"new-{n},lent,1,{AT - 9000 + n},60" for n in range(ENOUGH))
+    crowd = "\n".join(f"brief-5{n:02},lent,1,{n},60" for n in range(30))
+    more = "\n".join(f"new-3{n},lent,1,{AT - 8500 + n},{2 * LONG}" for n in range(4))
+    late = f"new-90,lent,1,{AT + 10},60"
+    made = trace(tmp_path, two(), f"{past()}\n{crowd}\n{ended}\n{more}\n{late}")
+    found = starts(run(Trace(replace(made.cluster, rules={"age-limit": "0"}), made.jobs)).history)
+    assert found["new-90"] > AT + 10
 
 
 def test_what_a_leaf_wanted_is_known_to_the_hour_whatever_happened_since() -> None:
