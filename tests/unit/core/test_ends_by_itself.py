@@ -84,7 +84,7 @@ def test_one_write_that_takes_for_ever_says_nothing_of_the_others() -> None:
     for number in range(8):
         ends.decided[f"x{number}"] = 0
         ends.written(f"x{number}", 100 if number else 3_600_000, suspends=False)
-    assert ends.ends_by(ref, charge, since=900, now=1_000) == 1_444, "twice two writes, each at the end of its span of times"
+    assert ends.ends_by(ref, charge, since=900, now=1_000) == 1_444, "twice two writes, each as long as its span"
 
 
 def test_a_second_claimant_does_not_count_on_the_same_end() -> None:

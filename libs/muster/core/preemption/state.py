@@ -28,6 +28,7 @@ from muster.events.base import Cause
 from muster.events.elastic import GrowthRequested
 from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
+from muster.model.keys import Ref
 from muster.model.resources import Vector
 
 MIN_PAUSE_MS = 1_000
