@@ -35,6 +35,9 @@ class _Stirred(Seat[Any]):
         super().__init__(stage)
         self.listens = frozenset(stage.arms()) | SHARED
         self.stirred = True
+        self._first: int | None = None
+        """The deadline, where nothing that the stage listens to has come since it was asked for."""
+        self._known = False
 
     def take(self, stored: Stored, kinds: set[type[Event]]) -> None:
         """Fold a commit; ``kinds``: the types of its events. One that means nothing here only moves the state on."""
@@ -42,7 +45,13 @@ class _Stirred(Seat[Any]):
             self.move_on(stored)
             return
         self.fold(stored)
-        self.stirred = True
+        self.stirred, self._known = True, False
+
+    def deadline(self) -> int | None:
+        """It is another one only by an event, or once it is reached."""
+        if not self._known or (self._first is not None and self._first <= self.state.now):
+            self._first, self._known = super().deadline(), True
+        return self._first
 
 
 class Stages(InMemoryCell[_Stirred]):

@@ -94,8 +94,6 @@ class Unplaced(Struct):
     key: str = ""
     """What it asks for: its line."""
     place: LinePlace = LinePlace(0, 0, "", "")
-    grow_at: int = 0
-    """Log time (ms) from which node pools may be asked again for it."""
 
 
 class Vain(Struct):
@@ -201,6 +199,8 @@ class AdmitterState(StageState):
     """By uid of the workload."""
     unplaced: dict[str, Unplaced] = field(default_factory=dict)
     """By uid of the workload: the jobs that wait for room on the nodes, and hold no quota"""
+    grow_from: DueTimes = field(default_factory=DueTimes)
+    """From when node pools may be asked for one of them again, where nodes of a pool did not come."""
     lines: dict[str, Line] = field(default_factory=dict)
     """request -> the jobs of it"""
     found: dict[str, int] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from muster.core.gang import claims
 from muster.core.gang.asks import asks_of
@@ -50,8 +51,8 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
     state.found.pop(uid, None)
     if event.reason != "no_nodes" or gang is None or before is None:
         return
-    again = at.at + GROW_AGAIN_MS if before.in_vain else 0
-    state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item), grow_at=again)
+    state.grow_from.put(uid, at.at + GROW_AGAIN_MS if before.in_vain else 0)
+    state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item))
     _stand(state, uid)
 
 
@@ -63,9 +64,10 @@ def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
 
 def observed(state: AdmitterState, uid: str) -> None:
     """What it asks for may be something else now."""
-    each = state.unplaced.get(uid)
+    each, grow_from = state.unplaced.get(uid), state.grow_from.at.get(uid, 0)
     if each is not None:
         drop(state, uid)
+        state.grow_from.put(uid, grow_from)
         state.unplaced[uid] = each
         _stand(state, uid)
 
@@ -74,6 +76,7 @@ def drop(state: AdmitterState, uid: str) -> None:
     """It does not wait for room on the nodes any more."""
     each = state.unplaced.pop(uid, None)
     if each is not None:
+        state.grow_from.put(uid, 0)
         line = state.lines[each.key]
         line.places.remove(each.place)
         if not line.places:
@@ -183,7 +186,7 @@ def has_room(state: AdmitterState, view: View, each: Unplaced) -> bool:
 
 def _may_grow(state: AdmitterState, view: View, each: Unplaced, growing: Growing) -> bool:
     """Whether node pools would give it what it lacks."""
-    if not growing.pools or state.now < each.grow_at:
+    if not growing.pools or state.now < state.grow_from.at.get(each.ref.uid, 0):
         return False
     return isinstance(growing.plan(view, asks_of(state, state.gangs[each.ref.uid]), each.ref.uid, ()), Growth)
 
@@ -197,6 +200,6 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
     if state.placement.strategy is None or not state.unplaced:
         return
     times = [*state.found.values()]
-    times += [each.grow_at for each in state.unplaced.values()]
+    times += [at for at, _ in islice(state.grow_from.after(state.now), 1)]
     times += [at for at, uid in claims.unplaced_may_claim(state) if uid not in state.pods.claims]
     yield from [at for at in times if at > state.now]

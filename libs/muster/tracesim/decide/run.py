@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from muster.core.cell.seat import Seat
+from muster.core.readmodel.model import ReadModel
 from muster.core.stage import REQUIRED_KINDS
 from muster.core.status.job import job_status
-from muster.core.views.narrator import Narrator
 from muster.core.views.story import more_of
 from muster.core.wording import jobs, problems
 from muster.events.base import Event
@@ -79,7 +80,7 @@ class _Run:
         self._moved: list[Moved] = []
         self._warnings: list[str] = []
         self._began: dict[str, PodWhereabouts] = {}
-        self._narrator = Narrator()
+        self._readers = Seat(ReadModel())
         self._stages = Stages(self._heard, "state")
         mode: Strategy = "spread" if situation.placement == "spread" else "pack"
         chosen = PlacementChosen(mode=mode, hold_ms=FOR_EVER_MS, moves=MOVES)
@@ -97,7 +98,7 @@ class _Run:
         self._pass_time()
 
     def _heard(self, stored: Stored) -> None:
-        self._narrator.feed(stored)
+        self._readers.fold(stored)
         for event in stored.commit.events:
             if isinstance(event, GangAdmitted):
                 self._admitted[event.ref.uid] = event
@@ -310,6 +311,6 @@ class _Run:
             least = len(job.units[0].pods)
             text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
             return PodsWaitingAnswer(job.name, pods, "WaitsForGang", text)
-        state, uid = self._narrator.state, live.workload.ref.uid
+        state, uid = self._readers.state, live.workload.ref.uid
         status = job_status(state, uid)
         return PodsWaitingAnswer(job.name, pods, status.code, jobs.text(status, state.now, more=more_of(state, uid)))
