@@ -9,55 +9,24 @@ preempt, and jobs that have had more service than the claimant give where the tr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
-
-from msgspec import Struct
+from typing import ClassVar
 
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.kaireclaim import between
 from muster.core.quota.ledger.fairshares import Shares
-from muster.core.quota.reclaim import Basis, Giver, Objection, Search, Turn
+from muster.core.quota.reclaim import Basis, Giver, GivingRules, Objection, Search, Turn
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand
 
 
-class GivingRules(Protocol):
-    """The rules for one claimant."""
-
-    @property
-    def keeps(self) -> bool:
-        """Whether each queue keeps its guarantee whatever it gives: that bounds what all of them could give."""
-
-    def claims(self) -> Objection:
-        """Why these rules evict no work for the claimant."""
-
-    def asks(self, leaf: str) -> bool:
-        """Whether work of a queue comes into question."""
-
-    def turn(self, leaf: str, found: Search) -> Turn:
-        """How a queue comes in turn to give, the least first; of those that are equal the runs decide."""
-
-    def gives(self, giver: Giver, found: Search) -> bool:
-        """Whether one more may go, with those chosen so far gone. One that may not may neither with more gone."""
-
-    def fair(self, found: Search) -> bool:
-        """Whether all that were chosen may go together."""
-
-    @property
-    def objects(self) -> tuple[PlanObjection, PlanObjection]:
-        """The objections to one candidate that may not go, and to several that may not go together."""
-
-
-class OfGuarantee(Struct, frozen=True):
+class OfGuarantee(GivingRules, frozen=True):
     """Queues that use more than their guarantee give to one that uses less."""
 
-    given: Basis
+    keeps: ClassVar[bool] = True
+
     queue: str
-    demand: Demand
     level: str
     """The node within whose guarantee the claimant stays: no work below it is evicted. Empty where there is none."""
-    keeps: bool = True
-    objects: tuple[PlanObjection, PlanObjection] = ("below_min", "beyond_guarantee")
 
     def claims(self) -> Objection:
         return "" if self.level else "beyond_guarantee"
@@ -65,17 +34,11 @@ class OfGuarantee(Struct, frozen=True):
     def asks(self, leaf: str) -> bool:
         return leaf != self.queue and self.level not in chain_of(leaf)
 
-    def turn(self, leaf: str, found: Search) -> Turn:
-        return ()
-
     def gives(self, giver: Giver, found: Search) -> bool:
         return self.asks(giver.queue) and spares(giver, found)
 
-    def fair(self, found: Search) -> bool:
-        return True
 
-
-class Inside(Struct, frozen=True):
+class Inside(GivingRules, frozen=True):
     """Work of the claimant's own queue is evicted; the order ensures that it is of lower priority.
 
     Where that brings the queue so low that the claimant is within its min, others above theirs may give the rest.
@@ -85,8 +48,6 @@ class Inside(Struct, frozen=True):
     queue: str
     demand: Demand
     others: bool = True
-    keeps: bool = False
-    objects: tuple[PlanObjection, PlanObjection] = ("below_min", "beyond_guarantee")
 
     def claims(self) -> Objection:
         """What is not preemptible takes nothing from work of lower priority beyond the min."""
@@ -113,48 +74,22 @@ class Inside(Struct, frozen=True):
         return bool(found.managed()) and not found.above_min()
 
 
-class OfService(Struct, frozen=True):
+class OfService(GivingRules, frozen=True):
     """Jobs that have had more service than the claimant, of any queue; no other queue falls below its guarantee."""
 
     queue: str
-    keeps: bool = False
-    objects: tuple[PlanObjection, PlanObjection] = ("below_min", "beyond_guarantee")
-
-    def claims(self) -> Objection:
-        return ""
-
-    def asks(self, leaf: str) -> bool:
-        return True
-
-    def turn(self, leaf: str, found: Search) -> Turn:
-        return ()
 
     def gives(self, giver: Giver, found: Search) -> bool:
         return giver.queue == self.queue or spares(giver, found)
 
-    def fair(self, found: Search) -> bool:
-        return True
 
-
-class Elsewhere(Struct, frozen=True):
+class Elsewhere(GivingRules, frozen=True):
     """Jobs that start again on other nodes, whatever their queues and priorities: their quota stays theirs."""
+
+    objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("no_nodes", "no_nodes")
 
     most: int
     """So many at once."""
-    keeps: bool = False
-    objects: tuple[PlanObjection, PlanObjection] = ("no_nodes", "no_nodes")
-
-    def claims(self) -> Objection:
-        return ""
-
-    def asks(self, leaf: str) -> bool:
-        return True
-
-    def turn(self, leaf: str, found: Search) -> Turn:
-        return ()
-
-    def gives(self, giver: Giver, found: Search) -> bool:
-        return True
 
     def fair(self, found: Search) -> bool:
         return len(found.chosen) <= self.most
@@ -184,7 +119,7 @@ def rules(
         return Inside(given, queue, demand)
     if given.ledger.by_shares(queue):
         return between(given, queue, demand, shares)
-    return OfGuarantee(given, queue, demand, next(iter(given.owed_at(queue, demand)), ""))
+    return OfGuarantee(queue, next(iter(given.owed_at(queue, demand)), ""))
 
 
 def giving_objection(

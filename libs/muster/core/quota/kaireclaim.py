@@ -11,15 +11,16 @@ resources that the claimant or a victim has to do with.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from msgspec import Struct, field
+from msgspec import field
 
 from muster.core.quota.demand import chain_of
 from muster.core.quota.division.fairshare import UNLIMITED
 from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.ledger.kaishares import kai_shares, shares_with
 from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Basis, Giver, Objection, Search, Turn
+from muster.core.quota.reclaim import Basis, Giver, GivingRules, Objection, Search, Turn
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand
 from muster.model.keys import root_of
@@ -30,8 +31,10 @@ UNSPEAKABLE = 2**62
 """The ratio of a queue that uses what it has no share of."""
 
 
-class Between(Struct):
+class Between(GivingRules, frozen=True):
     """One claimant, and the shares of all queues while it is judged."""
+
+    objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("gives_too_much", "unbalanced")
 
     given: Basis
     queue: str
@@ -45,8 +48,6 @@ class Between(Struct):
     """path -> whether it stays within its quota with the claimant, as far as that was asked"""
     met: dict[str, tuple[str, str]] = field(default_factory=dict)
     """leaf -> the sides, as far as they were asked for"""
-    keeps: bool = False
-    objects: tuple[PlanObjection, PlanObjection] = ("gives_too_much", "unbalanced")
 
     @property
     def ledger(self) -> Ledger:

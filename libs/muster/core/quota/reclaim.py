@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import gcd
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -253,3 +253,32 @@ def most_of(amounts: Iterable[int], limit: int) -> int:
     for amount in small:
         sums |= sums << amount // unit & below
     return (sums.bit_length() - 1) * unit
+
+
+class GivingRules(Struct, frozen=True):
+    """The rules for one claimant: which work may be evicted for it. Here those that forbid nothing."""
+
+    keeps: ClassVar[bool] = False
+    """Whether each queue keeps its guarantee whatever it gives: that bounds what all of them could give."""
+    objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("below_min", "beyond_guarantee")
+    """The objections to one candidate that may not go, and to several that may not go together."""
+
+    def claims(self) -> Objection:
+        """Why these rules evict no work for the claimant."""
+        return ""
+
+    def asks(self, leaf: str) -> bool:
+        """Whether work of a queue comes into question."""
+        return True
+
+    def turn(self, leaf: str, found: Search) -> Turn:
+        """How a queue comes in turn to give, the least first; of those that are equal the runs decide."""
+        return ()
+
+    def gives(self, giver: Giver, found: Search) -> bool:
+        """Whether one more may go, with those chosen so far gone. One that may not may neither with more gone."""
+        return True
+
+    def fair(self, found: Search) -> bool:
+        """Whether all that were chosen may go together."""
+        return True

@@ -10,8 +10,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from muster.core.quota.demand import counted
-from muster.core.quota.giving import GivingRules
-from muster.core.quota.reclaim import FIRST, RESTART_MS, Alike, Candidates, Run, Search, Turn
+from muster.core.quota.reclaim import FIRST, RESTART_MS, Alike, Candidates, GivingRules, Run, Search, Turn
 from muster.core.reclaim.sets import LEAST, Cost, Rank
 
 Dear = tuple[Rank, int, tuple[Turn, Run]]

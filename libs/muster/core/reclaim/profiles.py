@@ -7,10 +7,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.core.quota.giving import Elsewhere, GivingRules, Inside, OfGuarantee, OfService, rules
+from muster.core.quota.giving import Elsewhere, Inside, OfGuarantee, OfService, rules
 from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
-from muster.core.quota.reclaim import Basis, Candidates, Run, Search, search
+from muster.core.quota.reclaim import Basis, Candidates, GivingRules, Run, Search, search
 from muster.core.reclaim.search import Found, plan
 from muster.core.reclaim.sites import Site
 from muster.model.demand import Demand
@@ -30,7 +30,7 @@ def judges(given: Basis, queue: str, demand: Demand, shares: Shares | None = Non
     """
     if given.ledger.by_shares(queue):
         return [rules(given, queue, demand, shares=shares)]
-    return [OfGuarantee(given, queue, demand, level) for level in reversed(given.owed_at(queue, demand))]
+    return [OfGuarantee(queue, level) for level in reversed(given.owed_at(queue, demand))]
 
 
 def owed(

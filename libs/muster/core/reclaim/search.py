@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from muster.core.placement.view import Ask
 from muster.core.quota.demand import chain_of, counted
-from muster.core.quota.giving import GivingRules
-from muster.core.quota.reclaim import MAX_LOOKS, Candidates, Run, Search, Turn, most_of
+from muster.core.quota.reclaim import MAX_LOOKS, Candidates, GivingRules, Run, Search, Turn, most_of
 from muster.core.reclaim.prices import Prices
 from muster.core.reclaim.sets import Cost, Option, cheapest, is_worse
 from muster.core.reclaim.sites import Domain, Site
