@@ -58,8 +58,9 @@ class Narrator:
 
     def __init__(self, state: ReadState | None = None) -> None:
         """``state``: the read model from whose position on it tells."""
-        self._heard: list[tuple[Ref, Happening]] = []
-        model = ReadModel(listener=lambda ref, happening: self._heard.append((ref, happening)))
+        self.heard: list[tuple[Ref, Happening]] = []
+        """What happened to jobs in the newest commit."""
+        model = ReadModel(listener=lambda ref, happening: self.heard.append((ref, happening)))
         self._folder = Folder(model)
         self.state: ReadState = model.initial() if state is None else state
         self._synced = self.state.synced and self.state.seq > 0
@@ -68,12 +69,11 @@ class Narrator:
 
     def feed(self, stored: Stored) -> list[NarratedEvent]:
         """Fold one commit and tell it."""
-        self._heard.clear()
+        self.heard.clear()
         stored = self._folder.fold(self.state, stored)
         of_item: dict[int, list[NarratedEvent]] = {}
-        for ref, happening in self._heard:
+        for ref, happening in self.heard:
             of_item.setdefault(happening.item, []).append(entry_of(ref, happening))
-        self._heard.clear()
         entries: list[NarratedEvent] = []
         for item, event in enumerate(stored.commit.events):
             found = of_item.get(item)

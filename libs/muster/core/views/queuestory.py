@@ -12,14 +12,12 @@ from muster.core.codes.happenings import Happening
 from muster.core.learned.pace import Estimate
 from muster.core.presentation.desired import pauses_over
 from muster.core.readmodel.history import usage
-from muster.core.readmodel.state import ReadState, waits_since
+from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
 from muster.core.wording import events_jobs as worded
 from muster.core.wording import jobs
 from muster.events import decisions as d
-from muster.events import facts
-from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import path_chain
 from muster.model.quota import COUNTED
@@ -101,9 +99,10 @@ class QueueStory:
             queue = getattr(event, "queue", "")
             if ref is not None and queue:
                 self._queue_of[ref.uid] = queue
-            if shown:
-                self._count(event)
         if shown:
+            for ref, happening in self.told.heard:
+                if self._within(self._queue_of.get(ref.uid, "")):
+                    self._recount(ref.key, happening)
             self._keep(entries)
 
     def recall(self) -> None:
@@ -154,29 +153,6 @@ class QueueStory:
 
     def _within(self, queue: str) -> bool:
         return any(path == self._wanted or path.endswith(f"/{self._wanted}") for path in path_chain(queue))
-
-    def _count(self, event: Event) -> None:
-        ref = getattr(event, "ref", None)
-        if isinstance(event, d.EvictionOrdered):
-            self._tally.evicted += sum(self._within(each.queue) for each in event.suspended)
-        if ref is None or not self._within(self._queue_of.get(ref.uid, "")):
-            return
-        tally = self._tally
-        match event:
-            case d.WorkloadQueued():
-                tally.queued += 1
-            case d.GangAdmitted():
-                state = self.told.state
-                job = state.queues.jobs.get(ref.uid)
-                self._admitted(ref.key, max(0, state.now - waits_since(state, job)) if job is not None else 0)
-            case d.QuotaReleased():
-                tally.released += 1
-            case d.QuotaDenied() if event.reason != "stale":
-                tally.denied += 1
-            case facts.WorkloadFinished():
-                tally.finished += 1
-            case _:
-                pass
 
     def matches(self) -> list[str]:
         """The queues the name may mean: one when it is unique."""
