@@ -15,7 +15,7 @@ from muster.events.elastic import GrowthOption
 from muster.model.placing import GPU, PodRules
 from muster.model.problem import problem
 from muster.model.strategies import Resource, Strategy, strategies
-from muster.model.workload import PodSet
+from muster.model.workload import PodSet, least
 
 
 def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed) -> None:
@@ -52,10 +52,9 @@ def asks_of_growth(state: AdmitterState, gang: Gang, growth: GrowthOption, pods:
 
 
 def _ask(state: AdmitterState, pods: PodSet, gang: Gang) -> Ask:
-    count = pods.count if pods.minimum is None else min(pods.minimum, pods.count)
     request = pods.request if pods.takes is None else pods.takes
     rules = in_force(state, f"{gang.namespace}/{gang.name}-{pods.name}", pods.rules)
-    ask = Ask(pods.name, count, request, gang.namespace, rules, gang.topology)
+    ask = Ask(pods.name, least((pods,)), request, gang.namespace, rules, gang.topology)
     strategy = strategy_of(state, ask, gang.placement)
     return ask if strategy is None else replace(ask, strategy=strategy)
 

@@ -23,7 +23,7 @@ from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import texts
-from muster.model.workload import PodSet, Workload
+from muster.model.workload import Workload, least
 
 _LABEL = re.compile(r"[^a-z0-9]+")
 _OF_QUEUES = ("queue_label_missing", "queue_unknown", "two_quotas")
@@ -97,7 +97,7 @@ def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
 
 def _spec(workload: Workload, queue: str) -> Body:
     said = workload.labels
-    groups = [{"name": _part(pods.name), "minMember": _least(pods)} for pods in workload.pod_sets]
+    groups = [{"name": _part(pods.name), "minMember": least((pods,))} for pods in workload.pod_sets]
     spec: dict[str, Any] = {
         "minMember": sum(each["minMember"] for each in groups),
         "priorityClassName": kai_class(workload),
@@ -114,10 +114,6 @@ def _spec(workload: Workload, queue: str) -> Body:
     }
     found = {key: level for key, level in levels.items() if level}
     return spec | ({"topologyConstraint": found} if found else {})
-
-
-def _least(pods: PodSet) -> int:
-    return pods.count if pods.minimum is None else min(pods.minimum, pods.count)
 
 
 def _part(name: str) -> str:
