@@ -39,7 +39,8 @@ from kit.nats import new_cell
 from kit.proof import commits_of
 from kit.waiting import until
 from muster.bus.server import EmbeddedServer
-from muster.core.actuation.intents import Outstanding, known_of
+from muster.core.actuation.intents import known_of
+from muster.core.actuation.orders import Outstanding
 from muster.core.actuation.patch import resume_patch
 from muster.core.cell.deciders import DECIDERS
 from muster.core.gang.declare import NAME_ANNOTATION

@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.actuation.answers import RetryLater
-from muster.core.actuation.carrying import Order, Reply, Request, carry_out, first_request, orders_of
-from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
+from muster.core.actuation.carrying import Reply, Request, carry_out, first_request, orders_of
+from muster.core.actuation.intents import Actuator, ActuatorState, Known
+from muster.core.actuation.orders import Order, Outstanding
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.inmemory import InMemoryCell
 from muster.core.cell.seat import AnySeat, Seat

@@ -10,7 +10,7 @@ from kit import facts, nodes
 from kit.histories import SEEDS, goes_on_from_a_snapshot, worth
 from kit.podgangs import Chance
 from muster.core.actuation.answers import applied, failed, said
-from muster.core.actuation.asking import Asking
+from muster.core.actuation.orders import Asking
 from muster.core.audit.auditor import audit
 from muster.events.facts import (
     NodePoolsGone,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.podgangs import Scene, member
-from muster.core.actuation.bind import Bind
+from muster.core.actuation.orders import Bind
 from muster.core.placement.gpus import WHOLE, share_on
 from muster.events.facts import NodeGone
 from muster.events.gangs import PodsPlaced, PodsReleased

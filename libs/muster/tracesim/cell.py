@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from muster.core.actuation.intents import Outstanding
+from muster.core.actuation.orders import Outstanding
 from muster.events.base import Event
 from muster.events.effects import EffectApplied
 from muster.events.facts import WorkloadObserved

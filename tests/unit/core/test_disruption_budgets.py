@@ -10,7 +10,8 @@ import pytest
 from kit.why import why
 from muster.core.actuation.answers import Effect, RetryLater, said
 from muster.core.actuation.carrying import Reply, carry_out
-from muster.core.actuation.intents import ActuatorState, Outstanding
+from muster.core.actuation.intents import ActuatorState
+from muster.core.actuation.orders import Outstanding
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.model.keys import Intent, Ref
 

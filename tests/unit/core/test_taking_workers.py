@@ -10,8 +10,8 @@ from msgspec import structs
 
 from kit.why import why
 from muster.core.actuation.carrying import Reply, carry_out
-from muster.core.actuation.gating import Gating
 from muster.core.actuation.intents import Actuator, ActuatorState
+from muster.core.actuation.orders import Gating
 from muster.events.base import Cause
 from muster.events.decisions import QuotaReleased
 from muster.events.effects import EffectApplied, EffectFailed
@@ -46,7 +46,7 @@ def order(*names: str, most: int = 1) -> Gating:
         granted={"small": most},
         workers={"small": tuple(Ref("Pod", "ns", name, f"uid-{name}") for name in names)},
     )
-    return Gating(decision, Intent(1, 9, 0))
+    return Gating(decision.ref, decision.attempt, Intent(1, 9, 0), decision)
 
 
 def written(gate: Gating, pods: list[dict[str, Any]], found: dict[str, Any]) -> list[dict[str, Any]]:

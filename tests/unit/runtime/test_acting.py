@@ -7,9 +7,9 @@ import pytest
 
 from kit.alone import alone, reader_of
 from kit.doubles.log import MemoryLeases, MemoryLog
-from muster.core.actuation.bind import Bind, Unbind
-from muster.core.actuation.carrying import Order, order_of, orders_of
+from muster.core.actuation.carrying import order_of, orders_of
 from muster.core.actuation.intents import ActuatorState
+from muster.core.actuation.orders import Bind, Order, Unbind
 from muster.model.keys import Intent, Ref
 from muster.ports import ApiResponse, LogIdentity
 from muster.runtime.runners import acting
@@ -51,7 +51,7 @@ class Binding:
 
 
 def bind(number: int, seq: int = 1) -> Bind:
-    return Bind(Ref("Pod", "video", f"pod-{number:05}", f"uid-{number:05}"), "node", Intent(1, seq, number), 1)
+    return Bind(Ref("Pod", "video", f"pod-{number:05}", f"uid-{number:05}"), 1, Intent(1, seq, number), "node")
 
 
 async def test_each_of_many_orders_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ async def test_each_of_many_orders_is_looked_at_a_few_times(monkeypatch: pytest.
 
 def test_one_order_of_an_object_at_a_time_as_they_were_decided() -> None:
     state, late, early = ActuatorState(), bind(1, seq=9), bind(2, seq=3)
-    back = Unbind(late.ref, "node", Intent(1, 7, 0), late.cause, 1)
+    back = Unbind(late.ref, 1, Intent(1, 7, 0), "node", late.cause)
     for order in (early, late):
         state.binds[order.ref.uid] = order
     state.unbinds[back.ref.uid] = back

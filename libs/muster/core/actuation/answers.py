@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
+from muster.core.actuation.orders import Order
 from muster.core.objects.meta import Meta, UnreadableError, decode
-from muster.events.base import Cause
-from muster.events.effects import Action, EffectApplied, EffectFailed, FailureReason
-from muster.model.keys import Ref
+from muster.events.effects import EffectApplied, EffectFailed, FailureReason
 from muster.model.problem import FieldProblem, problem
 
 
@@ -20,19 +20,6 @@ class _ApiAnswer(Struct, frozen=True):
 
 class _WrittenObject(Struct, frozen=True):
     metadata: Meta
-
-
-class Order(Protocol):
-    """A decision to be carried out."""
-
-    @property
-    def ref(self) -> Ref: ...
-    @property
-    def cause(self) -> Cause: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def action(self) -> Action: ...
 
 
 class Reread(Struct, frozen=True):
@@ -67,11 +54,23 @@ def failed(order: Order, reason: FailureReason, why: FieldProblem) -> EffectFail
     )
 
 
-def not_done(order: Order, status: int, body: bytes, *, reread: int) -> EffectFailed | Reread | RetryLater:
-    """What an answer other than 2xx to a write on one object means; ``reread``: the status that says to look again."""
+def absent(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater | None:
+    """What it means that an object could not be read; None: it is there."""
     if status == 404:
         return failed(order, "gone", said_by(body))
-    return Reread() if status == reread else refused(order, status, body)
+    return None if 200 <= status < 300 else RetryLater("unavailable", said_by(body))
+
+
+def not_done(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater:
+    """What an answer other than 2xx to a write on one object means."""
+    return failed(order, "gone", said_by(body)) if status == 404 else refused(order, status, body)
+
+
+def patched(order: Order, status: int, body: bytes) -> Answer:
+    """What the answer to a fenced patch means."""
+    if 200 <= status < 300:
+        return applied(order, rv_of(body))
+    return Reread() if status == 422 else not_done(order, status, body)
 
 
 def refused(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater:
@@ -120,3 +119,9 @@ def rv_of(body: bytes) -> int:
         return meta_of(body).rv
     except UnreadableError:
         return 0
+
+
+def deletion(order: Order) -> bytes:
+    """The options of the deletion of an object: one of that name and another uid stays."""
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": order.ref.uid}}
+    return msgspec.json.encode(body, order="deterministic")

@@ -6,53 +6,16 @@ refused the second time, and the pod itself then says that it is done.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, not_done, said, said_by
+from muster.core.actuation.answers import Answer, Effect, Reread, RetryLater, applied, failed, not_done, said, said_by
+from muster.core.actuation.orders import Bind, Unbind
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS, GPU_PORTION, GPU_UUIDS, Meta, UnreadableError, decode
-from muster.events.base import Cause
 from muster.events.effects import EffectFailed
-from muster.model.keys import Intent, Ref
 from muster.model.problem import problem
-
-
-class Bind(Struct, frozen=True):
-    """One pod to be bound."""
-
-    ref: Ref
-    node: str
-    intent: Intent
-    cycle: int
-    devices: tuple[int, ...] = ()
-    """The shared GPU devices it takes."""
-    groups: tuple[str, ...] = ()
-    """The reservation groups of the devices."""
-    share: int = 0
-    """Thousandths of each of them."""
-    action: Literal["bind"] = "bind"
-
-    @property
-    def cause(self) -> Cause:
-        return Cause(self.intent.seq, self.intent.item)
-
-    @property
-    def attempt(self) -> int:
-        return self.cycle
-
-
-class Unbind(Struct, frozen=True):
-    """One pod that is not to be bound to a node any more: whether it was is to be found out."""
-
-    ref: Ref
-    node: str
-    intent: Intent
-    cause: Cause
-    """The decision that had placed it."""
-    attempt: int
-    action: Literal["bind"] = "bind"
 
 
 class _BoundPodSpec(Struct, frozen=True, rename="camel"):
@@ -91,7 +54,9 @@ def portion(share: int) -> str:
 
 def read_binding(order: Bind, status: int, body: bytes) -> Answer:
     """What the answer to a Binding means."""
-    return applied(order) if 200 <= status < 300 else not_done(order, status, body, reread=409)
+    if 200 <= status < 300:
+        return applied(order)
+    return Reread() if status == 409 else not_done(order, status, body)
 
 
 def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect | RetryLater:

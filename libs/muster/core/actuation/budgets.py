@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.actuation.answers import Effect, Order, RetryLater, failed, refused, said_by
+from muster.core.actuation.answers import Effect, RetryLater, failed, refused, said_by
+from muster.core.actuation.orders import Order
 from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.core.objects.podrules import RawLabelSelector, selector_of

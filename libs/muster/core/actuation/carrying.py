@@ -13,14 +13,13 @@ from typing import Literal
 from msgspec import Struct
 
 from muster.core.actuation import budgets, gathering, gpus, provisioning
-from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, message_of
-from muster.core.actuation.asking import Asking
-from muster.core.actuation.bind import Bind, Unbind, after_binding, after_unbind, binding_for, read_binding
-from muster.core.actuation.gating import Gating, patch_gate, read_gated
-from muster.core.actuation.gpus import Freeing
-from muster.core.actuation.intents import ActuatorState, Known, Outstanding, leaving, workers_leaving
-from muster.core.actuation.patch import after_reread, patch_for, read_answer
-from muster.core.actuation.removing import Removing, before_deletion, deletion, is_worker, read_deletion
+from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, deletion, message_of, patched
+from muster.core.actuation.bind import after_binding, after_unbind, binding_for, read_binding
+from muster.core.actuation.gating import patch_gate
+from muster.core.actuation.intents import ActuatorState, Known, leaving, workers_leaving
+from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Removing, Unbind
+from muster.core.actuation.patch import after_reread, patch_for
+from muster.core.actuation.removing import before_deletion, is_worker, read_deletion
 from muster.core.objects.gpus import RESERVATIONS
 from muster.core.workloads.registry import KINDS
 from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
@@ -46,7 +45,6 @@ class Reply(Struct, frozen=True):
     body: bytes
 
 
-Order = Outstanding | Bind | Unbind | Asking | Freeing | Gating | Removing
 Steps = Generator[Request, Reply, Effect | RetryLater]
 
 
@@ -96,7 +94,9 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = gpu
             return _gate(order, state)
         case Removing():
             return _remove(order)
-    return _patch(order, state)
+        case Outstanding():
+            return _patch(order, state)
+    raise AssertionError(f"there is no way to carry out {order}")
 
 
 def first_request(order: Outstanding, known: Known) -> Request:
@@ -120,7 +120,7 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
             gathered = True
         request = first_request(order, known)
         reply = yield request
-        answer = read_answer(order, reply.status, reply.body)
+        answer = patched(order, reply.status, reply.body)
         if not isinstance(answer, Reread):
             return answer
         found = yield Request("GET", request.path)
@@ -175,7 +175,7 @@ def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:
         if not isinstance(patch, bytes):
             return patch
         reply = yield Request("PATCH", path, patch, JSON_PATCH)
-        answer = read_gated(order, reply.status, reply.body)
+        answer = patched(order, reply.status, reply.body)
         if not isinstance(answer, Reread):
             return answer
     return RetryLater("conflict", problem("", "keeps_changing"))
@@ -252,9 +252,8 @@ def _wire(order: Bind, uuids: tuple[str, ...]) -> Generator[Request, Reply, Effe
 
 def _free(order: Freeing) -> Steps:
     path = PODS.path(order.ref.namespace, order.ref.name)
-    reply = yield Request("DELETE", path, gpus.deletion(order))
-    answer = gpus.read_deletion(order, reply.status, reply.body)
-    return applied(order) if isinstance(answer, Reread) else answer
+    reply = yield Request("DELETE", path, deletion(order))
+    return gpus.read_freed(order, reply.status, reply.body)
 
 
 def _remove(order: Removing) -> Steps:
@@ -264,8 +263,7 @@ def _remove(order: Removing) -> Steps:
     if known is not None:
         return known
     reply = yield Request("DELETE", path, deletion(order))
-    answer = read_deletion(order, reply.status, reply.body)
-    return applied(order) if isinstance(answer, Reread) else answer
+    return read_deletion(order, reply.status, reply.body)
 
 
 def _ask(order: Asking) -> Steps:

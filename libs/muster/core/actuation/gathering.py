@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from muster.core.actuation.answers import Effect, RetryLater, failed, message_of, meta_of, refused, said, said_by
-from muster.core.actuation.intents import Known, Outstanding
+from muster.core.actuation.intents import Known
+from muster.core.actuation.orders import Outstanding
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import ATTEMPT, INTENT, UnreadableError
 from muster.core.workloads.registry import KINDS

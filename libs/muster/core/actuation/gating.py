@@ -8,20 +8,20 @@ stale leader, or a decision that the autoscaler was faster than, changes nothing
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, not_done, rv_of, said_by
+from muster.core.actuation.answers import Effect, RetryLater, absent, applied, failed
+from muster.core.actuation.orders import Gating
 from muster.core.objects.meta import CEILINGS, GATE, GRANTED, Meta, UnreadableError, decode
 from muster.core.workloads import rayresize
 from muster.core.workloads.ray import RayClusterSpec
 from muster.core.workloads.rayscaling import elastic_of
-from muster.events.base import Cause
 from muster.events.elastic import GateSet
 from muster.model.elastic import Counts, Elastic, counts_text
-from muster.model.keys import Intent, Ref
+from muster.model.keys import Intent
 from muster.model.problem import problem
 
 Op = dict[str, Any]
@@ -30,27 +30,16 @@ SCALED = {"RayJob": "/spec/rayClusterSpec", "RayService": "/spec/rayClusterConfi
 """{kind: where it describes a Ray cluster}"""
 
 
-class Gating(Struct, frozen=True):
-    """``maxReplicas`` to be written."""
+def annotate(values: Mapping[str, str], *, annotated: bool) -> list[Op]:
+    """Operations that set annotations; ``annotated``: the object has some."""
+    if not annotated:
+        return [{"op": "add", "path": "/metadata/annotations", "value": values}]
+    return [{"op": "add", "path": pointer(key), "value": value} for key, value in values.items()]
 
-    decision: GateSet
-    intent: Intent
 
-    @property
-    def ref(self) -> Ref:
-        return self.decision.ref
-
-    @property
-    def cause(self) -> Cause:
-        return Cause(self.intent.seq, self.intent.item)
-
-    @property
-    def attempt(self) -> int:
-        return self.decision.attempt
-
-    @property
-    def action(self) -> Literal["gate"]:
-        return "gate"
+def pointer(annotation: str, metadata: str = "/metadata") -> str:
+    """JSON pointer of an annotation."""
+    return f"{metadata}/annotations/" + annotation.replace("~", "~0").replace("/", "~1")
 
 
 class _Cluster(Struct, frozen=True):
@@ -93,10 +82,9 @@ def patch_gate(
 
     ``workers``: {worker group: names of pods that go}.
     """
-    if status == 404:
-        return failed(order, "gone", said_by(body))
-    if not 200 <= status < 300:
-        return RetryLater("unavailable", said_by(body))
+    none = absent(order, status, body)
+    if none is not None:
+        return none
     decision = order.decision
     try:
         found: _Cluster = decode(body, _Cluster)
@@ -124,11 +112,7 @@ def patch_gate(
         {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
     ]
-    if not meta.annotations:
-        ops.append({"op": "add", "path": "/metadata/annotations", "value": notes})
-    else:
-        escaped = {key.replace("~", "~0").replace("/", "~1"): text for key, text in notes.items()}
-        ops += [{"op": "add", "path": f"/metadata/annotations/{key}", "value": text} for key, text in escaped.items()]
+    ops += annotate(notes, annotated=bool(meta.annotations))
     ops += gate_ops(most, elastic, SCALED["RayCluster"], _replicas(decision, elastic))
     ops += _deletions(found.spec, elastic, workers or {})
     return msgspec.json.encode(ops, order="deterministic")
@@ -156,8 +140,3 @@ def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, lis
                 yield {"op": "add", "path": path, "value": {"workersToDelete": value}}
             else:
                 yield {"op": "add", "path": f"{path}/workersToDelete", "value": value}
-
-
-def read_gated(order: Gating, status: int, body: bytes) -> Answer:
-    """What the answer to the patch means."""
-    return applied(order, rv_of(body)) if 200 <= status < 300 else not_done(order, status, body, reread=422)

@@ -7,13 +7,12 @@ the annotations of its binding. Nothing enforces how much a pod uses.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from muster.core.actuation.answers import (
-    Answer,
     Effect,
     RetryLater,
     applied,
@@ -25,11 +24,10 @@ from muster.core.actuation.answers import (
     said,
     said_by,
 )
-from muster.core.actuation.bind import Bind, portion
+from muster.core.actuation.bind import portion
+from muster.core.actuation.orders import Bind, Freeing
 from muster.core.objects.gpus import GROUP, KEEPS, RESERVATIONS, container_of
 from muster.core.objects.meta import INTENT, Meta, UnreadableError, decode
-from muster.events.base import Cause
-from muster.model.keys import Intent, Ref
 from muster.model.placing import GPU
 from muster.model.problem import problem
 
@@ -42,19 +40,6 @@ IMAGE = "muster:latest"
 REPORTER = ("python", "-m", "muster.runtime.gpureport")
 
 Body = dict[str, Any]
-
-
-class Freeing(Struct, frozen=True):
-    """One pod to be deleted that keeps an unused device."""
-
-    ref: Ref
-    intent: Intent
-    action: Literal["free_gpu"] = "free_gpu"
-    attempt: int = 0
-
-    @property
-    def cause(self) -> Cause:
-        return Cause(self.intent.seq, self.intent.item)
 
 
 class _Container(Struct, frozen=True):
@@ -151,17 +136,11 @@ def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | RetryLate
     return uuid[:256]
 
 
-def deletion(order: Freeing) -> bytes:
-    """The options of the deletion of a pod that keeps a device."""
-    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": order.ref.uid}}
-    return msgspec.json.encode(body, order="deterministic")
-
-
-def read_deletion(order: Freeing, status: int, body: bytes) -> Answer:
-    """What the answer to that deletion means."""
+def read_freed(order: Freeing, status: int, body: bytes) -> Effect | RetryLater:
+    """What the answer to the deletion of that pod means."""
     if 200 <= status < 300 or status in (404, 409, 410):
         return applied(order)  # What has its name and not its uid is another one.
-    return not_done(order, status, body, reread=0)
+    return not_done(order, status, body)
 
 
 # --- the pods that share it ---------------------------------------------------------------------------------------
@@ -179,8 +158,7 @@ class Wiring(Struct, frozen=True):
 def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) -> Wiring | Effect | RetryLater:
     """The wiring of a pod as it is now, from the answer to reading it."""
     if not 200 <= status < 300:
-        answer = not_done(order, status, body, reread=0)
-        return answer if isinstance(answer, RetryLater | Effect) else failed(order, "gone", problem("", "object_gone"))
+        return not_done(order, status, body)
     try:
         pod: _ReservationPod = decode(body, _ReservationPod)
     except UnreadableError as err:

@@ -11,15 +11,12 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
-from muster.core.actuation.asking import Asking
-from muster.core.actuation.bind import Bind, Unbind
 from muster.core.actuation.budgets import PodsLeaving
-from muster.core.actuation.gating import Gating
-from muster.core.actuation.gpus import Freeing
-from muster.core.actuation.removing import Removing
+from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Outstanding, Removing, Unbind
+from muster.core.autoscaling.state import request_ref
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.stage import Arm, StageState, Violation
-from muster.events.base import Cause, Decision, Event
+from muster.events.base import Decision, Event
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -38,32 +35,6 @@ from muster.model.elastic import Elastic
 from muster.model.keys import Intent, Position, Ref
 from muster.model.quota import KAI_ROOT
 from muster.model.workload import Switch, Workload
-
-
-class Outstanding(Struct, frozen=True):
-    """One admission or eviction to be carried out."""
-
-    ref: Ref
-    attempt: int
-    intent: Intent
-    basis: str | None
-    """Digest of the decision's input; None for a write that does not depend on the spec."""
-    queued_at: int
-    at: int
-    """Log time of the decision, ms since the epoch."""
-    action: Action = "resume"
-    placed: bool = False
-    """Its pods have places that are held for them: they are to say that we place them."""
-    pod_group: str = ""
-    """Name of the PodGroup that shows it, where it is of a KAI queue."""
-    together: int = 0
-    """How many of its pods kube-scheduler is to place together; 0: it is not asked to."""
-    evicts: bool = False
-    """It is suspended for others: PodDisruptionBudgets are asked first."""
-
-    @property
-    def cause(self) -> Cause:
-        return Cause(self.intent.seq, self.intent.item)
 
 
 class Known(Struct):
@@ -245,7 +216,7 @@ class Actuator:
         intent = Intent(state.generation, at.seq, at.item)
         for place in event.pods:
             state.binds[place.ref.uid] = Bind(
-                place.ref, place.node, intent, event.cycle, place.devices, place.groups, place.share
+                place.ref, event.cycle, intent, place.node, place.devices, place.groups, place.share
             )
 
     def _pods_released(self, state: ActuatorState, at: Position, event: PodsReleased) -> None:
@@ -254,7 +225,7 @@ class Actuator:
             order = state.binds.get(place.ref.uid)
             if order is not None and order.node == place.node:
                 del state.binds[place.ref.uid]
-                state.unbinds[place.ref.uid] = Unbind(order.ref, order.node, intent, order.cause, order.cycle)
+                state.unbinds[place.ref.uid] = Unbind(order.ref, order.attempt, intent, order.node, order.cause)
 
     def _pod_gone(self, state: ActuatorState, _at: Position, event: PodGone) -> None:
         for orders in (state.binds, state.unbinds, state.freeing, state.removing):
@@ -262,16 +233,18 @@ class Actuator:
 
     def _reservation_ended(self, state: ActuatorState, at: Position, event: GpuReservationEnded) -> None:
         if event.ref.uid not in state.seen.ended:
-            state.freeing[event.ref.uid] = Freeing(event.ref, Intent(state.generation, at.seq, at.item))
+            state.freeing[event.ref.uid] = Freeing(event.ref, 0, Intent(state.generation, at.seq, at.item))
 
     def _nodes_asked(self, state: ActuatorState, at: Position, event: NodesRequested | NodesRequestWithdrawn) -> None:
         """One withdrawn, whether it was made or not: what may have been made of it is removed."""
-        order = Asking(event, Intent(state.generation, at.seq, at.item))
-        state.asking[order.ref.uid] = order
+        ref, intent = request_ref(event.namespace, event.name), Intent(state.generation, at.seq, at.item)
+        state.asking[ref.uid] = Asking(ref, event.attempt, intent, event)
 
     def _gate_set(self, state: ActuatorState, at: Position, event: GateSet) -> None:
         if state.reserved.get(event.owner.uid) == event.attempt:
-            state.gating[event.ref.uid] = Gating(event, Intent(state.generation, at.seq, at.item))
+            state.gating[event.ref.uid] = Gating(
+                event.ref, event.attempt, Intent(state.generation, at.seq, at.item), event
+            )
 
     def _workers_removed(self, state: ActuatorState, at: Position, event: WorkersRemoved) -> None:
         if state.reserved.get(event.owner.uid) != event.attempt:
@@ -280,7 +253,7 @@ class Actuator:
         for group, pods in event.workers.items():
             for pod in pods:
                 if pod.uid not in state.seen.ended:
-                    order = Removing(pod, event.ref, group, event.owner.uid, intent, event.attempt)
+                    order = Removing(pod, event.attempt, intent, event.ref, group, event.owner.uid)
                     state.removing[pod.uid] = order
 
     def _given_back(self, state: ActuatorState, _at: Position, event: GrowthWithdrawn) -> None:

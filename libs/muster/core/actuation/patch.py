@@ -9,26 +9,15 @@ generation has grown, because a controller wrote a default, the patch is built a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from muster.core.actuation.answers import (
-    Answer,
-    Effect,
-    RetryLater,
-    applied,
-    failed,
-    meta_of,
-    not_done,
-    rv_of,
-    said,
-    said_by,
-)
+from muster.core.actuation.answers import Effect, RetryLater, absent, applied, failed, meta_of, said
 from muster.core.actuation.gathering import group_name, groups
-from muster.core.actuation.gating import SCALED, gate_notes, gate_ops, opening
-from muster.core.actuation.intents import Known, Outstanding, known_of
+from muster.core.actuation.gating import SCALED, Op, annotate, gate_notes, gate_ops, opening, pointer
+from muster.core.actuation.intents import Known, known_of
+from muster.core.actuation.orders import Outstanding
 from muster.core.objects.kaiqueue import POD_GROUP_NAME
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
@@ -50,8 +39,6 @@ from muster.model.keys import Intent
 from muster.model.problem import problem
 from muster.model.workload import Switch, Template, Workload
 
-Op = dict[str, Any]
-
 NEVER = -1
 """A generation that no object has."""
 
@@ -65,7 +52,7 @@ def suspend_patch(order: Outstanding, known: Known) -> bytes:
     """The JSON patch that suspends the workload again; what it says of its place in the queue stays."""
     stamps = {INTENT: str(order.intent), **marked(known.switch, suspended=True)}
     switch = switched(order.ref.kind, known.switch, suspended=True)
-    return _encode([*_fence(order.ref.uid, None, known), *annotate(stamps, known), *switch])
+    return _encode([*_fence(order.ref.uid, None, known), *annotate(stamps, annotated=known.annotated), *switch])
 
 
 def resume_patch(order: Outstanding, known: Known) -> bytes:
@@ -97,7 +84,7 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
     else:
         steer += ungrouped(known.switch, own)
     fence = _fence(order.ref.uid, known.generation if known.basis == order.basis else NEVER, known)
-    return _encode([*fence, *annotate(stamps, known), *gate, *switch, *steer])
+    return _encode([*fence, *annotate(stamps, annotated=known.annotated), *gate, *switch, *steer])
 
 
 def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
@@ -176,7 +163,7 @@ def marked(switch: Switch, *, suspended: bool) -> dict[str, str]:
 def stamp_patch(uid: str, queued_at: int, known: Known) -> bytes:
     """The JSON patch that stores on a waiting workload when it was queued, so that its place survives the log."""
     stamps = {QUEUED_AT: rfc3339(queued_at), ENQUEUE_STAMPS[0]: go_time(queued_at)}
-    return _encode([*_fence(uid, None, known), *annotate(stamps, known)])
+    return _encode([*_fence(uid, None, known), *annotate(stamps, annotated=known.annotated)])
 
 
 def _fence(uid: str, generation: int | None, known: Known) -> list[Op]:
@@ -193,27 +180,8 @@ def _fence(uid: str, generation: int | None, known: Known) -> list[Op]:
     return ops
 
 
-def annotate(values: dict[str, str], known: Known) -> list[Op]:
-    """Operations that set annotations."""
-    if not known.annotated:
-        return [{"op": "add", "path": "/metadata/annotations", "value": values}]
-    return [{"op": "add", "path": pointer(key), "value": value} for key, value in values.items()]
-
-
-def pointer(annotation: str, metadata: str = "/metadata") -> str:
-    """JSON pointer of an annotation."""
-    return f"{metadata}/annotations/" + annotation.replace("~", "~0").replace("/", "~1")
-
-
 def _encode(ops: list[Op]) -> bytes:
     return msgspec.json.encode(ops, order="deterministic")
-
-
-def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
-    """What the answer to the patch means."""
-    if 200 <= status < 300:
-        return applied(order, rv_of(body))
-    return not_done(order, status, body, reread=422)
 
 
 def after_reread(
@@ -224,10 +192,9 @@ def after_reread(
     ``tried``: what the patch was built on; if the object is just that, the tests passed and the API server refused
     the change itself. ``refusal``: its message. ``end``: sequence up to which our own log is known.
     """
-    if status == 404:
-        return failed(order, "gone", said_by(body))
-    if not 200 <= status < 300:
-        return RetryLater("unavailable", said_by(body))
+    none = absent(order, status, body)
+    if none is not None:
+        return none
     meta = meta_of(body)
     if meta.uid != order.ref.uid:
         return failed(order, "gone", problem("", "name_taken"))

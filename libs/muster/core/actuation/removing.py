@@ -5,45 +5,14 @@ A pod is read before anything is done about it. One of another uid, cluster or g
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import (
-    Answer,
-    Effect,
-    RetryLater,
-    applied,
-    failed,
-    message_of,
-    not_done,
-    refused,
-    said_by,
-)
+from muster.core.actuation.answers import Effect, RetryLater, applied, failed, message_of, not_done, refused, said_by
+from muster.core.actuation.orders import Removing
 from muster.core.objects.labels import RAY_CLUSTER, RAY_GROUP, RAY_NODE_TYPE, RAY_WORKER
 from muster.core.objects.meta import Meta, UnreadableError, decode
-from muster.events.base import Cause
-from muster.model.keys import Intent, Ref
+from muster.model.keys import Ref
 from muster.model.problem import problem
-
-
-class Removing(Struct, frozen=True):
-    """One worker to be deleted that its operator has not."""
-
-    ref: Ref
-    """Its pod."""
-    cluster: Ref
-    group: str
-    owner: str
-    """uid of the charged workload"""
-    intent: Intent
-    attempt: int
-    action: Literal["remove_worker"] = "remove_worker"
-
-    @property
-    def cause(self) -> Cause:
-        return Cause(self.intent.seq, self.intent.item)
 
 
 class _Worker(Struct, frozen=True):
@@ -75,19 +44,13 @@ def before_deletion(order: Removing, status: int, body: bytes) -> Effect | Retry
     return applied(order) if meta.deletion_timestamp else None
 
 
-def deletion(order: Removing) -> bytes:
-    """The options of the deletion: a pod of another uid stays."""
-    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": order.ref.uid}}
-    return msgspec.json.encode(body, order="deterministic")
-
-
-def read_deletion(order: Removing, status: int, body: bytes) -> Answer:
+def read_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLater:
     """What the answer to the deletion means."""
     if 200 <= status < 300:
         return applied(order)
     if status == 409 and "recondition" in message_of(body):
         return failed(order, "gone", problem("", "name_taken"))
-    return not_done(order, status, body, reread=0)
+    return not_done(order, status, body)
 
 
 def _meta_of(body: bytes) -> Meta | None:

@@ -12,9 +12,10 @@ from itertools import islice
 from random import Random
 
 from muster.core.actuation.answers import Effect, RetryLater
-from muster.core.actuation.carrying import Order, Reply, Request, carry_out, is_due, order_of, orders_of
+from muster.core.actuation.carrying import Reply, Request, carry_out, is_due, order_of, orders_of
 from muster.core.actuation.gpus import IMAGE
-from muster.core.actuation.intents import Actuator, ActuatorState, Outstanding
+from muster.core.actuation.intents import Actuator, ActuatorState
+from muster.core.actuation.orders import Order, Outstanding
 from muster.core.wording import problems
 from muster.events.base import Event
 from muster.events.effects import EffectFailed

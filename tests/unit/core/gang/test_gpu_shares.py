@@ -12,8 +12,9 @@ from kit.bench import Bench
 from kit.podgangs import Scene, member
 from kit.words import in_words
 from muster.core.actuation.answers import RetryLater
-from muster.core.actuation.bind import Bind, Unbind, after_unbind
+from muster.core.actuation.bind import after_unbind
 from muster.core.actuation.gpus import CONFIG_MAP, Wiring, wiring_for
+from muster.core.actuation.orders import Bind, Unbind
 from muster.core.objects.gpus import (
     BAD_COUNT,
     BAD_FRACTION,
@@ -296,7 +297,7 @@ def test_a_job_with_shares_is_tried_once_where_sharing_is_off() -> None:
 )
 def test_the_config_map_of_the_container_that_shares_is_written(annotations: dict[str, str], index: str) -> None:
     ref = Ref("Pod", "video", "p", "u")
-    order = Bind(ref, "n", Intent(1, 7, 0), 1, devices=(0,), groups=("g",), share=500)
+    order = Bind(ref, 1, Intent(1, 7, 0), "n", devices=(0,), groups=("g",), share=500)
     spec = {"containers": [{"name": "main"}, {"name": "other"}], "initContainers": [{"name": "first"}]}
     meta = {"name": "p", "namespace": "video", "uid": "u", "resourceVersion": "1"}
     pod = {"metadata": {**meta, "annotations": {**annotations, CONFIG_MAP: "p-shared-gpu"}}, "spec": spec}
@@ -339,7 +340,7 @@ def test_a_binding_that_nobody_heard_of_keeps_its_device() -> None:
     ],
 )
 def test_what_became_of_a_binding_that_was_withdrawn(status: int, spec: dict[str, str], told: str) -> None:
-    order = Unbind(Ref("Pod", "video", "p", "u"), "n", Intent(1, 9, 0), Cause(5, 0), 1)
+    order = Unbind(Ref("Pod", "video", "p", "u"), 1, Intent(1, 9, 0), "n", Cause(5, 0))
     pod = {"metadata": {"name": "p", "namespace": "video", "uid": "u", "resourceVersion": "1"}, "spec": spec}
     answer = after_unbind(order, status, json.dumps(pod).encode())
     assert isinstance(answer, RetryLater) or (answer.cause, answer.action) == (Cause(5, 0), "bind")
