@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Protocol, TypeVar
+from types import FunctionType, ModuleType
+from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct, field
 
@@ -181,6 +182,40 @@ def next_commit(stage: Stage[S], state: S) -> list[Event]:
     """The events of the stage's next commit: the first due decisions, as many as one commit may hold, or none."""
     due = stage.decide(state)
     return cut(list[Event](due)) if due else []
+
+
+def folds_in(*sources: Any) -> dict[type[Event], list[Callable[[Any, Position, Any], Any]]]:
+    """{event type: what folds it}: the public functions of (state, at, event) of each module, and such methods of each
+    other object. Their annotation says for which types; of one type they come in the order of their definition.
+    """
+    found: dict[type[Event], list[Callable[[Any, Position, Any], Any]]] = {}
+    for source in sources:
+        for name, each in _functions(source).items():
+            names = each.__code__.co_varnames[: each.__code__.co_argcount]
+            if names[-2:] in _FOLDS:
+                kind = get_type_hints(each)[names[-1]]
+                for one in get_args(kind) or (kind,):
+                    found.setdefault(one, []).append(getattr(source, name))
+    return found
+
+
+def _functions(source: Any) -> dict[str, FunctionType]:
+    """The public functions of a module; the methods of any other object."""
+    if isinstance(source, ModuleType):
+        own = ((name, each) for name, each in vars(source).items() if not name.startswith("_"))
+        return {
+            name: each for name, each in own if isinstance(each, FunctionType) and each.__module__ == source.__name__
+        }
+    methods = (item for kind in reversed(type(source).mro()) for item in vars(kind).items())
+    return {name: each for name, each in methods if isinstance(each, FunctionType)}
+
+
+_FOLDS = [(at, event) for at in ("at", "_at") for event in ("event", "_event")]
+
+
+def arms_of(*sources: Any) -> dict[type[Event], Arm]:
+    """What folds each event type, one after the other."""
+    return {kind: in_turn(*arms) for kind, arms in folds_in(*sources).items()}
 
 
 def in_turn(*arms: Arm) -> Arm:

@@ -15,7 +15,7 @@ from muster.core.actuation.budgets import PodsLeaving
 from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Outstanding, Removing, Unbind
 from muster.core.autoscaling.state import request_ref
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.stage import Arm, StageState, Violation
+from muster.core.stage import Arm, StageState, Violation, arms_of
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     EvictionOrdered,
@@ -138,30 +138,7 @@ class Actuator:
         return ActuatorState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {
-            WorkloadObserved: self._observed,
-            WorkloadGone: self._gone,
-            WorkloadQueued: self._queued,
-            QuotaReserved: self._reserved,
-            WorkloadAdopted: self._reserved,
-            GangAdmitted: self._admitted,
-            QuotaReleased: self._released,
-            EvictionOrdered: self._evicted,
-            SuspensionOrdered: self._suspended,
-            EffectApplied: self._done,
-            EffectFailed: self._done,
-            PodsPlaced: self._placed,
-            PodsReleased: self._pods_released,
-            PodGone: self._pod_gone,
-            GpuReservationEnded: self._reservation_ended,
-            NodesRequested: self._nodes_asked,
-            NodesRequestWithdrawn: self._nodes_asked,
-            GateSet: self._gate_set,
-            GrowthWithdrawn: self._given_back,
-            WorkersRemoved: self._workers_removed,
-            ChildObserved: self._child_observed,
-            ChildGone: self._child_gone,
-        }
+        return arms_of(self)
 
     def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
         workload = event.workload

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.autoscaling import clusters, gate
+from muster.core.autoscaling import clusters, gate, raypods
 from muster.core.autoscaling.state import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
 from muster.core.gang.declare import declared_by
 from muster.core.objects.meta import digest
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, first, in_turn
+from muster.core.stage import Arm, Violation, arms_of, first
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, QuotaReleased, QuotaReserved
 from muster.events.effects import EffectFailed
@@ -46,25 +46,7 @@ class AutoscalerBridge:
         return BridgeState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        arms: dict[type[Event], Arm] = {
-            QuotaReserved: self._reserved,
-            QuotaReleased: self._released,
-            GangAdmitted: self._admitted,
-            GangAwaitingNodes: self._awaiting,
-            GangDeferred: self._deferred,
-            WorkloadGone: self._workload_gone,
-            PodObserved: self._pod,
-            PodGone: self._pod_gone,
-            GangHeldBack: self._held_back,
-            PodsPlaced: self._placed,
-            NodesRequested: self._requested,
-            NodesRequestWithdrawn: self._withdrawn,
-            NodesRequestObserved: self._observed,
-            NodesRequestGone: self._request_gone,
-            EffectFailed: self._failed,
-        }
-        own = clusters.arms()
-        return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
+        return arms_of(self, clusters, raypods)
 
     # --- jobs -------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from muster.core.autoscaling import giveback
-from muster.core.autoscaling.raypods import pod_gone, pod_observed
 from muster.core.autoscaling.state import BridgeState, Grant, GrowthAsked, HeadSaid, Named, RayWorkload, Reclaim
 from muster.core.autoscaling.upkeep import forget, recheck, seen, wishes, wishes_of_owner
 from muster.core.quota.claims import is_down
-from muster.core.stage import Arm
 from muster.events.alarms import AlarmCleared, AlarmRaised
-from muster.events.base import Cause, Event
+from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, QuotaReleased, QuotaReserved, WorkloadAdopted
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import (
@@ -26,8 +24,6 @@ from muster.events.facts import (
     ChildGone,
     ChildObserved,
     ObjectGone,
-    PodGone,
-    PodObserved,
     WorkloadGone,
     WorkloadObserved,
 )
@@ -38,35 +34,6 @@ from muster.model.resources import add_into
 
 REST_MS = 5_000
 """How long nothing is written to a cluster again after a write that failed."""
-
-
-def arms() -> dict[type[Event], Arm]:
-    """{event type: how it changes what is known of these clusters}"""
-    return {
-        WorkloadObserved: workload_observed,
-        WorkloadGone: workload_gone,
-        ChildObserved: child_observed,
-        ChildGone: child_gone,
-        PodObserved: pod_observed,
-        PodGone: pod_gone,
-        RayDemandObserved: heard,
-        QuotaReserved: charged,
-        WorkloadAdopted: charged,
-        QuotaReleased: released,
-        GrowthRequested: requested,
-        GrowthGranted: granted,
-        GrowthDenied: denied,
-        GrowthWithdrawn: granted,
-        GateSet: gate_set,
-        EvictionOrdered: reclaim_ordered,
-        WorkersChosen: chosen,
-        WorkersKept: kept,
-        WorkersRemoved: workers_removed,
-        AlarmRaised: alarm_raised,
-        AlarmCleared: alarm_cleared,
-        EffectApplied: written,
-        EffectFailed: written,
-    }
 
 
 def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved) -> None:

@@ -20,7 +20,7 @@ from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, first
+from muster.core.stage import Arm, Violation, arms_of, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     GangAdmitted,
@@ -41,7 +41,7 @@ class GangAdmitter:
         return AdmitterState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {**podquota.arms(), **folds.arms()}
+        return arms_of(*folds.SOURCES, podquota)
 
     # --- decide -----------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from muster.core.placement.needs import need_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
 from muster.events.base import Cause, Decision
-from muster.events.decisions import GangAwaitingNodes, GangDeferred, WorkloadDequeued
+from muster.events.decisions import WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position, Ref
 from muster.model.places import Placement, Shortage
@@ -257,9 +257,9 @@ def _leaving(state: AdmitterState) -> list[str]:
 # --- gangs of jobs ----------------------------------------------------------------------------------------------
 
 
-def in_vain(state: AdmitterState, at: Position, event: GangAwaitingNodes | GangDeferred) -> None:
+def in_vain(state: AdmitterState, uid: str, now: int) -> None:
     """A job has found no place. It may be queued and tried many times; its age counts from the first."""
-    state.waits.setdefault(event.ref.uid, Claimant(at.at))
+    state.waits.setdefault(uid, Claimant(now))
 
 
 def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:

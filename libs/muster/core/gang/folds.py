@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
 
 from muster.core.gang import binding, claims, gpugroups, orders, pods, unplaced, waiting, workers
 from muster.core.gang import state as g
 from muster.core.gang.asks import laid_out
 from muster.core.gang.state import AdmitterState, Reservation
-from muster.core.stage import Arm, in_turn
-from muster.events.base import Cause, Event
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.base import Cause
 from muster.events.decisions import (
-    EvictionOrdered,
     GangAdmitted,
     GangAwaitingNodes,
     GangDeferred,
-    PlacesFound,
     PlacesReleased,
-    PreemptionProposed,
-    QuotaDenied,
     QuotaReleased,
     QuotaReserved,
     WorkloadAdopted,
-    WorkloadDequeued,
-    WorkloadQueued,
 )
-from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GrowthGranted
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
     NodeGone,
     NodeObserved,
-    NodePoolsGone,
-    NodePoolsObserved,
     PodGone,
     PodGroupGone,
     PodGroupObserved,
     PodObserved,
-    Synced,
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.events.gangs import (
-    GangHeldBack,
-    GpuReservationEnded,
-    NodesClaimed,
-    NodesClaimEnded,
-    PodsPlaced,
-    PodsReleased,
-)
-from muster.events.growing import NodesRequestWithdrawn
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.placing import PodRules
@@ -60,51 +38,8 @@ DEVICES_GO_MS = 5 * 60_000
 """How long a job that others left for waits for the pods that keep their devices to go."""
 
 
-def arms() -> Mapping[type[Event], Arm]:
-    return {
-        PlacementChosen: placement_chosen,
-        WorkloadObserved: in_turn(workload_observed, orders.observed),
-        WorkloadGone: in_turn(workload_gone, orders.ended),
-        ChildObserved: child_observed,
-        ChildGone: child_gone,
-        NodeObserved: node_observed,
-        NodeGone: node_gone,
-        PodObserved: pod_observed,
-        PodGone: pod_gone,
-        WorkloadQueued: unplaced.queued,
-        WorkloadDequeued: in_turn(claims.left, orders.over),
-        QuotaReserved: in_turn(reserved, orders.charged),
-        QuotaDenied: unplaced.denied,
-        WorkloadAdopted: in_turn(adopted, orders.charged),
-        GrowthGranted: workers.grown,
-        PreemptionProposed: orders.proposed,
-        PlanTried: orders.tried,
-        PlanStale: orders.answered,
-        ClaimOpened: orders.opened,
-        EvictionOrdered: orders.ordered,
-        ClaimEnded: orders.ended,
-        QuotaReleased: in_turn(released, orders.released),
-        GangAdmitted: in_turn(admitted, orders.over),
-        GangAwaitingNodes: in_turn(awaiting, orders.over),
-        GangDeferred: in_turn(deferred, orders.over),
-        PlacesFound: unplaced.found,
-        PlacesReleased: given_back,
-        PodGroupObserved: pod_group_observed,
-        PodGroupGone: pod_group_gone,
-        PodsPlaced: binding.placed,
-        PodsReleased: binding.released,
-        GpuReservationEnded: gpugroups.ended,
-        GangHeldBack: binding.held_back,
-        NodesClaimed: claims.claimed,
-        NodesClaimEnded: claims.ended,
-        NodePoolsObserved: waiting.pools_observed,
-        NodePoolsGone: waiting.pools_gone,
-        NodesRequestWithdrawn: waiting.withdrawn,
-        Synced: waiting.synced,
-        EffectApplied: binding.applied,
-        EffectFailed: in_turn(binding.failed, orders.stays),
-        VictimStays: orders.stays,
-    }
+SOURCES = (sys.modules[__name__], unplaced, binding, claims, orders, gpugroups, waiting, workers)
+"""Where each event that changes what is known of nodes and gangs is folded, in this order."""
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
@@ -224,7 +159,7 @@ def awaiting(state: AdmitterState, at: Position, event: GangAwaitingNodes) -> No
     if reservation is not None:
         reservation.shortage, reservation.until = event.shortage, event.until
         reservation.told, reservation.growth = at.at, event.growth
-        claims.in_vain(state, at, event)
+        claims.in_vain(state, event.ref.uid, at.at)
 
 
 def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
@@ -232,7 +167,7 @@ def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
     if reservation is not None:
         reservation.deferred = True
         reservation.in_vain = any(each.why == "in_vain" for each in event.refusals)
-        claims.in_vain(state, at, event)
+        claims.in_vain(state, event.ref.uid, at.at)
 
 
 def given_back(state: AdmitterState, _at: Position, event: PlacesReleased) -> None:

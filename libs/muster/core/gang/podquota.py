@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import Unit, Why
 from muster.core.observed.presence import is_alone
-from muster.core.stage import Arm
-from muster.events.base import Event
 from muster.events.facts import KaiQueueGone, KaiQueueObserved, QuotaTreeGone, QuotaTreeObserved
 from muster.events.gangs import PodPlace, PodsDenied, PodsProposed, PodsReserved
 from muster.model.keys import Position, Ref
@@ -21,19 +19,8 @@ from muster.model.problem import problem
 from muster.model.workload import PodState
 
 
-def arms() -> dict[type[Event], Arm]:
-    return {
-        QuotaTreeObserved: lambda state, _, event: quota_observed(state, event.ref),
-        QuotaTreeGone: quota_gone,
-        KaiQueueObserved: lambda state, _, event: quota_observed(state, event.queue.ref),
-        KaiQueueGone: quota_gone,
-        PodsProposed: proposed,
-        PodsReserved: reserved,
-        PodsDenied: denied,
-    }
-
-
-def quota_observed(state: AdmitterState, ref: Ref) -> None:
+def quota_observed(state: AdmitterState, _at: Position, event: QuotaTreeObserved | KaiQueueObserved) -> None:
+    ref = event.queue.ref if isinstance(event, KaiQueueObserved) else event.ref
     state.quotas[ref.uid] = None
 
 

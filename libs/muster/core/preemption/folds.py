@@ -27,6 +27,8 @@ from muster.events.decisions import (
     QuotaMoved,
     QuotaReleased,
     QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
     ReclaimDeferred,
     SuspensionOrdered,
     WorkloadAdopted,
@@ -243,7 +245,11 @@ def changed(state: PreemptorState, uid: str) -> None:
         state.supply += 1
 
 
-def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
+def trees_changed(state: PreemptorState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
+    _rules_changed(state)
+
+
+def _rules_changed(state: PreemptorState) -> None:
     """A new tree, or another pause: everything is looked at again."""
     state.supply += 1
     state.gates.clear()
@@ -258,12 +264,12 @@ def shares_changed(state: PreemptorState, _at: Position, event: SharesChanged) -
         state.supply += 1
 
 
-def queue_changed(state: PreemptorState, at: Position, event: QueueObserved | QueueGone) -> None:
+def queue_changed(state: PreemptorState, _at: Position, _event: QueueObserved | QueueGone) -> None:
     """A Queue object was seen, or is gone: what is paused may have changed."""
     pauses = {path: parts for path, parts in state.queues.paused.items() if parts}
     if pauses != state.shown_pauses:
         state.shown_pauses = pauses
-        rules_changed(state, at, event)
+        _rules_changed(state)
 
 
 def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
@@ -316,7 +322,7 @@ def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.open.pop(event.ref.uid, None)
-    unplaced.ordered(state, at, event)
+    unplaced.ordered(state, event, at.at)
     if isinstance(event, ClaimOpened):
         state.gates.pop(event.ref.uid, None)  # What it is owed is another question, and has not been asked.
         if event.kind == "age":

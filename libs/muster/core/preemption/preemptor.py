@@ -21,41 +21,11 @@ from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
 from muster.core.quota.ledger import idling
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, in_turn, parts_of
+from muster.core.stage import Arm, Violation, arms_of, in_turn, parts_of
 from muster.events.base import Decision, Event
-from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
-    EvictionOrdered,
-    GangAdmitted,
-    GangDeferred,
-    PreemptionProposed,
-    QuotaMoved,
-    QuotaReleased,
-    QuotaReserved,
-    QuotaTreeAccepted,
-    QuotaTreeRemoved,
     ReclaimDeferred,
-    SuspensionOrdered,
-    WorkloadAdopted,
-    WorkloadDequeued,
-    WorkloadQueued,
 )
-from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersKept
-from muster.events.facts import (
-    ChildGone,
-    ChildObserved,
-    ObjectUnreadable,
-    QueueGone,
-    QueueObserved,
-    Synced,
-    WorkloadGone,
-    WorkloadObserved,
-)
-from muster.events.raydemand import RayDemandObserved
-from muster.events.shares import SharesChanged
-from muster.events.system import PlacementChosen
 
 MAX_LOOKED_AT = 16
 """Claimants that are planned for in one commit: a budget of steps."""
@@ -72,45 +42,7 @@ class Preemptor:
 
     def arms(self) -> Mapping[type[Event], Arm]:
         arms = queue_folds.arms()
-        own: dict[type[Event], Arm] = {
-            WorkloadObserved: in_turn(folds.workload_observed, unplaced.observed),
-            WorkloadGone: in_turn(folds.workload_gone, unplaced.over),
-            ChildObserved: clusters.child_observed,
-            ChildGone: clusters.child_gone,
-            RayDemandObserved: clusters.head_heard,
-            ObjectUnreadable: in_turn(folds.unreadable, unplaced.observed),
-            Synced: folds.synced,
-            WorkloadQueued: folds.queued,
-            QuotaReserved: folds.charged,
-            QuotaMoved: folds.moved,
-            WorkloadAdopted: folds.charged,
-            ChargeChanged: folds.charge_changed,
-            GrowthRequested: growing.requested,
-            GrowthDenied: growing.denied,
-            GrowthGranted: in_turn(folds.charge_changed, growing.over),
-            GrowthWithdrawn: in_turn(folds.charge_changed, growing.over),
-            QuotaReleased: in_turn(folds.released, growing.over),
-            QuotaTreeAccepted: in_turn(folds.rules_changed, unplaced.rules_changed),
-            QuotaTreeRemoved: in_turn(folds.rules_changed, unplaced.rules_changed),
-            SharesChanged: folds.shares_changed,
-            QueueObserved: folds.queue_changed,
-            QueueGone: folds.queue_changed,
-            EffectApplied: folds.effect_applied,
-            EffectFailed: folds.effect_failed,
-            PreemptionProposed: folds.proposed,
-            ReclaimDeferred: folds.deferred,
-            PlanStale: folds.plan_stale,
-            EvictionOrdered: folds.ordered,
-            GangDeferred: unplaced.deferred,
-            GangAdmitted: in_turn(folds.admitted, unplaced.over),
-            WorkloadDequeued: unplaced.over,
-            ClaimOpened: folds.ordered,
-            SuspensionOrdered: folds.suspension_ordered,
-            ClaimEnded: folds.claim_ended,
-            VictimStays: folds.victim_stays,
-            WorkersKept: folds.workers_kept,
-            PlacementChosen: folds.placement_chosen,
-        }
+        own = arms_of(folds, clusters, growing, unplaced)
         for kind, arm in [*_of_places().items(), *own.items()]:
             arms[kind] = in_turn(arms[kind], arm) if kind in arms else arm
         return arms
@@ -176,7 +108,7 @@ def _of_places() -> dict[type[Event], Arm]:
     def within(arm: Arm) -> Arm:
         return lambda state, at, event: arm(state.places, at, event)
 
-    return {kind: in_turn(*map(within, parts_of(arm))) for kind, arm in places.arms().items()}
+    return {kind: in_turn(*map(within, parts_of(arm))) for kind, arm in arms_of(*places.SOURCES).items()}
 
 
 def _for_quota(state: PreemptorState) -> list[Decision]:

@@ -27,13 +27,15 @@ from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
 from muster.core.reclaim.search import Found
-from muster.events.base import Cause, Event
+from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
     GangDeferred,
     PreemptionProposed,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
     ReclaimDeferred,
     WorkloadDequeued,
 )
@@ -109,7 +111,7 @@ def observed(state: PreemptorState, _at: Position, event: WorkloadObserved | Obj
         _noted(state, found)
 
 
-def rules_changed(state: PreemptorState, _at: Position, _event: Event) -> None:
+def rules_changed(state: PreemptorState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
     """The rules may say something else of how long jobs wait."""
     for found in state.unplaced.values():
         _noted(state, found)
@@ -138,7 +140,7 @@ def stale(state: PreemptorState, uid: str, gate: RetryGate) -> None:
         _rests(state, found, gate)
 
 
-def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: int) -> None:
     """Jobs are suspended for it; if quota is held for it as well it waits for that, in its queue."""
     if isinstance(event, ClaimOpened) or event.claims:
         _drop(state, event.ref.uid)
@@ -147,10 +149,10 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     if found is not None:
         found.asked, found.ordered = False, True
         found.awaits = tuple(uid for uid in victims if uid in state.queues.ledger.charges)
-        searched(state, event.ref.uid, state.shut(at.at + ROOM_MS))
+        searched(state, event.ref.uid, state.shut(now + ROOM_MS))
     if event.kind == "move":
-        state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
-        state.moved |= dict.fromkeys((event.ref.uid, *victims), at.at)
+        state.moved = {uid: then for uid, then in state.moved.items() if then > now - HOUR_MS}
+        state.moved |= dict.fromkeys((event.ref.uid, *victims), now)
 
 
 def left(state: PreemptorState, uid: str, at: int) -> None:

@@ -5,6 +5,7 @@ Each returns the uids of the workloads whose standing may have to change with it
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from muster.core.queueing import lending, objects
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from, withdraw
 from muster.core.quota.ledger.charging import ask_of, charge_of, claim_of
-from muster.core.stage import Arm
+from muster.core.stage import Arm, folds_in
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
@@ -40,12 +41,6 @@ from muster.events.effects import EffectApplied
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ObjectUnreadable,
-    PriorityClassGone,
-    PriorityClassObserved,
-    QueueGone,
-    QueueObserved,
-    QueueUnitGone,
-    QueueUnitObserved,
     WorkloadGone,
     WorkloadObserved,
 )
@@ -328,41 +323,7 @@ def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterab
 
 Fold = Callable[[Queues, Position, Any], Iterable[str]]
 
-FOLDS: Mapping[type[Event], Fold] = {
-    WorkloadObserved: workload_observed,
-    WorkloadGone: workload_gone,
-    ObjectUnreadable: unreadable,
-    PriorityClassObserved: objects.class_observed,
-    PriorityClassGone: objects.class_gone,
-    QueueObserved: objects.queue_observed,
-    QueueGone: objects.queue_gone,
-    QueueUnitObserved: objects.unit_observed,
-    QueueUnitGone: objects.unit_gone,
-    EvictionOrdered: eviction_ordered,
-    ClaimOpened: claim_opened,
-    PreemptionProposed: preemption_proposed,
-    ClaimEnded: claim_ended,
-    WorkersKept: workers_kept,
-    WorkloadQueued: queued,
-    WorkloadDequeued: dequeued,
-    WorkloadRefused: refused,
-    CandidatesProposed: proposed,
-    QuotaTreeAccepted: tree_accepted,
-    QuotaTreeRemoved: tree_removed,
-    SharesChanged: shares_changed,
-    QuotaReserved: reserved,
-    QuotaMoved: moved,
-    QuotaDenied: denied,
-    WorkloadAdopted: reserved,
-    ChargeChanged: charge_changed,
-    GrowthGranted: charge_changed,
-    GrowthWithdrawn: charge_changed,
-    QuotaReleased: released,
-    GangAdmitted: admitted,
-    PlacesFound: places_found,
-    PlacementChosen: placement_chosen,
-    EffectApplied: effect_applied,
-}
+FOLDS: Mapping[type[Event], Fold] = {kind: fold for kind, (fold,) in folds_in(sys.modules[__name__], objects).items()}
 """{event type: how it changes the queues}"""
 
 
@@ -378,7 +339,7 @@ def arms() -> dict[type[Event], Arm]:
     return {kind: _kept(fold) for kind, fold in FOLDS.items()}
 
 
-def folded(fold: Fold, state: KeepsQueues, at: Position, event: Any) -> Iterable[str]:
+def folded(fold: Fold, state: KeepsQueues, event: Any, at: Position) -> Iterable[str]:
     """Fold an event into the queues of a state: the jobs that it touches."""
     if isinstance(event, WorkloadDequeued) and event.ref.uid in state.seen.ended:
         state.queues.attempts.pop(event.ref.uid, None)  # It had gone when it was queued.
@@ -387,6 +348,6 @@ def folded(fold: Fold, state: KeepsQueues, at: Position, event: Any) -> Iterable
 
 def _kept(fold: Fold) -> Arm:
     def arm(state: KeepsQueues, at: Position, event: Any) -> None:
-        folded(fold, state, at, event)
+        folded(fold, state, event, at)
 
     return arm

@@ -24,7 +24,7 @@ def following(kind: type[Event], fold: Fold) -> Arm:
     ends = kind in (WorkloadGone, ObjectUnreadable)
 
     def arm(state: SorterState, at: Position, event: Any) -> None:
-        for uid in folded(fold, state, at, event):
+        for uid in folded(fold, state, event, at):
             if learns:
                 _learn(state, event.workload, at)
             elif ends:

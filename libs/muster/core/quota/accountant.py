@@ -27,48 +27,20 @@ from muster.core.quota.state import (
 )
 from muster.core.quota.trees import forest
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, first, in_turn
+from muster.core.stage import Arm, Violation, arms_of, first
 from muster.events.base import Decision, Event
-from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
-    CandidatesProposed,
     EvictionOrdered,
-    GangAdmitted,
-    GangDeferred,
-    PreemptionProposed,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
     QuotaReserved,
-    QuotaTreeAccepted,
-    QuotaTreeRejected,
-    QuotaTreeRemoved,
     SuspensionOrdered,
     SuspensionRecorded,
     WorkloadAdopted,
-    WorkloadDequeued,
-    WorkloadQueued,
 )
-from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersKept
 from muster.events.envelope import MAX_EVENTS
-from muster.events.facts import (
-    ChildGone,
-    ChildObserved,
-    ObjectUnreadable,
-    PodGone,
-    PodGroupGone,
-    PodGroupObserved,
-    PodObserved,
-    QueueGone,
-    QueueObserved,
-    WorkloadGone,
-    WorkloadObserved,
-)
-from muster.events.gangs import PodsDenied, PodsProposed, PodsReserved
-from muster.events.shares import SharesChanged
-from muster.events.system import PlacementChosen
 
 
 class QuotaAccountant:
@@ -81,56 +53,7 @@ class QuotaAccountant:
         return AccountantState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {
-            **forest.arms(),
-            QuotaTreeAccepted: in_turn(folds.tree_accepted, sharing.trees_changed),
-            QuotaTreeRejected: folds.tree_rejected,
-            QuotaTreeRemoved: in_turn(folds.tree_removed, sharing.trees_changed),
-            SharesChanged: sharing.shares_changed,
-            WorkloadObserved: folds.workload_observed,
-            WorkloadGone: folds.workload_gone,
-            ObjectUnreadable: folds.unreadable,
-            ChildObserved: folds.child_observed,
-            ChildGone: folds.child_gone,
-            PodObserved: folds.pod_observed,
-            PodGone: folds.pod_gone,
-            PodGroupObserved: folds.pod_group_observed,
-            PodGroupGone: folds.pod_group_gone,
-            WorkloadQueued: entryfolds.workload_queued,
-            WorkloadDequeued: entryfolds.workload_dequeued,
-            CandidatesProposed: entryfolds.proposed,
-            QuotaReserved: entryfolds.reserved,
-            QuotaMoved: entryfolds.moved,
-            QuotaDenied: entryfolds.denied,
-            WorkloadAdopted: entryfolds.adopted,
-            ChargeChanged: entryfolds.charge_changed,
-            GrowthRequested: growth.requested,
-            GrowthGranted: entryfolds.growth_changed,
-            GrowthDenied: growth.denied,
-            GrowthWithdrawn: entryfolds.growth_changed,
-            GateSet: growth.gate_set,
-            WorkersKept: growth.kept,
-            PodsProposed: podasks.proposed,
-            PodsReserved: podasks.reserved,
-            PodsDenied: podasks.denied,
-            SuspensionRecorded: entryfolds.suspension_recorded,
-            QuotaReleased: entryfolds.released,
-            GangAdmitted: entryfolds.admitted,
-            GangDeferred: entryfolds.deferred,
-            EffectApplied: entryfolds.effect_applied,
-            EffectFailed: entryfolds.effect_failed,
-            PreemptionProposed: claimfolds.preemption_proposed,
-            EvictionOrdered: claimfolds.eviction_ordered,
-            ClaimOpened: claimfolds.claim_opened,
-            PlanStale: claimfolds.plan_stale,
-            PlanTried: claimfolds.plan_tried,
-            VictimStays: claimfolds.victim_stays,
-            PlacementChosen: claimfolds.placement_chosen,
-            ClaimEnded: claimfolds.claim_ended,
-            SuspensionOrdered: entryfolds.suspension_ordered,
-            QueueObserved: folds.queue_observed,
-            QueueGone: folds.queue_gone,
-        }
+        return {**forest.arms(), **arms_of(folds, entryfolds, growth, podasks, claimfolds, sharing)}
 
     # --- decide -----------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
             recheck(state, victim.ref.uid)
         else:
             state.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
-    growth.parts_ordered(state, at, event)
+    growth.parts_ordered(state, event, at.at)
 
 
 def claim_opened(state: AccountantState, at: Position, event: ClaimOpened) -> None:

@@ -13,12 +13,11 @@ from muster.core.readmodel.records import GrowthRecord, asked_in, fade, leaving_
 from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
 from muster.core.readmodel.state import ReadState, record_of
 from muster.core.readmodel.touched import Marker
-from muster.core.stage import Arm
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.alarms import AlarmCleared, AlarmRaised
-from muster.events.base import Cause, Event
+from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.effects import EffectApplied, EffectFailed
@@ -42,61 +41,24 @@ class JobFolds:
         self._mark = mark
         self._history = history
 
-    def arms(self) -> dict[type[Event], Arm]:
-        return {
-            facts.WorkloadObserved: self._workload_observed,
-            facts.WorkloadGone: self._workload_gone,
-            facts.ObjectUnreadable: self._unreadable,
-            LogNearlyFull: self._nearly_full,
-            d.WorkloadQueued: self._queued,
-            d.WorkloadDequeued: self._dequeued,
-            d.WorkloadAdopted: self._adopted,
-            facts.WorkloadStarted: self._started,
-            facts.WorkloadFinished: self._finished,
-            d.QuotaReserved: self._job_changed,
-            d.QuotaMoved: self._moved,
-            ChargeChanged: self._charge_changed,
-            GrowthRequested: self._growth_asked,
-            GrowthDenied: self._growth_denied,
-            GrowthGranted: self._grown,
-            GrowthWithdrawn: self._grown,
-            GateSet: self._gate_set,
-            AlarmRaised: self._alarm,
-            AlarmCleared: self._alarm,
-            d.QuotaReleased: self._released,
-            d.QuotaDenied: self._denied,
-            d.CandidatesProposed: self._proposed,
-            d.WorkloadRefused: self._refused,
-            d.SuspensionRecorded: self._suspended,
-            d.GangAwaitingNodes: self._short,
-            d.GangDeferred: self._short,
-            NodesClaimed: self._nodes_claimed,
-            NodesClaimEnded: self._nodes_claim_ended,
-            d.GangAdmitted: self._placed,
-            d.EvictionOrdered: self._evicted,
-            ClaimOpened: self._claim_changed,
-            ClaimEnded: self._claim_changed,
-            d.SuspensionOrdered: self._timed_out,
-            EffectApplied: self._resumed,
-            EffectFailed: self._failed,
-        }
-
-    def _queued(self, state: ReadState, at: Position, event: d.WorkloadQueued) -> None:
+    def _queued(self, state: ReadState, _at: Position, event: d.WorkloadQueued) -> None:
         record = record_of(state, event.ref)
         record.queue, record.request, record.ended, record.reason = event.queue, event.request, "", ""
-        self._job_changed(state, at, event)
+        self._job_changed(event)
+        self._mark.clear(state, event.ref.uid)
 
-    def _dequeued(self, state: ReadState, at: Position, event: d.WorkloadDequeued) -> None:
+    def _dequeued(self, state: ReadState, _at: Position, event: d.WorkloadDequeued) -> None:
         record = state.records.get(event.ref.uid)
         if record is not None and record.ended != "finished":
             record.ended, record.reason = "left", event.reason
         state.pace.left(event.queue, waiting=_waits(state, event.queue))
-        self._job_changed(state, at, event)
+        self._job_changed(event)
 
-    def _adopted(self, state: ReadState, at: Position, event: d.WorkloadAdopted) -> None:
+    def _adopted(self, state: ReadState, _at: Position, event: d.WorkloadAdopted) -> None:
         record = record_of(state, event.ref)
         record.adoption, record.queue, record.request = event.reason, event.queue, event.request
-        self._job_changed(state, at, event)
+        state.leaving.pop(event.ref.uid, None)
+        self._job_changed(event)
 
     def _started(self, state: ReadState, _at: Position, event: facts.WorkloadStarted) -> None:
         record_of(state, event.ref).running_at = state.now
@@ -109,21 +71,15 @@ class JobFolds:
         if event.ref.uid not in state.queues.ledger.charges:
             self._over(state, event.ref.uid)
 
-    def _job_changed(
-        self,
-        state: ReadState,
-        _at: Position,
-        event: d.WorkloadQueued | d.WorkloadDequeued | d.WorkloadAdopted | d.QuotaReserved,
-    ) -> None:
+    def _reserved(self, state: ReadState, _at: Position, event: d.QuotaReserved) -> None:
+        _has_places(state, event.ref.uid)
+        state.leaving.pop(event.ref.uid, None)
+        self._job_changed(event)
+
+    def _job_changed(self, event: d.WorkloadQueued | d.WorkloadDequeued | d.WorkloadAdopted | d.QuotaReserved) -> None:
         self._mark.jobs(event.ref.uid)
         self._mark.queues(event.queue)
         self._mark.tree()
-        if isinstance(event, d.QuotaReserved):
-            _has_places(state, event.ref.uid)
-        if isinstance(event, d.QuotaReserved | d.WorkloadAdopted):
-            state.leaving.pop(event.ref.uid, None)
-        if isinstance(event, d.WorkloadQueued):
-            self._mark.clear(state, event.ref.uid)
 
     def _moved(self, state: ReadState, _at: Position, event: d.QuotaMoved) -> None:
         record = state.records.get(event.ref.uid)
@@ -240,7 +196,7 @@ class JobFolds:
     def _evicted(self, state: ReadState, at: Position, event: d.EvictionOrdered) -> None:
         for victim in event.suspended:
             self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
-        self._claim_changed(state, at, event)
+        self._mark.jobs(event.ref.uid)
 
     def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)
@@ -253,9 +209,7 @@ class JobFolds:
             state.leaving[uid] = leaving
             self._mark.jobs(uid)
 
-    def _claim_changed(
-        self, state: ReadState, _at: Position, event: d.EvictionOrdered | ClaimOpened | ClaimEnded
-    ) -> None:
+    def _claim_changed(self, _state: ReadState, _at: Position, event: ClaimOpened | ClaimEnded) -> None:
         """The claimant reads otherwise now; other waiting jobs read so when they are tried or looked at again."""
         self._mark.jobs(event.ref.uid)
 

@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 from muster.core.queueing import folds as queue_folds
 from muster.core.queueing import lending
 from muster.core.quota.ledger import idling
+from muster.core.readmodel import promisefolds, scaledfolds
 from muster.core.readmodel.ganghistory import GANG_HISTORY
 from muster.core.readmodel.historian import Historian, Listener
 from muster.core.readmodel.history import HISTORY
 from muster.core.readmodel.jobfolds import JobFolds
 from muster.core.readmodel.objectfolds import ObjectFolds
 from muster.core.readmodel.phases import advance
-from muster.core.readmodel.promisefolds import PromiseFolds
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Marker, Touched
-from muster.core.stage import Arm, Violation, in_turn
+from muster.core.stage import Arm, Violation, folds_in, in_turn
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Decision, Event
@@ -49,10 +49,7 @@ class ReadModel:
         """The queues fold an event first, then it is noted, then the read model changes, then phases are looked at."""
         queues = queue_folds.arms()
         queues[facts.WorkloadObserved] = self._history.compared(queues[facts.WorkloadObserved])
-        own: dict[type[Event], list[Arm]] = {}
-        for folds in (PromiseFolds(), *self._folds):
-            for kind, arm in folds.arms().items():
-                own.setdefault(kind, []).append(arm)
+        own = folds_in(promisefolds, *self._folds, scaledfolds)
         found: dict[type[Event], Arm] = {}
         for kind in dict.fromkeys((*queues, *HISTORY, *GANG_HISTORY, *own, *_PHASES)):
             chain = [queues.get(kind), self._history.arm_of(kind), *own.get(kind, ()), _PHASES.get(kind)]

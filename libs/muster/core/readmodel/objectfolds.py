@@ -7,25 +7,29 @@ from muster.core.readmodel import gangs
 from muster.core.readmodel.ganghistory import forget_gang, meet_gang
 from muster.core.readmodel.historian import Historian
 from muster.core.readmodel.history import happened
-from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen, head_heard
+from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
 from muster.core.readmodel.state import GangRecord, ReadState, Shown
 from muster.core.readmodel.touched import Marker
-from muster.core.stage import Arm
 from muster.events import facts
-from muster.events.base import Event
 from muster.events.decisions import (
     QuotaTreeAccepted,
     QuotaTreeRejected,
     QuotaTreeRemoved,
 )
 from muster.events.gangs import GangHeldBack, PodsPlaced
-from muster.events.raydemand import RayDemandObserved
 from muster.events.system import PlacementChosen
 from muster.model.api import POD_GROUPS
 from muster.model.keys import Position
 from muster.model.strategies import strategies_text
 
-_SeenByRef = facts.QuotaTreeObserved | facts.PriorityClassObserved | facts.NodesRequestObserved
+_Plain = (
+    facts.QuotaTreeGone
+    | facts.NodePoolsGone
+    | facts.NodesRequestObserved
+    | facts.NodesRequestGone
+    | facts.PriorityClassObserved
+    | facts.PriorityClassGone
+)
 
 
 class ObjectFolds:
@@ -34,39 +38,6 @@ class ObjectFolds:
     def __init__(self, mark: Marker, history: Historian) -> None:
         self._mark = mark
         self._history = history
-
-    def arms(self) -> dict[type[Event], Arm]:
-        return {
-            facts.QueueUnitObserved: self._unit_observed,
-            facts.QueueUnitGone: self._unit_gone,
-            facts.QueueObserved: self._queue_observed,
-            facts.QueueGone: self._queue_gone,
-            facts.QuotaTreeObserved: self._tree_observed,
-            facts.QuotaTreeGone: self._settled,
-            facts.KaiQueueObserved: self._kai_queue,
-            facts.KaiQueueGone: self._kai_queue_gone,
-            facts.PodObserved: self._pod_observed,
-            facts.PodGone: self._pod_gone,
-            facts.PodGroupObserved: self._pod_group,
-            facts.PodGroupGone: self._pod_group_gone,
-            PodsPlaced: self._pods_placed,
-            GangHeldBack: self._held_back,
-            facts.ChildObserved: self._child_observed,
-            facts.ChildGone: self._child_gone,
-            RayDemandObserved: head_heard,
-            facts.NodeObserved: self._node_observed,
-            facts.NodeGone: self._node_gone,
-            facts.NodePoolsObserved: self._node_pools,
-            facts.NodePoolsGone: self._settled,
-            facts.NodesRequestObserved: self._settled,
-            facts.NodesRequestGone: self._settled,
-            facts.PriorityClassObserved: self._settled,
-            facts.PriorityClassGone: self._settled,
-            PlacementChosen: self._placement,
-            QuotaTreeAccepted: self._tree_accepted,
-            QuotaTreeRejected: self._tree_rejected,
-            QuotaTreeRemoved: self._tree_changed,
-        }
 
     def _placement(self, state: ReadState, _at: Position, event: PlacementChosen) -> None:
         strategy = event.strategy
@@ -77,12 +48,12 @@ class ObjectFolds:
         else:
             state.placement = strategies_text({"gpu": strategy, "cpu": event.cpu})
 
-    def _settled(self, state: ReadState, _at: Position, event: _SeenByRef | facts.ObjectGone) -> None:
+    def _settled(self, state: ReadState, _at: Position, event: _Plain) -> None:
         """It can be read, or is gone: what was wrong with it is over."""
         self._mark.clear(state, event.ref.uid)
 
-    def _tree_observed(self, state: ReadState, at: Position, event: facts.QuotaTreeObserved) -> None:
-        self._settled(state, at, event)
+    def _tree_observed(self, state: ReadState, _at: Position, event: facts.QuotaTreeObserved) -> None:
+        self._mark.clear(state, event.ref.uid)
         self._mark.tree()
 
     def _kai_queue(self, state: ReadState, _at: Position, event: facts.KaiQueueObserved) -> None:
@@ -91,8 +62,8 @@ class ObjectFolds:
         state.kai_queues[uid] = event.queue
         self._mark.tree()
 
-    def _kai_queue_gone(self, state: ReadState, at: Position, event: facts.KaiQueueGone) -> None:
-        self._settled(state, at, event)
+    def _kai_queue_gone(self, state: ReadState, _at: Position, event: facts.KaiQueueGone) -> None:
+        self._mark.clear(state, event.ref.uid)
         if state.kai_queues.pop(event.ref.uid, None) is not None:
             self._mark.took_away(f"kai/{event.ref.uid}")
 
@@ -120,7 +91,7 @@ class ObjectFolds:
         meet_gang(state, event.pod.ref)
 
     def _pod_gone(self, state: ReadState, at: Position, event: facts.PodGone) -> None:
-        self._settled(state, at, event)
+        self._mark.clear(state, event.ref.uid)
         state.nodes.pods.pop(event.ref.uid, None)
         holder = state.presence.pod_owner.get(event.ref.uid) or state.pods.owner_of(event.ref.uid)
         job = self._job_of(state, holder)
@@ -142,8 +113,8 @@ class ObjectFolds:
         if key and key not in state.gang_records:
             state.gang_records[key] = GangRecord(key)
 
-    def _pod_group_gone(self, state: ReadState, at: Position, event: facts.PodGroupGone) -> None:
-        self._settled(state, at, event)
+    def _pod_group_gone(self, state: ReadState, _at: Position, event: facts.PodGroupGone) -> None:
+        self._mark.clear(state, event.ref.uid)
         key = gangs.pod_group_gone(state.gangs, event)
         self._mark.took_away(*(f"podgroup/{each.group}/{key}" for each in POD_GROUPS))
         self._mark.gangs(key)
@@ -164,7 +135,7 @@ class ObjectFolds:
             self._history.below(state, owner, happened(at, "child_made", "detail", kind=ref.kind, name=ref.name))
 
     def _child_gone(self, state: ReadState, at: Position, event: facts.ChildGone) -> None:
-        self._settled(state, at, event)
+        self._mark.clear(state, event.ref.uid)
         owner = state.presence.child_gone(event)
         if owner is not None:
             cluster_gone(state, event.ref.uid, owner)
@@ -176,8 +147,8 @@ class ObjectFolds:
         self._mark.clear(state, event.node.ref.uid)
         state.nodes.nodes[event.node.ref.uid] = event.node
 
-    def _node_gone(self, state: ReadState, at: Position, event: facts.NodeGone) -> None:
-        self._settled(state, at, event)
+    def _node_gone(self, state: ReadState, _at: Position, event: facts.NodeGone) -> None:
+        self._mark.clear(state, event.ref.uid)
         state.nodes.nodes.pop(event.ref.uid, None)
 
     def _node_pools(self, state: ReadState, _at: Position, event: facts.NodePoolsObserved) -> None:
@@ -190,12 +161,15 @@ class ObjectFolds:
     def _tree_rejected(self, state: ReadState, _at: Position, event: QuotaTreeRejected) -> None:
         self._mark.trouble(state, event.ref, "tree_rejected", event.violations)
 
-    def _tree_accepted(self, state: ReadState, at: Position, event: QuotaTreeAccepted) -> None:
+    def _tree_accepted(self, state: ReadState, _at: Position, event: QuotaTreeAccepted) -> None:
         self._mark.clear(state, event.tree.ref.uid)
         self._mark.took_away("tree/")  # A write of the whole tree takes its status away.
-        self._tree_changed(state, at, event)
+        self._trees_changed(state)
 
-    def _tree_changed(self, state: ReadState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
+    def _tree_removed(self, state: ReadState, _at: Position, _event: QuotaTreeRemoved) -> None:
+        self._trees_changed(state)
+
+    def _trees_changed(self, state: ReadState) -> None:
         self._mark.tree()
         self._mark.queues(*state.queues.ledger.nodes)
         self._mark.queues(*state.queues.queue_paths.values())

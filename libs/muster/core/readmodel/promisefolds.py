@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from muster.core.learned.durations import kinds_of
 from muster.core.readmodel.state import ReadState
-from muster.core.stage import Arm
 from muster.events import decisions as d
 from muster.events import facts
-from muster.events.base import Event
 from muster.model.keys import Position
-
-
-class PromiseFolds:
-    """One arm per event that begins or ends a wait or a run."""
-
-    def arms(self) -> dict[type[Event], Arm]:
-        return {
-            facts.WorkloadObserved: _time_passes,
-            facts.WorkloadFinished: _finished,
-            facts.WorkloadGone: _left,
-            facts.ObjectUnreadable: _left,
-            d.WorkloadQueued: _queued,
-            d.WorkloadDequeued: _left,
-            d.WorkloadAdopted: _left,
-            d.QuotaReleased: _released,
-            d.GangAdmitted: _admitted,
-        }
 
 
 def running(state: ReadState) -> dict[str, int]:
@@ -34,26 +15,30 @@ def running(state: ReadState) -> dict[str, int]:
     return {uid: records[uid].running_at for uid in state.queues.ledger.charges if uid in records}
 
 
-def _time_passes(state: ReadState, _at: Position, _event: Event) -> None:
+def workload_observed(state: ReadState, _at: Position, _event: facts.WorkloadObserved) -> None:
+    _time_passes(state)
+
+
+def _time_passes(state: ReadState) -> None:
     if state.promises.is_due(state.now):
         state.promises.make(state.queues, running(state), state.now)
 
 
-def _finished(state: ReadState, at: Position, event: facts.WorkloadFinished) -> None:
+def finished(state: ReadState, _at: Position, event: facts.WorkloadFinished) -> None:
     """Heard before the record forgets since when it ran."""
     record = state.records.get(event.ref.uid)
     if record is not None and record.running_at and record.queue and record.request is not None:
         kinds = kinds_of(event.ref.namespace, event.ref.name, record.queue, record.request)
         state.promises.durations.ended(kinds, max(state.now - record.running_at, 0))
-    _time_passes(state, at, event)
+    _time_passes(state)
 
 
-def _queued(state: ReadState, _at: Position, event: d.WorkloadQueued) -> None:
+def queued(state: ReadState, _at: Position, event: d.WorkloadQueued) -> None:
     if event.ref.uid not in state.queues.ledger.charges:
         state.promises.queued(event.ref.uid, state.now)
 
 
-def _left(
+def left(
     state: ReadState,
     _at: Position,
     event: facts.WorkloadGone | facts.ObjectUnreadable | d.WorkloadDequeued | d.WorkloadAdopted,
@@ -62,12 +47,12 @@ def _left(
         state.promises.left(event.ref.uid)
 
 
-def _released(state: ReadState, at: Position, event: d.QuotaReleased) -> None:
+def released(state: ReadState, _at: Position, event: d.QuotaReleased) -> None:
     if event.ref.uid not in state.queues.jobs:
         state.promises.left(event.ref.uid)
-    _time_passes(state, at, event)
+    _time_passes(state)
 
 
-def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> None:
-    _time_passes(state, at, event)
+def admitted(state: ReadState, _at: Position, event: d.GangAdmitted) -> None:
+    _time_passes(state)
     state.promises.admitted(event.ref.uid, state.now)

@@ -66,12 +66,12 @@ def proposed(state: AccountantState, at: Position, event: CandidatesProposed) ->
 
 def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
     answered(state, event)
-    open_entry(state, at, event)
+    open_entry(state, event, at)
 
 
 def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
     workload = state.workloads.get(event.ref.uid)
-    entry = open_entry(state, at, event)
+    entry = open_entry(state, event, at)
     entry.bypassed = event.reason == "bypassed"
     if workload is not None and workload.suspended:
         entry.resumed_rv, entry.suspension_recorded = max(1, workload.rv - 1), True
@@ -80,7 +80,7 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
     recheck(state, event.ref.uid)
 
 
-def open_entry(state: AccountantState, at: Position, event: QuotaReserved | WorkloadAdopted) -> Entry:
+def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, at: Position) -> Entry:
     uid = event.ref.uid
     entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item))
     workload = state.workloads.get(uid)
@@ -156,10 +156,7 @@ def deferred(state: AccountantState, at: Position, event: GangDeferred) -> None:
 
 
 def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -> None:
-    if event.action == "gate":
-        growth.gate_written(state, at, event)
-        return
-    entry = entry_of(state, event.ref.uid, event.attempt)
+    entry = entry_of(state, event.ref.uid, event.attempt) if event.action != "gate" else None
     if entry is None:
         return
     if event.action == "suspend":
@@ -172,10 +169,7 @@ def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -
 
 
 def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> None:
-    if event.action == "gate":
-        growth.gate_written(state, at, event)
-        return
-    entry = entry_of(state, event.ref.uid, event.attempt)
+    entry = entry_of(state, event.ref.uid, event.attempt) if event.action != "gate" else None
     if entry is None:
         return
     if event.action == "resume":

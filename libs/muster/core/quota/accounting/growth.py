@@ -70,14 +70,14 @@ def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharg
         entry.cut = {}
 
 
-def parts_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+def parts_ordered(state: AccountantState, event: EvictionOrdered, now: int) -> None:
     """Clusters are to release workers; no claim waits for those of one that is not charged any more."""
     for part in event.partial:
         entry = state.entries.get(part.ref.uid)
         if entry is not None and entry.attempt == part.attempt:
             entry.cut = dict(part.left)
         else:
-            state.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
+            state.ledger.victim_stays(part.ref.uid, part.attempt, now)
 
 
 def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:
@@ -101,7 +101,7 @@ def gate_set(state: AccountantState, at: Position, event: GateSet) -> None:
 
 def gate_written(state: AccountantState, at: Position, event: EffectApplied | EffectFailed) -> None:
     """``maxReplicas`` of a cluster is lowered, or cannot be."""
-    for uid, given in state.returns.items():
+    for uid, given in state.returns.items() if event.action == "gate" else ():
         if not given.done and given.cause == event.cause:
             if isinstance(event, EffectApplied):
                 given.cause, given.done = Cause(at.seq, at.item), True
