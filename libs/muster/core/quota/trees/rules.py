@@ -46,6 +46,11 @@ def _one_of(text: str, choices: tuple[str, ...]) -> str:
     return text
 
 
+def _choice(*choices: str, usual: str = "") -> Callable[[str], str]:
+    """Reads one of these; the usual one is what holds anyway."""
+    return lambda text: "" if _one_of(text, choices) == usual else text
+
+
 def span_ms(text: str) -> int:
     """A span of time in ms, as Go and Kubernetes write one: ``90s``, ``10m``, ``1h30m``; ``0`` for none."""
     match = _SPAN.fullmatch(text)
@@ -82,22 +87,6 @@ def union(*paused: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({part for parts in paused for part in parts}))
 
 
-def _reclaim(text: str) -> str:
-    return _one_of(text, ("enabled", "disabled"))
-
-
-def _runtime(text: str) -> str:
-    return "" if _one_of(text, ("weight", "max")) == "max" else text
-
-
-def _order(text: str) -> str:
-    return _one_of(text, ORDERS)
-
-
-def _preset(text: str) -> str:
-    return _one_of(text, tuple(PRESETS))
-
-
 def yes_or_no(text: str) -> bool:
     """``true`` or ``false``."""
     return _one_of(text, ("true", "false")) == "true"
@@ -106,10 +95,6 @@ def yes_or_no(text: str) -> bool:
 def reapplied(text: str) -> str:
     """What becomes of ``suspend: true`` that is applied again to a running job: ``refuse`` or ``keep-running``."""
     return _one_of(text, ("refuse", "keep-running"))
-
-
-def _charge_pods(text: str) -> str:
-    return "" if _one_of(text, ("none", "ours", "all")) == "ours" else text
 
 
 def _levels(text: str) -> tuple[int, ...]:
@@ -158,7 +143,7 @@ def _text(text: str) -> str:
 
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "reclaim": ("reclaim", _reclaim),
+    "reclaim": ("reclaim", _choice("enabled", "disabled")),
     "paused": ("paused", paused_parts),
     "paused-by": ("paused_by", _text),
     "paused-reason": ("paused_reason", _text),
@@ -171,12 +156,12 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "running-timeout": ("running_timeout_ms", span_ms),
     "overuse-timeout": ("overuse_ms", span_ms),
     "backoff": ("backoff_ms", span_ms),
-    "runtime": ("runtime", _runtime),
-    "order": ("order", _order),
+    "runtime": ("runtime", _choice("weight", "max", usual="max")),
+    "order": ("order", _choice(*ORDERS)),
     "least-attained": ("least_attained_ms", _levels),
     "borrow-freely": ("borrow_freely_ms", span_ms),
     "unbound-queue": ("unbound_queue", _text),
-    "charge-pods": ("charge_pods", _charge_pods),
+    "charge-pods": ("charge_pods", _choice("none", "ours", "all", usual="ours")),
 }
 _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
     zip(
@@ -191,7 +176,7 @@ _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
 )
 USAGE_WINDOW_MS = 7 * 24 * 3_600_000
 """How far back usage counts where only its half-life is given."""
-_CHECKED: dict[str, Callable[[str], Any]] = {"preset": _preset, "reapplied": reapplied}
+_CHECKED: dict[str, Callable[[str], Any]] = {"preset": _choice(*PRESETS), "reapplied": reapplied}
 """Annotations that no stage reads: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
 KNOWN = (*_READERS, *_CHECKED)
 """The annotations that count, without their prefix."""
