@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from types import FunctionType, ModuleType
-from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct, field
 
@@ -87,30 +87,39 @@ D = TypeVar("D", bound=Decision)
 Arm = Callable[[Any, Position, Any], None]
 
 
-class Stage(Protocol[S]):
-    """One decider. Synchronous, without clock, randomness, I/O, logging or environment."""
+class Stage(Generic[S]):
+    """One decider. Synchronous, without clock, randomness, I/O, logging or environment. One that decides nothing says
+    no more than what it folds.
+    """
 
     name: ClassVar[str]
+    kept: ClassVar[type[Any]]
+    """Its state."""
+    newest_ruleset: ClassVar[int | None] = None
+    """The newest rules that it knows; None where it has none."""
+    judges_versions: ClassVar[bool] = False
+    """Whether it tells old facts from new ones by itself."""
 
     def initial(self) -> S:
         """The state before the first commit."""
-        ...
+        state: S = self.kept()
+        return state
 
     def arms(self) -> Mapping[type[Event], Arm]:
         """{event type: how it changes the state}; event types that are absent change nothing here."""
-        ...
+        return arms_of(self)
 
     def decide(self, state: S) -> list[Decision]:
         """What is due now, at most MAX_DECISIONS; each is valid after the ones before it."""
-        ...
+        return []
 
     def next_deadline(self, state: S) -> int | None:
         """The log time (ms) at which ``decide`` may return more than now, without any other event."""
-        ...
+        return None
 
     def check(self, state: S) -> list[Violation]:
         """The invariants this state breaks; empty when all is well."""
-        ...
+        return []
 
 
 class Folder:
@@ -120,8 +129,7 @@ class Folder:
         arms = dict(stage.arms())
         self._passed: Callable[[Any], None] | None = getattr(stage, "time_passed", None)
         self._settle: Callable[[Any], None] | None = getattr(stage, "settle", None)
-        # A stage that decides nothing has no rules.
-        self._newest: int | None = getattr(stage, "newest_ruleset", None)
+        self._newest = stage.newest_ruleset
         shared: dict[type[Event], Arm] = {
             Genesis: _genesis,
             RulesetActivated: self._ruleset,
@@ -132,7 +140,7 @@ class Folder:
         }
         for kind, arm in shared.items():
             arms[kind] = in_turn(arm, arms[kind]) if kind in arms else arm
-        if not getattr(stage, "judges_versions", False):
+        if not stage.judges_versions:
             arms = {kind: _of_newest(kind, arm) for kind, arm in arms.items()}
         self._arms = {kind: parts_of(arm) for kind, arm in arms.items()}
 

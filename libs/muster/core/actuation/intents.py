@@ -6,7 +6,6 @@ outstanding is carried out again after a crash, and the fence in every patch mak
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from msgspec import Struct, field
@@ -15,8 +14,7 @@ from muster.core.actuation.budgets import PodsLeaving
 from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Outstanding, Removing, Unbind
 from muster.core.autoscaling.state import request_ref
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.stage import Arm, StageState, Violation, arms_of
-from muster.events.base import Decision, Event
+from muster.core.stage import Stage, StageState
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -129,16 +127,11 @@ class ActuatorState(StageState):
     """RayClusters whose ``maxReplicas`` is to be written, by uid of the cluster, which may be a job itself."""
 
 
-class Actuator:
+class Actuator(Stage[ActuatorState]):
     """The stage ``actuator``."""
 
     name: ClassVar[str] = "actuator"
-
-    def initial(self) -> ActuatorState:
-        return ActuatorState()
-
-    def arms(self) -> Mapping[type[Event], Arm]:
-        return arms_of(self)
+    kept: ClassVar[type[ActuatorState]] = ActuatorState
 
     def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
         workload = event.workload
@@ -294,12 +287,3 @@ class Actuator:
         outstanding = state.outstanding.get(uid)
         if outstanding is not None and outstanding.attempt <= attempt:
             del state.outstanding[uid]
-
-    def decide(self, state: ActuatorState) -> list[Decision]:
-        return []
-
-    def next_deadline(self, state: ActuatorState) -> int | None:
-        return None
-
-    def check(self, state: ActuatorState) -> list[Violation]:
-        return []

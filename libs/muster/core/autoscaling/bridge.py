@@ -16,7 +16,7 @@ from muster.core.autoscaling.state import BridgeState, NodesAsked, NodesNeeded, 
 from muster.core.gang.declare import declared_by
 from muster.core.objects.meta import digest
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, arms_of, first
+from muster.core.stage import Arm, Stage, Violation, arms_of, first
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, QuotaReleased, QuotaReserved
 from muster.events.effects import EffectFailed
@@ -36,14 +36,12 @@ IN_VAIN = ("expired", "failed", "lapsed", "deleted")
 MAX_BASE = 40
 
 
-class AutoscalerBridge:
+class AutoscalerBridge(Stage[BridgeState]):
     """The stage ``autoscaler_bridge``."""
 
     name: ClassVar[str] = "autoscaler_bridge"
+    kept: ClassVar[type[BridgeState]] = BridgeState
     newest_ruleset: ClassVar[int] = NEWEST
-
-    def initial(self) -> BridgeState:
-        return BridgeState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
         return arms_of(self, clusters, raypods)

@@ -20,7 +20,7 @@ from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, arms_of, first
+from muster.core.stage import Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     GangAdmitted,
@@ -31,14 +31,12 @@ from muster.model.places import Placement, Shortage
 from muster.model.workload import PodSet, together
 
 
-class GangAdmitter:
+class GangAdmitter(Stage[AdmitterState]):
     """The stage ``gang_admitter``."""
 
     name: ClassVar[str] = "gang_admitter"
+    kept: ClassVar[type[AdmitterState]] = AdmitterState
     newest_ruleset: ClassVar[int] = NEWEST
-
-    def initial(self) -> AdmitterState:
-        return AdmitterState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
         return arms_of(*folds.SOURCES, podquota)

@@ -21,7 +21,7 @@ from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
 from muster.core.quota.ledger import idling
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, arms_of, in_turn, parts_of
+from muster.core.stage import Arm, Stage, Violation, arms_of, in_turn, parts_of
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     ReclaimDeferred,
@@ -31,14 +31,12 @@ MAX_LOOKED_AT = 16
 """Claimants that are planned for in one commit: a budget of steps."""
 
 
-class Preemptor:
+class Preemptor(Stage[PreemptorState]):
     """The stage ``preemptor``."""
 
     name: ClassVar[str] = "preemptor"
+    kept: ClassVar[type[PreemptorState]] = PreemptorState
     newest_ruleset: ClassVar[int] = NEWEST
-
-    def initial(self) -> PreemptorState:
-        return PreemptorState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
         arms = queue_folds.arms()

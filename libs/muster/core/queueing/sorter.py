@@ -16,19 +16,17 @@ from muster.core.queueing.lineup import Lineup
 from muster.core.queueing.standing import standings
 from muster.core.queueing.state import SorterState
 from muster.core.rulesets import NEWEST
-from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
+from muster.core.stage import MAX_DECISIONS, Arm, Stage, Violation, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import CandidatesProposed
 
 
-class QueueSorter:
+class QueueSorter(Stage[SorterState]):
     """The stage ``queue_sorter``."""
 
     name: ClassVar[str] = "queue_sorter"
+    kept: ClassVar[type[SorterState]] = SorterState
     newest_ruleset: ClassVar[int] = NEWEST
-
-    def initial(self) -> SorterState:
-        return SorterState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
         return {kind: upkeep.following(kind, fold) for kind, fold in FOLDS.items()}

@@ -27,7 +27,7 @@ from muster.core.quota.state import (
 )
 from muster.core.quota.trees import forest
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, arms_of, first
+from muster.core.stage import Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
@@ -43,14 +43,12 @@ from muster.events.decisions import (
 from muster.events.envelope import MAX_EVENTS
 
 
-class QuotaAccountant:
+class QuotaAccountant(Stage[AccountantState]):
     """The stage ``quota_accountant``."""
 
     name: ClassVar[str] = "quota_accountant"
+    kept: ClassVar[type[AccountantState]] = AccountantState
     newest_ruleset: ClassVar[int] = NEWEST
-
-    def initial(self) -> AccountantState:
-        return AccountantState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
         return {**forest.arms(), **arms_of(folds, entryfolds, growth, podasks, claimfolds, sharing)}

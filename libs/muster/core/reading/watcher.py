@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, UnreadableError, digest, unreadable
 from muster.core.observed.seen import about, said_of
 from muster.core.reading.registry import WATCHED, Watched
-from muster.core.stage import Arm, StageState, Violation
+from muster.core.stage import Arm, Stage, StageState
 from muster.core.workloads.ownership import Parents
 from muster.core.workloads.registry import KINDS, parents_of
-from muster.events.base import Decision, Event
+from muster.events.base import Event
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -67,10 +67,11 @@ class WatchState(StageState):
     """What the workloads that run through objects of this shard say about those."""
 
 
-class Watcher:
+class Watcher(Stage[WatchState]):
     """The stage ``watcher``, one shard of it. It decides nothing: facts are input, made by :meth:`observe`."""
 
     name: ClassVar[str] = "watcher"
+    kept: ClassVar[type[WatchState]] = WatchState
     judges_versions: ClassVar[bool] = True
     """It keeps those of its own objects: each shard hears of all workloads."""
 
@@ -81,9 +82,6 @@ class Watcher:
         self.kind = self.row.kind
         self._off = self.kind in KINDS and self.kind not in kinds
         self._parents = parents_of(self.kind) if self.row.alone is not None else ()
-
-    def initial(self) -> WatchState:
-        return WatchState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
         arms: dict[type[Event], Arm] = {ObjectUnreadable: self._observed}
@@ -127,15 +125,6 @@ class Watcher:
             return  # It has been reported in another role just before; see _changed_role.
         if event.ref.kind == self.kind and state.seen.end(event, at.at):
             state.objects.pop(event.ref.uid, None)
-
-    def decide(self, state: WatchState) -> list[Decision]:
-        return []
-
-    def next_deadline(self, state: WatchState) -> int | None:
-        return None
-
-    def check(self, state: WatchState) -> list[Violation]:
-        return []
 
     # --- observations -----------------------------------------------------------------------------------------
 

@@ -21,29 +21,27 @@ from muster.core.readmodel.objectfolds import ObjectFolds
 from muster.core.readmodel.phases import advance
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Marker, Touched
-from muster.core.stage import Arm, Violation, folds_in, in_turn
+from muster.core.stage import Arm, Stage, Violation, folds_in, in_turn
 from muster.events import decisions as d
 from muster.events import facts
-from muster.events.base import Decision, Event
+from muster.events.base import Event
 from muster.events.effects import EffectApplied
 from muster.model.keys import Position
 
 
-class ReadModel:
+class ReadModel(Stage[ReadState]):
     """The stage ``readmodel``.
 
     ``touched``: noted there is what may have to be shown otherwise; ``listener``: hears what happens to jobs.
     """
 
     name: ClassVar[str] = "readmodel"
+    kept: ClassVar[type[ReadState]] = ReadState
 
     def __init__(self, touched: Touched | None = None, listener: Listener | None = None) -> None:
         self._history = Historian(listener)
         mark = Marker(touched)
         self._folds = (JobFolds(mark, self._history), ObjectFolds(mark, self._history))
-
-    def initial(self) -> ReadState:
-        return ReadState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
         """The queues fold an event first, then it is noted, then the read model changes, then phases are looked at."""
@@ -56,9 +54,6 @@ class ReadModel:
             found[kind] = in_turn(*[arm for arm in chain if arm is not None])
         return found
 
-    def decide(self, state: ReadState) -> list[Decision]:
-        return []
-
     @staticmethod
     def time_passed(state: ReadState) -> None:
         """Log time has gone on: what was idle is noted, and what has run longer than expected."""
@@ -70,9 +65,6 @@ class ReadModel:
         """A commit is folded: what the queues that it touched want is noted; no order of them is kept here."""
         lending.noted(state.queues, state.now)
         state.queues.book.stirred.clear()
-
-    def next_deadline(self, state: ReadState) -> int | None:
-        return None
 
     def check(self, state: ReadState) -> list[Violation]:
         """I24: a job goes from phase to phase as ``phases.STEPS`` allows."""
