@@ -88,8 +88,8 @@ Arm = Callable[[Any, Position, Any], None]
 
 
 class Stage(Generic[S]):
-    """One decider. Synchronous, without clock, randomness, I/O, logging or environment. One that decides nothing says
-    no more than what it folds.
+    """One decider. Synchronous, without clock, randomness, I/O, logging or environment. One that decides nothing has
+    its folds alone.
     """
 
     name: ClassVar[str]

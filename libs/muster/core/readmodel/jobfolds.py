@@ -66,7 +66,7 @@ class JobFolds:
 
     def _finished(self, state: ReadState, _at: Position, event: facts.WorkloadFinished) -> None:
         record = record_of(state, event.ref)
-        record.running_at, record.finished_at, record.ended = 0, state.now, "finished"
+        record.running_at, record.ended = 0, "finished"
         record.outcome, record.detail = event.outcome, event.detail
         if event.ref.uid not in state.queues.ledger.charges:
             self._over(state, event.ref.uid)

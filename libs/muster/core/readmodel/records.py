@@ -44,7 +44,6 @@ class Record(Struct):
     phase: Phase = "seen"
     since: int = 0
     """When that phase began."""
-    seen_at: int = 0
     owner: str = ""
     """As the job says itself."""
     queue: str = ""
@@ -56,7 +55,6 @@ class Record(Struct):
     running_at: int = 0
     released_at: int = 0
     """When it released the quota of an admission: a job that is queued again waits from then on, in its old place."""
-    finished_at: int = 0
     gone_at: int = 0
     outcome: Outcome = ""
     detail: str = ""

@@ -158,7 +158,7 @@ def record_of(state: ReadState, ref: Ref) -> Record:
     """The record of a job, made when there is none."""
     record = state.records.get(ref.uid)
     if record is None:
-        record = Record(ref, seen_at=state.now, since=state.now)
+        record = Record(ref, since=state.now)
         if ref.kind in KINDS:  # Pods of no job are charged too, and not listed.
             state.records[ref.uid] = record
     return record
