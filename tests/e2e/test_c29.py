@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from kit import proof
+from kit.audits import audit
 from kit.cluster import Cluster, document_job
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
-from muster.core.audit.auditor import audit
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.decisions import GangAdmitted, QuotaDenied, QuotaReleased, QuotaReserved, WorkloadQueued
 from muster.events.effects import EffectApplied

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from kit import facts
+from kit.audits import audit
 from kit.bench import Bench
-from muster.core.audit.auditor import audit
 from muster.core.observed.seen import TOMBSTONE_MS
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted

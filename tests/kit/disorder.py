@@ -22,7 +22,7 @@ from muster.core.actuation.orders import Order, Outstanding
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.inmemory import InMemoryCell
 from muster.core.cell.seat import AnySeat, Seat
-from muster.core.reading.registry import SHARD_OF, WATCHED, required_of, shards_of
+from muster.core.reading.registry import WATCHED, required_of, shards_of
 from muster.core.reading.watcher import PATIENCE_MS, Watcher
 from muster.core.stage import Stage, StageState
 from muster.events.base import Event
@@ -129,7 +129,7 @@ class DisorderedCell(InMemoryCell[AnySeat]):
             self.append(f"watcher/{shard}", "input", [Synced(kind=shard, absent=absent)])
 
     def _observe(self, change: StoredChange) -> None:
-        row = WATCHED[SHARD_OF[change.resource]]
+        row = next(row for row in WATCHED.values() if row.resource == change.resource)
         meta = change.object["metadata"]
         if row.namespace and meta.get("namespace", "") != row.namespace:
             return

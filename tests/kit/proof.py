@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kit.audits import AuditReport, audit
 from kit.published import judge_all
-from muster.core.audit.auditor import AuditReport, audit
 from muster.core.docket import Docket, Judge
 from muster.events.envelope import Stored
 from muster.runtime.replaying.replay import replay

@@ -7,11 +7,11 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 
 from kit import facts, nodes
+from kit.audits import audit
 from kit.histories import SEEDS, goes_on_from_a_snapshot, worth
 from kit.podgangs import Chance
 from muster.core.actuation.answers import applied, failed, said
 from muster.core.actuation.orders import Asking
-from muster.core.audit.auditor import audit
 from muster.events.facts import (
     NodePoolsGone,
     NodesRequestGone,

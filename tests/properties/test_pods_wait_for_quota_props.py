@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given, settings
 
 from kit import facts, nodes
+from kit.audits import audit
 from kit.histories import SEEDS, SETTINGS
 from kit.podgangs import Scene, member
-from muster.core.audit.auditor import audit
 from muster.runtime.replaying.replay import replay
 
 MAX_CPU = {"video": 14_000, "devops": 8_000}

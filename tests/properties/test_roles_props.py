@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given, settings
 
 from kit import facts, ray
+from kit.audits import audit
 from kit.bench import Bench
 from kit.histories import SEEDS, SETTINGS, replays_and_goes_on_from_a_snapshot
-from muster.core.audit.auditor import audit
 from muster.core.cell.seat import Seat
 from muster.core.observed.seen import TOMBSTONE_MS
 from muster.core.reading.watcher import Watcher

@@ -7,9 +7,9 @@ from random import Random
 
 from hypothesis import example, given, settings
 
+from kit.audits import audit
 from kit.histories import SEEDS, SETTINGS
 from kit.scenes import Scene
-from muster.core.audit.auditor import audit
 from muster.core.quota.service import MOST_TIMES
 from muster.events.decisions import EvictionOrdered, QuotaReserved
 from muster.runtime.replaying.replay import replay

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from kit import facts, nodes
+from kit.audits import audit
 from kit.bench import Bench
 from kit.histories import SEEDS, SETTINGS
-from muster.core.audit.auditor import Auditor, audit
+from muster.core.audit.auditor import Auditor
 from muster.core.cell.seat import AnySeat, Seat
 from muster.core.gang.asks import asks_of
 from muster.core.gang.claims import CLAIM_MS

@@ -11,9 +11,9 @@ from collections import Counter
 
 import pytest
 
+from kit.audits import audit
 from kit.disorder import Disorder, DisorderedCell
 from kit.story import quota_tree, rayjob
-from muster.core.audit.auditor import audit
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.fakecluster.world import SimCluster
 from muster.model import api

@@ -8,6 +8,7 @@ from random import Random
 from hypothesis import given
 
 from kit import facts, nodes
+from kit.audits import audit
 from kit.bench import Bench
 from kit.histories import (
     SEEDS,
@@ -17,7 +18,6 @@ from kit.histories import (
     replays_and_goes_on_from_a_snapshot,
     worth,
 )
-from muster.core.audit.auditor import audit
 from muster.events.decisions import GangAdmitted, PlacesReleased
 from muster.events.effects import EffectApplied
 from muster.events.facts import NodeGone, PodGone, PodObserved

@@ -6,8 +6,8 @@ The real runners in virtual time; the watcher is restarted with other settings, 
 from __future__ import annotations
 
 from kit import jobs
+from kit.audits import audit
 from kit.shell import Cell, play, small_job, small_tree
-from muster.core.audit.auditor import audit
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadDequeued, WorkloadQueued
 from muster.events.facts import KindsConfigured, Synced, SyncStarted

@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 
 from kit import facts
+from kit.audits import audit
 from kit.shell import Cell, play
 from kit.story import quota_tree, rayjob
-from muster.core.audit.auditor import audit
 from muster.events.decisions import GangAdmitted, WorkloadAdopted
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kit import nodes
+from kit.audits import audit
 from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot, worth
 from kit.podgangs import Chance, member
-from muster.core.audit.auditor import audit
 from muster.core.cell.seat import AnySeat, Seat
 from muster.core.gang.declare import satisfied
 from muster.core.gang.state import AdmitterState

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
+from kit.audits import audit
 from kit.rulesets import NEXT, NEXT_BUILD, installed
 from kit.shell import Cell, play
 from kit.story import quota_tree, rayjob
 from kit.traffic import TEAMS, tree
-from muster.core.audit.auditor import audit
 from muster.core.cell.deciders import DECIDERS
 from muster.core.rulesets import UnknownRulesetError
 from muster.core.stage import Folder

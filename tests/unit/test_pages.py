@@ -74,7 +74,9 @@ def test_every_service_says_what_it_does(service: Path) -> None:
         named = re.search(r"- \*\*Stage\*\*: `(\w+)` in \[`(core/\w+)`\]\(\S+\), see `(\w+\.py)`", text)
         assert named is not None
         stage, room, module = named.groups()
-        assert f"class {stage}:" in (REPOSITORY / "libs" / "muster" / room / module).read_text()
+        assert re.search(
+            rf"^class {stage}\b.*:$", (REPOSITORY / "libs" / "muster" / room / module).read_text(), re.MULTILINE
+        )
         assert stage in (service / "__main__.py").read_text(), "its __main__ names its stage class"
 
 

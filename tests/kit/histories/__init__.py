@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from kit.audits import audit
 from kit.bench import Bench
-from muster.core.audit.auditor import audit
 from muster.core.cell.seat import AnySeat, Seat
 from muster.events.envelope import Stored
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state

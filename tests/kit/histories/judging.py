@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from kit.audits import audit
 from kit.histories.files import FOLDER, line_of, path_of, read, read_lines
-from muster.core.audit.auditor import audit
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.seat import AnySeat, Seat
 from muster.core.views.narrator import NarratedEvent, Narrator

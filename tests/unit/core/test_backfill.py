@@ -6,8 +6,8 @@ import pytest
 from msgspec import structs
 
 from kit import facts
+from kit.audits import audit
 from kit.scenes import Scene
-from muster.core.audit.auditor import audit
 from muster.core.cell.seat import Seat
 from muster.core.objects.labels import RUN_TIME
 from muster.core.quota.declared import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms

@@ -1,9 +1,9 @@
 """The accountant serves a claim once, and adds nothing to what is free by doing so."""
 
 from kit import facts
+from kit.audits import audit
 from kit.bench import Bench
 from kit.scenes import Scene
-from muster.core.audit.auditor import audit
 from muster.core.quota.claiming import expires_at
 from muster.core.quota.claims import Claim, Claims, Part
 from muster.events.base import Cause

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kit import facts
+from kit.audits import audit
 from kit.scenes import Scene
 from kit.words import odd
-from muster.core.audit.auditor import audit
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanTried
 from muster.events.decisions import (
     EvictionOrdered,

@@ -1,7 +1,7 @@
 """What `muster why` says of a Ray cluster that scales itself: granted, ceiling, asked, and each step on the way."""
 
+from kit.audits import audit
 from kit.rayscenes import denied
-from muster.core.audit.auditor import audit
 from muster.core.cell.seat import Seat
 from muster.core.readmodel.model import ReadModel
 from muster.core.status.job import job_status

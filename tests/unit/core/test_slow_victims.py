@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kit import facts
+from kit.audits import audit
 from kit.scenes import Scene
 from muster.core.actuation.answers import said as answered
-from muster.core.audit.auditor import audit
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, VictimStays
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved, Victim, WorkloadQueued

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from kit import facts
+from kit.audits import audit
 from kit.bench import Bench
 from kit.hostile import Hostile, Watching, corpus, watching
 from kit.scenario import tell as tell_decision
 from kit.words import coded, in_words, odd
-from muster.core.audit.auditor import audit
 from muster.core.presentation import desired, queues
 from muster.core.reading.watcher import MAX_FACT_BYTES, about
 from muster.core.readmodel.model import ReadModel

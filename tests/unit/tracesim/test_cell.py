@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from kit.audits import audit
 from kit.traces import SAMPLES, ends, files, run, starts, trace
-from muster.core.audit.auditor import audit
 from muster.runtime.logkeeping.logfile import read_log
 from muster.runtime.replaying.replay import replay
 from muster.tracesim.faults import Fault, FaultSchedule

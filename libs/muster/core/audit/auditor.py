@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct, field
-
 from muster.core.audit.claims import ClaimAudit
 from muster.core.audit.evictions import findings
 from muster.core.audit.facts import FactAudit
@@ -19,7 +17,7 @@ from muster.core.audit.gangs import GangAudit
 from muster.core.audit.growth import GrowthAudit
 from muster.core.audit.leaves import LeafAudit
 from muster.core.audit.moves import MoveAudit
-from muster.core.audit.orders import Orders, chain, overused
+from muster.core.audit.orders import Orders, overused
 from muster.core.audit.podcharges import PodChargeAudit
 from muster.core.audit.seen import ChargeSeen, WaitingSeen, charge_of, waiting_of
 from muster.core.audit.trees import Trees
@@ -47,7 +45,7 @@ from muster.events.effects import EffectApplied
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
-from muster.model.keys import Ref, root_of
+from muster.model.keys import Ref, path_chain, root_of
 from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_quantity
 
@@ -332,22 +330,4 @@ class Auditor:
         return {(path, name): v for path, used in self._used.items() for name, v in used.items() if v}
 
     def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
-        return [(each, self._trees.nodes.get(each)) for each in chain(path)]
-
-
-class AuditReport(Struct):
-    """What an audit found."""
-
-    commits: int
-    checks: dict[str, int] = field(default_factory=dict)
-    broken: dict[str, int] = field(default_factory=dict)
-    violations: list[Violation] = field(default_factory=list)
-
-
-def audit(log: list[Stored]) -> AuditReport:
-    """Audit a whole log."""
-    auditor = Auditor()
-    for stored in log:
-        auditor.feed(stored)
-    violations = auditor.finish()
-    return AuditReport(auditor.commits, dict(auditor.counts), dict(auditor.broken), violations)
+        return [(each, self._trees.nodes.get(each)) for each in path_chain(path)]

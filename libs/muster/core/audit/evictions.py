@@ -6,15 +6,15 @@ Like the auditor it keeps to its own arithmetic, and calls nothing of the preemp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from muster.core.audit.orders import Orders, add_amounts, amounts_of, chain
+from muster.core.audit.orders import Orders, add_amounts, amounts_of
 from muster.core.audit.seen import ChargeSeen, Finding
 from muster.core.audit.trees import Trees
 from muster.events.decisions import EvictionOrdered, PartialVictim, Victim
-from muster.model.keys import Ref, root_of
+from muster.model.keys import Ref, path_chain, root_of
 from muster.model.quota import COUNTED, MACHINES, QuotaNode
 from muster.model.resources import Vector
 
@@ -45,7 +45,7 @@ class Accounts(Struct):
     def enough(self) -> bool:
         """Whether the claimant fits; beside what others give it must be within its min."""
         event = self.event
-        fits = _fits(chain(event.queue), amounts_of(event), self.nodes, self.total())
+        fits = _fits(path_chain(event.queue), amounts_of(event), self.nodes, self.total())
         within = event.kind == "service" or not self.others
         return fits and (within or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
 
@@ -101,8 +101,10 @@ def findings(
         yield from _owed(event, nodes, books.total())
     books.leave(books.others)
     for charge in books.others:
-        for at in chain(charge.queue):
-            least = nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in chain(event.queue) else 0
+        for at in path_chain(charge.queue):
+            least = (
+                nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in path_chain(event.queue) else 0
+            )
             left = books.used.get(at, {}).get(event.resource, 0)
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
     if not trees.move and not any(node.kept for node in nodes.values()):
@@ -198,7 +200,7 @@ def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[
     for each in held.values():
         if not each.preemptible:
             add_amounts(firm, each.queue, each.amounts, 1)
-    above = [nodes[at] for at in chain(event.queue) if at in nodes]
+    above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
     for name, asked in event.request.items():
         if any(name in node.limit or name in node.guaranteed for node in above):
             for node in above:
@@ -211,7 +213,7 @@ def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[
 
     A claimant that takes from its own queue as well stays within that of its leaf.
     """
-    above = [nodes[at] for at in chain(event.queue) if at in nodes]
+    above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
     names = [
         name
         for name in event.request
@@ -223,8 +225,8 @@ def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[
         return max(used.get(path, {}).get(name, 0), nodes[path].guaranteed.get(name, 0))
 
     def within_min(node: QuotaNode, name: str) -> bool:
-        others = sum(least(child, name) for child in node.children if child not in chain(event.queue))
-        mine = [child for child in node.children if child in chain(event.queue)] or [node.path]
+        others = sum(least(child, name) for child in node.children if child not in path_chain(event.queue))
+        mine = [child for child in node.children if child in path_chain(event.queue)] or [node.path]
         now = sum(used.get(at, {}).get(name, 0) for at in mine) + others
         return now + event.request[name] <= node.guaranteed.get(name, 0)
 
@@ -237,7 +239,7 @@ def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[
     )
 
 
-def _fits(path: list[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> bool:
+def _fits(path: Iterable[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> bool:
     return all(
         used.get(at, {}).get(name, 0) + amount <= nodes[at].limit[name]
         for at in path

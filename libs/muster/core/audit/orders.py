@@ -20,15 +20,9 @@ from muster.events.decisions import (
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthOption, GrowthWithdrawn, WorkersKept
 from muster.events.system import PlacementChosen
-from muster.model.keys import Ref
+from muster.model.keys import Ref, path_chain
 from muster.model.quota import JOBS, QuotaNode
 from muster.model.resources import Vector
-
-
-def chain(queue: str) -> list[str]:
-    """The queue and everything above it."""
-    parts = queue.split("/")
-    return ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
 
 
 def overused(
@@ -38,7 +32,7 @@ def overused(
     used: Mapping[str, Vector],
 ) -> Finding:
     """I19: what is suspended for overuse was not admitted with all that it uses, and its quota is above its max."""
-    paths = [path for path in chain(charge.queue) if path in nodes] if charge is not None else []
+    paths = [path for path in path_chain(charge.queue) if path in nodes] if charge is not None else []
     above = any(used.get(path, {}).get(name, 0) > most for path in paths for name, most in nodes[path].limit.items())
     more = charge is not None and (charge.adopted or charge.request != charge.granted)
     return "I19", above and more, f"{event.ref} is suspended for overuse, and its quota is within its max"
@@ -208,7 +202,7 @@ class Orders(Struct):
         for order in self.by_uid.values():
             if order.firm:
                 add_amounts(held, order.queue, order.amounts, 1)
-        for at in chain(event.queue) if held else ():
+        for at in path_chain(event.queue) if held else ():
             for name, kept in held.get(at, {}).items():
                 limit = nodes[at].limit.get(name) if at in nodes else None
                 if limit is None or not asked.get(name, 0):
@@ -234,7 +228,7 @@ class Orders(Struct):
 
 
 def add_amounts(used: dict[str, Vector], queue: str, amounts: Vector, times: int) -> None:
-    for at in chain(queue):
+    for at in path_chain(queue):
         totals = used.setdefault(at, {})
         for name, amount in amounts.items():
             totals[name] = totals.get(name, 0) + amount * times

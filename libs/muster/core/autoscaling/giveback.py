@@ -71,10 +71,7 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
         return _choice(state, cluster, grant, reclaim, left, going)
     if chosen is not None and state.now < chosen.until and not _emptied(state, cluster, chosen):
         return None
-    workers: dict[str, tuple[Ref, ...]] = {}
-    for each in going:
-        workers[each.group] = (*workers.get(each.group, ()), each.ref)
-    return Lowered(left, workers)
+    return _lowered(left, going)
 
 
 def _emptied(state: BridgeState, cluster: Cluster, chosen: WorkersChosen) -> bool:
@@ -98,8 +95,12 @@ def _unasked(
     live = {worker.ref.uid for worker in state.workers_of(cluster.ref.uid)}
     if not all(each.ref.uid in live and each.ref.name in idle for each in chosen.workers):
         return _kept(grant, reclaim, "in_use")
+    return _lowered(left, chosen.workers)
+
+
+def _lowered(left: Counts, going: Iterable[ChosenWorker]) -> Lowered:
     workers: dict[str, tuple[Ref, ...]] = {}
-    for each in chosen.workers:
+    for each in going:
         workers[each.group] = (*workers.get(each.group, ()), each.ref)
     return Lowered(left, workers)
 

@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from muster.core.gang.asks import asks_of
+from muster.core.gang.moving import placements
 from muster.core.gang.podgang import Claimant, NodeClaim, PodGang, claim_key
 from muster.core.gang.state import AdmitterState, Reservation, Unplaced
 from muster.core.placement.needs import need_of
@@ -237,9 +238,7 @@ def _emptiest(
         tried, many = many, many * 2
         mark = view.mark()
         if place(view, asks, strategy) is None:
-            return tuple(
-                Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[mark[1] :]
-            )
+            return placements(view, mark)
     return None
 
 
@@ -295,8 +294,8 @@ def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
 def unplaced_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
     """(log time from which it may claim nodes, uid) of every job that waits for room and holds no quota."""
     age, waits, gangs = state.placement.claim_ms, state.waits, state.gangs
-    found = [(waits[uid], uid) for uid in state.unplaced if uid in waits and gangs[uid].waits] if age else []
-    return [(max(each.since + age, each.claimed and each.claimed + 2 * CLAIM_MS), uid) for each, uid in found]
+    mine = (uid for uid in state.unplaced if uid in waits and gangs[uid].waits) if age else ()
+    return [(_from(waits[uid], age), uid) for uid in mine]
 
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:

@@ -15,7 +15,7 @@ from muster.core.objects.labels import quota_name
 from muster.core.quota import backfill, claimfolds, claiming, moving
 from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
-from muster.core.quota.demand import Scratch, demand_of, laid_out
+from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger import idling, recount, standalone
 from muster.core.quota.ledger.waiting import still_waits
 from muster.core.quota.state import (
@@ -189,7 +189,8 @@ class QuotaAccountant(Stage[AccountantState]):
         candidate, cause = proposal.candidate, proposal.cause
         uid, workload, demand = candidate.ref.uid, state.workloads.get(candidate.ref.uid), candidate.demand
         if (
-            not still_waits(state.ledger, workload, candidate.queue, demand, candidate.basis)
+            workload is None
+            or not still_waits(state.ledger, workload, candidate.queue, demand, candidate.basis)
             or uid in state.entries
             or state.attempts.get(uid) != candidate.attempt
             or "admissions" in state.resting(candidate.queue)
@@ -201,21 +202,7 @@ class QuotaAccountant(Stage[AccountantState]):
         if short is None:
             passed = backfill.passed(state.ledger, candidate.queue, demand, scratch, state.now)
             scratch.add(candidate.queue, demand)
-            return QuotaReserved(
-                cause=cause,
-                ref=candidate.ref,
-                attempt=candidate.attempt,
-                queue=candidate.queue,
-                request=candidate.request,
-                basis=candidate.basis,
-                pods=candidate.pods,
-                preemptible=candidate.preemptible,
-                named=quota_name(workload.labels) if workload is not None else "",
-                placement=laid_out(state.ledger.nodes, candidate.queue),
-                run_ms=candidate.run_ms,
-                beside=passed.ref.key if passed is not None else "",
-                promised=passed.promised if passed is not None else 0,
-            )
+            return moving.reservation(state, cause, workload, candidate.attempt, candidate.queue, demand, passed)
         return QuotaDenied(
             cause=cause,
             ref=candidate.ref,

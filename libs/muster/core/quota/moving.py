@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from muster.core.objects.labels import quota_name
+from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, demand_of, laid_out
 from muster.core.quota.reclaim import Objection, basis
 from muster.core.quota.state import AccountantState, Entry, comes_back
+from muster.events.base import Cause
 from muster.events.decisions import PreemptionProposed, QuotaReleased, QuotaReserved
+from muster.model.demand import Demand
+from muster.model.workload import Workload
 
 
 def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
@@ -49,16 +53,26 @@ def handed_on(
         return
     scratch.add(entry.queue, demand)
     yield released
-    yield QuotaReserved(
-        cause=released.cause,
-        ref=entry.ref,
-        attempt=state.attempts[entry.ref.uid],
-        queue=entry.queue,
+    yield reservation(state, released.cause, workload, state.attempts[entry.ref.uid], entry.queue, demand)
+
+
+def reservation(
+    state: AccountantState, cause: Cause, workload: Workload, attempt: int, queue: str, demand: Demand,
+    passed: Claim | None = None,
+) -> QuotaReserved:  # fmt: skip
+    """Quota for a workload as it is now. ``passed``: the claim for age beside which it is admitted."""
+    return QuotaReserved(
+        cause=cause,
+        ref=workload.ref,
+        attempt=attempt,
+        queue=queue,
         request=demand.request,
         basis=workload.basis,
         pods=demand.pods,
         preemptible=demand.preemptible,
         run_ms=demand.run_ms,
         named=quota_name(workload.labels),
-        placement=laid_out(state.ledger.nodes, entry.queue),
+        placement=laid_out(state.ledger.nodes, queue),
+        beside=passed.ref.key if passed is not None else "",
+        promised=passed.promised if passed is not None else 0,
     )

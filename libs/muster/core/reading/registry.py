@@ -195,5 +195,3 @@ def _watched() -> dict[str, Watched]:
 
 WATCHED: dict[str, Watched] = _watched()
 """{shard name: row}"""
-SHARD_OF = {row.resource: shard for shard, row in WATCHED.items()}
-"""{resource: the shard that reads it}"""

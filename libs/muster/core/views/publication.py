@@ -56,9 +56,13 @@ def public_event(
     ref = facets.job or about
     if ref.kind == "Pod":
         return None  # Pods of no job are charged where the tree says so; subscribers hear of jobs.
-    where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
+    where["workload"] = _named(ref)
     where |= {"owner": facets.owner, "labels": facets.labels}
     return _about_workload(where, event, facets)
+
+
+def _named(ref: Ref) -> public.PublicWorkload:
+    return public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
 
 
 def _about_workload(  # noqa: C901 - a table of events
@@ -128,12 +132,8 @@ def _about_workload(  # noqa: C901 - a table of events
                 request=texts(event.request),
                 beyond_grant=texts(event.over),
             )
-        case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
-            return None
-        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate" | "remove_worker"):
-            return None
-        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate" | "remove_worker"):
-            return None
+        case effects.EffectApplied() | effects.EffectFailed() if event.action not in ("resume", "suspend"):
+            return None  # It is written to another object.
         case effects.EffectApplied(action="suspend"):
             return public.PublicWorkloadEvicted(
                 **where,
@@ -149,10 +149,7 @@ def _about_workload(  # noqa: C901 - a table of events
             return None  # It makes room on nodes, and takes back no quota.
         case decisions.EvictionOrdered():
             leaving: list[decisions.Victim | decisions.PartialVictim] = [*event.suspended, *event.partial]
-            victims = [
-                public.PublicWorkload(each.ref.kind, each.ref.namespace, each.ref.name, each.ref.uid)
-                for each in leaving
-            ]
+            victims = [_named(each.ref) for each in leaving]
             return public.PublicWorkloadReclaimed(
                 **where,
                 attempt=event.attempt,

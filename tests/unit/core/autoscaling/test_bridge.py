@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from kit import facts, nodes
+from kit.audits import audit
 from kit.bench import Bench
 from kit.podgangs import SIGS, Scene, member
 from muster.core.actuation.provisioning import calls, pod_spec
-from muster.core.audit.auditor import audit
 from muster.core.views.gangstory import gang_tale
 from muster.core.views.narrator import Narrator
 from muster.events.base import Event

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kit import facts, nodes
+from kit.audits import audit
 from kit.podgangs import SIGS, Scene, member
-from muster.core.audit.auditor import audit
 from muster.events.base import Cause
 from muster.events.gangs import PodsReserved
 

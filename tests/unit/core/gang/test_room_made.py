@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from kit import facts
+from kit.audits import audit
 from kit.clearings import Play, halves
-from muster.core.audit.auditor import audit
 from muster.core.gang import orders
 from muster.core.gang.state import KEPT_MS
 from muster.core.quota.claims import LEAVES_WITHIN_MS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kit import facts
+from kit.audits import audit
 from kit.scenes import TWO, Scene
-from muster.core.audit.auditor import audit
 from muster.events.decisions import SuspensionOrdered
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref

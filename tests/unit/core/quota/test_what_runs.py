@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from kit import facts, jobs, ray
+from kit.audits import audit
 from kit.bench import Bench
 from kit.jobs import Obj
 from kit.scenes import TWO, Scene
-from muster.core.audit.auditor import audit
 from muster.core.reading.cluster import read_pod
 from muster.core.reading.registry import WATCHED
 from muster.events.charges import ChargeChanged
