@@ -70,79 +70,50 @@ def _about_workload(  # noqa: C901 - a table of events
 ) -> public.PublicEvent | None:
     if not isinstance(event, decisions.WorkloadQueued):
         where["priority"] = known.priority
-    waits: dict[str, Any] = {"request": known.request, "waited_ms": known.waited_ms}
-    holds: dict[str, Any] = {"queue": known.queue, "request": known.request}
+
+    def made(kind: type[public.PublicEvent], **more: Any) -> public.PublicEvent:
+        """Each field that is not given is that of the event, or else what is known of the job."""
+        fields = {**where, **more}
+        for name in kind.__struct_fields__:
+            if name not in fields:
+                value = getattr(event, name) if hasattr(event, name) else getattr(known, name)
+                fields[name] = texts(value) if name == "request" and hasattr(event, name) else value
+        return kind(**fields)
+
     match event:
         case decisions.WorkloadQueued():
-            return public.PublicWorkloadQueued(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                request=texts(event.request),
-                priority=event.priority,
-                queued_at=rfc3339(event.queued_at),
-            )
+            return made(public.PublicWorkloadQueued, queued_at=rfc3339(event.queued_at))
         case decisions.WorkloadDequeued():
-            return public.PublicWorkloadDequeued(
-                **where, attempt=event.attempt, queue=event.queue, reason=event.reason, **waits
-            )
+            return made(public.PublicWorkloadDequeued)
         case decisions.WorkloadRefused():
             words = refusals.refused(event.refusal, event.ref.kind, event.ref.key)
-            return public.PublicWorkloadRefused(**where, reason=event.refusal.reason, message=words)
+            return made(public.PublicWorkloadRefused, reason=event.refusal.reason, message=words)
         case facts.ObjectUnreadable() if event.ref.kind in KINDS:
-            return public.PublicWorkloadRefused(**where, reason="unreadable", message=problems.line(event.problem))
+            return made(public.PublicWorkloadRefused, reason="unreadable", message=problems.line(event.problem))
         case decisions.QuotaDenied(short=Shortfall() as short):
-            return public.PublicWorkloadDenied(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                reason=event.reason,
+            return made(
+                public.PublicWorkloadDenied,
                 quota=short.path,
                 resource=short.resource,
                 requested=format_quantity(short.asked, short.resource),
                 used=format_quantity(short.used, short.resource),
                 limit=format_quantity(short.limit, short.resource),
                 message=waiting_for_quota(short).text,
-                request=texts(event.request),
-                waited_ms=known.waited_ms,
                 held=format_quantity(short.held, short.resource) if short.held else "",
                 claimant=short.claimant,
                 kept=format_quantity(short.kept, short.resource) if short.kept else "",
-                promised_by=known.promised_by,
             )
         case decisions.GangAdmitted():
-            return public.PublicWorkloadAdmitted(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                **waits,
-                nodes=sorted({place.node for place in event.placements})[:NODES],
-                borrowed=known.borrowed,
-                promised_by=known.promised_by,
-            )
+            nodes = sorted({place.node for place in event.placements})[:NODES]
+            return made(public.PublicWorkloadAdmitted, nodes=nodes)
         case decisions.WorkloadAdopted():
-            return public.PublicWorkloadAdopted(
-                **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
-            )
+            return made(public.PublicWorkloadAdopted)
         case GrowthGranted() | GrowthWithdrawn() | ChargeChanged():
-            return public.PublicWorkloadRecharged(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                request=texts(event.request),
-                beyond_grant=texts(event.over),
-            )
+            return made(public.PublicWorkloadRecharged, beyond_grant=texts(event.over))
         case effects.EffectApplied() | effects.EffectFailed() if event.action not in ("resume", "suspend"):
             return None  # It is written to another object.
         case effects.EffectApplied(action="suspend"):
-            return public.PublicWorkloadEvicted(
-                **where,
-                attempt=event.attempt,
-                **holds,
-                reason=known.reason,
-                claimant=known.claimant,
-                ran_ms=known.ran_ms,
-            )
+            return made(public.PublicWorkloadEvicted)
         case effects.EffectFailed(action="suspend"):
             return None
         case decisions.EvictionOrdered(path=""):
@@ -150,79 +121,35 @@ def _about_workload(  # noqa: C901 - a table of events
         case decisions.EvictionOrdered():
             leaving: list[decisions.Victim | decisions.PartialVictim] = [*event.suspended, *event.partial]
             victims = [_named(each.ref) for each in leaving]
-            return public.PublicWorkloadReclaimed(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                quota=event.path,
-                resource=event.resource,
-                victims=victims,
-                request=texts(event.request),
-                waited_ms=known.waited_ms,
-                reason=event.kind,
-            )
+            return made(public.PublicWorkloadReclaimed, quota=event.path, victims=victims, reason=event.kind)
         case effects.EffectApplied():
-            return public.PublicWorkloadResumed(**where, attempt=event.attempt, queue=known.queue, **waits)
+            return made(public.PublicWorkloadResumed)
         case effects.EffectFailed():
-            return public.PublicWorkloadNotResumed(
-                **where,
-                attempt=event.attempt,
-                reason=event.reason,
-                message=problems.line(event.problem) if event.problem is not None else "",
-                queue=known.queue,
-                **waits,
-            )
+            words = problems.line(event.problem) if event.problem is not None else ""
+            return made(public.PublicWorkloadNotResumed, message=words)
         case facts.WorkloadStarted():
-            return public.PublicWorkloadStarted(**where, **holds, started_ms=known.started_ms, nodes=list(known.nodes))
+            return made(public.PublicWorkloadStarted, nodes=list(known.nodes))
         case facts.PodObserved(pod=PodState(trouble=PodTrouble() as trouble) as pod) if worse(
             trouble.code, known.cause
         ):
             words = pods.reason(HeldUp(TroubledPod(pod.ref.name, trouble, 0))).text
-            return public.PublicWorkloadHeldUp(
-                **where,
-                attempt=known.attempt,
-                cause=trouble.code,
-                pod=pod.ref.name,
-                message=words,
-                **holds,
-                node=pod.node,
-            )
+            found: dict[str, Any] = {"cause": trouble.code, "pod": pod.ref.name, "node": pod.node}
+            return made(public.PublicWorkloadHeldUp, message=words, **found)
         case ClaimOpened(kind="age"):
-            return public.PublicWorkloadClaimOpened(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                quota=event.top,
-                request=texts(event.request),
-                waited_ms=known.waited_ms,
-                promised_by=rfc3339(event.promised) if event.promised else "",
-            )
+            promised = rfc3339(event.promised) if event.promised else ""
+            return made(public.PublicWorkloadClaimOpened, quota=event.top, promised_by=promised)
         case ClaimEnded():
-            return public.PublicWorkloadClaimEnded(**where, queue=known.queue, reason=event.outcome)
+            return made(public.PublicWorkloadClaimEnded, reason=event.outcome)
         case AlarmRaised():
-            return public.PublicWorkloadAlarmRaised(
-                **where,
-                attempt=event.attempt,
-                reason=event.reason,
-                message=events_ray.alarm_reason(event).text,
-                cluster=event.cluster.name,
-                since=rfc3339(event.since),
-            )
+            words, since = events_ray.alarm_reason(event).text, rfc3339(event.since)
+            return made(public.PublicWorkloadAlarmRaised, message=words, cluster=event.cluster.name, since=since)
         case AlarmCleared():
-            return public.PublicWorkloadAlarmCleared(**where, attempt=event.attempt, cluster=event.cluster.name)
+            return made(public.PublicWorkloadAlarmCleared, cluster=event.cluster.name)
         case decisions.SuspensionRecorded():
-            return public.PublicWorkloadSuspended(**where, attempt=event.attempt, **holds, ran_ms=known.ran_ms)
+            return made(public.PublicWorkloadSuspended)
         case facts.WorkloadFinished():
-            return public.PublicWorkloadFinished(
-                **where,
-                outcome=event.outcome,
-                **holds,
-                reason=event.detail,
-                ran_ms=known.ran_ms,
-                cause=(known.cause or "") if event.outcome == "failed" else "",
-            )
+            cause = (known.cause or "") if event.outcome == "failed" else ""
+            return made(public.PublicWorkloadFinished, reason=event.detail, cause=cause)
         case decisions.QuotaReleased():
-            return public.PublicWorkloadReleased(
-                **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
-            )
+            return made(public.PublicWorkloadReleased)
     return None
