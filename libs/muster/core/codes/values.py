@@ -87,13 +87,13 @@ class Remains(Struct, frozen=True):
     pods: int = 0
 
 
-class Scaling(Struct, frozen=True):
+class Scaling(Struct):
     """How far a Ray cluster that scales itself may grow, in replicas of each worker group."""
 
-    granted: Counts
-    ceilings: Counts
+    granted: Counts = field(default_factory=dict)
+    ceilings: Counts = field(default_factory=dict)
     """The most that its owner wants."""
-    asked: Counts
+    asked: Counts = field(default_factory=dict)
     """Its requests beyond its grant."""
     denied: GrowthDenied | None = None
     """What refuses that."""

@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from muster.core.codes.values import Leaving, NodesKept, Pools
+from muster.core.codes.values import Leaving, NodesKept, Pools, Scaling
 from muster.core.readmodel.historian import Historian
-from muster.core.readmodel.records import GrowthRecord, asked_in, fade, leaving_for, prune
+from muster.core.readmodel.records import asked_in, fade, leaving_for, prune
 from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
 from muster.core.readmodel.state import ReadState, record_of
 from muster.core.readmodel.touched import Marker
@@ -128,7 +128,7 @@ class JobFolds:
             record.released_at = state.now if record.admitted_at or record.adoption else record.released_at
             record.admitted_at, record.running_at, record.adoption = 0, 0, None
             record.request = event.request
-            record.growth = GrowthRecord()
+            record.growth = Scaling()
             if record.ended != "finished":
                 record.ended, record.reason = "released", event.reason
             if record.gone_at:

@@ -6,11 +6,10 @@ from msgspec import Struct, field
 
 from muster.core.codes.happenings import Happening
 from muster.core.codes.pods import TroubledPod
-from muster.core.codes.values import EndedAs, Leaving, Phase
-from muster.events.alarms import AlarmRaised
+from muster.core.codes.values import EndedAs, Leaving, Phase, Scaling
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, Victim
-from muster.events.elastic import GrowthDenied, GrowthUnit
+from muster.events.elastic import GrowthUnit
 from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
@@ -21,20 +20,6 @@ GONE_KEPT = 2_000
 """Jobs that are gone and still remembered: the newest."""
 GONE_KEPT_MS = 14 * 24 * 3_600_000
 """How long a job that is gone is remembered, by log time."""
-
-
-class GrowthRecord(Struct):
-    """How far a Ray cluster that scales itself may grow, by worker group."""
-
-    granted: Counts = field(default_factory=dict)
-    ceilings: Counts = field(default_factory=dict)
-    """The most that its owner wants."""
-    asked: Counts = field(default_factory=dict)
-    """Replicas it asks for beyond its grant."""
-    denied: GrowthDenied | None = None
-    """What refuses that."""
-    alarm: AlarmRaised | None = None
-    """What is wrong with it."""
 
 
 class Record(Struct):
@@ -64,7 +49,7 @@ class Record(Struct):
     """The first of its pods that failed since its admission; or the last that was broken when it went."""
     reason: str = ""
     """Of its release, or of its leaving the queue."""
-    growth: GrowthRecord = field(default_factory=GrowthRecord)
+    growth: Scaling = field(default_factory=Scaling)
     happenings: list[Happening] = field(default_factory=list)
 
 

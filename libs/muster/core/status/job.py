@@ -25,7 +25,6 @@ from muster.core.codes.values import (
     Remainder,
     Remains,
     ResumeRefused,
-    Scaling,
     Short,
     Start,
     Suspended,
@@ -81,10 +80,9 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
     if charge is not None:
         scaling = None
         if record is not None and (record.growth.granted or record.growth.alarm is not None):
-            growth = record.growth
-            claim = state.queues.ledger.claims.by_uid.get(uid)
-            promised = claim.promised_now(state.now) if claim is not None and growth.denied is not None else 0
-            scaling = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied, growth.alarm, promised)
+            claim = state.queues.ledger.claims.by_uid.get(uid) if record.growth.denied is not None else None
+            promised = claim.promised_now(state.now) if claim is not None else 0
+            scaling = replace(record.growth, promised=promised)
         found |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
     if CODES[code].started:
         found["pods"] = state.pods.of(uid, state.presence)

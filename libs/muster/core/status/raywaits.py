@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from muster.core.autoscaling.packing import suited, times_in
 from muster.core.codes.pods import TroubledPod
 from muster.core.codes.raywaits import GroupFate, RayPiece, RayWaits
-from muster.core.readmodel.records import GrowthRecord
+from muster.core.codes.values import Scaling
 from muster.core.readmodel.state import ReadState, Scaled
 from muster.model.elastic import ScaledGroup
 from muster.model.raydemand import RayDemand, RayShape
@@ -23,7 +23,7 @@ def ray_waits(state: ReadState, uid: str) -> list[RayWaits]:
 def _waits(state: ReadState, cluster: Scaled) -> RayWaits:
     heard, record = cluster.heard, state.records.get(cluster.owner)
     assert heard is not None
-    growth = record.growth if record is not None else GrowthRecord()
+    growth = record.growth if record is not None else Scaling()
     stuck = state.pods.live.get(cluster.ref.uid, {}).get("Unschedulable", {})
     look = _Waiter(cluster, heard.demand, growth, [*stuck.values()])
     return RayWaits(cluster.ref, heard.read_at, tuple(look.pieces()), heard.demand.trouble or None)
@@ -32,7 +32,7 @@ def _waits(state: ReadState, cluster: Scaled) -> RayWaits:
 class _Waiter:
     """What waits in one cluster, asked of each of its worker groups."""
 
-    def __init__(self, cluster: Scaled, demand: RayDemand, growth: GrowthRecord, stuck: Sequence[TroubledPod]) -> None:
+    def __init__(self, cluster: Scaled, demand: RayDemand, growth: Scaling, stuck: Sequence[TroubledPod]) -> None:
         self._elastic, self._demand, self._growth, self._stuck = cluster.elastic, demand, growth, stuck
 
     def pieces(self) -> list[RayPiece]:
