@@ -80,7 +80,7 @@ class RunTimes(Struct):
         return 2 * soon > sum(longer.values())
 
 
-class Running(Struct):
+class RunsSoFar(Struct):
     """The jobs of a kind that run."""
 
     count: int = 0
@@ -93,13 +93,13 @@ class Durations(Struct):
 
     kinds: dict[str, RunTimes] = field(default_factory=dict)
     """kind of job (see :func:`kinds_of`) -> its ended runs; the one that ended last is the last"""
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, RunsSoFar] = field(default_factory=dict)
     """kind of job -> those that run, where it is noted"""
 
     def began(self, kinds: tuple[str, ...], now: int) -> None:
         """A run of a job of these kinds began at a log time (ms)."""
         for kind in kinds:
-            running = self.running.setdefault(kind, Running())
+            running = self.running.setdefault(kind, RunsSoFar())
             running.count += 1
             running.since += now
 

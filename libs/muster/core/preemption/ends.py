@@ -41,6 +41,8 @@ class Ends(Struct):
     due: list[tuple[int, str]] = field(default_factory=list)
     """(log time (ms) at which it is expected to end, uid) of the jobs that run, in order; where that is known"""
     due_at: dict[str, int] = field(default_factory=dict)
+    left: dict[str, None] = field(default_factory=dict)
+    """uids of jobs that were left to end by themselves in this run: they are not once more"""
 
     def began(self, ref: Ref, charge: Charge, since: int) -> None:
         """A job runs since a log time (ms)."""
@@ -51,6 +53,7 @@ class Ends(Struct):
 
     def stopped(self, uid: str) -> None:
         """It runs no more."""
+        self.left.pop(uid, None)
         at = self.due_at.pop(uid, None)
         if at is not None:
             del self.due[bisect_left(self.due, (at, uid))]
@@ -87,7 +90,7 @@ class Ends(Struct):
         would free its quota before that; else 0.
         """
         kinds = kinds_of(ref.namespace, ref.name, charge.queue, charge.request)
-        takes = self._waits(kinds)
+        takes = self._waits(kinds) if ref.uid not in self.left else 0
         declared = 0 < charge.until <= now + takes
         return now + takes if takes and (declared or self.runs.ends_within(kinds, now - since, takes)) else 0
 

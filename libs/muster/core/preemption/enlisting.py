@@ -46,8 +46,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
     kept = max(since, min(workload.checkpointed_at, state.now))
     spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
     run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
-    was_left = started is not None and started.was_left
-    started = state.started[uid] = Started(charge.queue, run, since, kept, was_left=was_left)
+    started = state.started[uid] = Started(charge.queue, run, since, kept)
     stays = uid not in state.leaving and uid not in state.shrinking
     if charge.preemptible and stays and can_suspend(workload):
         insort(state.runs.setdefault(charge.queue, []), started.run)

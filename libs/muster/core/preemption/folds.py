@@ -336,7 +336,7 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
             if not victim.ends_by:
                 state.ends.decided[victim.ref.uid] = at.at
             elif victim.ref.uid in state.started:
-                state.started[victim.ref.uid].was_left = True
+                state.ends.left[victim.ref.uid] = None
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)
             changed(state, victim.ref.uid)

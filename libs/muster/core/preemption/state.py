@@ -76,8 +76,6 @@ class Started(Struct):
     listed: bool = False
     gives: Vector = field(default_factory=dict)
     """The amounts it releases, while it is listed."""
-    was_left: bool = False
-    """It was left to end by itself in this run: it is not once more."""
 
 
 class UnplacedClaimant(Struct):
@@ -305,16 +303,12 @@ class PreemptorState(StageState):
     def ending(self) -> Iterator[str]:
         """The jobs that are left to end if they are chosen, as far as that is to be expected without a look at each."""
         for uid in self.ends.about(self.now):
-            workload = self.queues.workloads.get(uid)
-            if workload is not None and self.started[uid].listed and self.ends_by(workload.ref):
+            if self.started[uid].listed and self.ends_by(self.queues.workloads[uid].ref):
                 yield uid
 
     def ends_by(self, ref: Ref) -> int:
-        """Log time (ms) by which a job that runs is expected to have ended by itself, where its suspension would free
-        nothing before, and it was not left to end in this run; else 0.
-        """
-        charge, started = self.queues.ledger.charges[ref.uid], self.started[ref.uid]
-        return 0 if started.was_left else self.ends.ends_by(ref, charge, started.since, self.now)
+        """See :meth:`Ends.ends_by`."""
+        return self.ends.ends_by(ref, self.queues.ledger.charges[ref.uid], self.started[ref.uid].since, self.now)
 
     def spares(self) -> dict[str, list[Spare]]:
         """{uid: what it may give} of the Ray clusters that are granted more than their minimum."""
@@ -333,8 +327,7 @@ class PreemptorState(StageState):
     def deprioritised(self, uid: str) -> bool:
         """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
 
-        Its evictions for jobs of less service count only lately: they have a bound of their own. Those in the last hour
-        do not count for work that was saved in this run.
+        Those for jobs of less service count only lately, and have a bound of their own; for saved work only all do.
         """
         started = self.started.get(uid)
         saved = started is not None and started.kept > started.since

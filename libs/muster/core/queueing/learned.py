@@ -18,7 +18,7 @@ LEVEL_MS = 7 * 24 * 3_600_000
 """How much later a job counts as queued for each level of service: a bound on how long those with less overtake it."""
 
 
-class Run(Struct, frozen=True):
+class Begun(Struct, frozen=True):
     """A job runs since a log time (ms); ``kinds``: what it was when it began (see :func:`kinds_of`)."""
 
     since: int
@@ -29,7 +29,7 @@ class Learned(Struct):
     """``durations``: how long jobs ran, and run; ``running``: workload uid -> its run."""
 
     durations: Durations = field(default_factory=Durations)
-    running: dict[str, Run] = field(default_factory=dict)
+    running: dict[str, Begun] = field(default_factory=dict)
     service: Service = field(default_factory=Service)
     """What jobs have attained in former runs."""
     stopped: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Learned(Struct):
         if workload.phase == "running":
             if uid not in self.running:
                 kinds = kinds_of(ref.namespace, ref.name, queue, request) if queue else ()
-                self.running[uid] = Run(now, kinds)
+                self.running[uid] = Begun(now, kinds)
                 self.durations.began(kinds, now)
             return
         run = self._stops(uid)
@@ -54,7 +54,7 @@ class Learned(Struct):
         took = now - run.since + self.service.kept_run(uid, request)
         self.durations.ended(kinds_of(ref.namespace, ref.name, queue, request), took)
 
-    def _stops(self, uid: str) -> Run | None:
+    def _stops(self, uid: str) -> Begun | None:
         run = self.running.pop(uid, None)
         if run is not None:
             self.durations.stopped(run.kinds, run.since)

@@ -103,15 +103,13 @@ class _Planner:
         if self.site is not None:
             yield from self._by_nodes(self.site)
             return
-        if ending := self._ending():
-            yield ending
-        yield ()
+        yield from dict.fromkeys((self._ending(), ()))
         bound = self.judge.keeps and self.lacked is not None
         if self._could_give(self.lacked) if bound and self.lacked else self._fit_at_most():
             for uid in list(self.tried):
                 yield (uid,)
 
-    def _ending(self) -> Sequence[str]:
+    def _ending(self) -> tuple[str, ...]:
         """Those that end by themselves, as far as they are needed and may go."""
         found = self.begun.copied()
         for uid in self.candidates.ending():
@@ -121,7 +119,7 @@ class _Planner:
             gives = short.path in chain_of(giver.queue) and counted(giver.demand).get(short.resource, 0)
             if gives and uid not in found.chosen and self._taken(found, uid):
                 self.prices.free(uid)
-        return found.chosen[len(self.begun.chosen) :]
+        return tuple(found.chosen[len(self.begun.chosen) :])
 
     def _filled(self, start: Iterable[str]) -> Search | None:
         """With as many more as quota lacks, in their order; None where that leads nowhere."""
