@@ -70,7 +70,7 @@ class Learned(Struct):
         return self.durations.mean(kinds_of(workload.ref.namespace, workload.ref.name, queue, request))
 
     def lasting(self, workload: Workload, queue: str, request: Vector, now: int) -> int:
-        """The same with what those that run at ``now``, log time (ms), have run so far: where the long ones of a kind
+        """The same with the time so far of those that run at ``now``, log time (ms): where the long ones of a kind
         still run, the mean of those that ended is too low.
         """
         kinds = kinds_of(workload.ref.namespace, workload.ref.name, queue, request)
