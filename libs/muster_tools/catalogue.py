@@ -207,8 +207,9 @@ def published() -> dict[str, list[str]]:
         if not isinstance(case, ast.match_case):
             continue
         patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
-        calls = [_value_of(publication, call.func) for call in ast.walk(case) if isinstance(call, ast.Call)]
-        made = [each for each in calls if isinstance(each, type) and issubclass(each, public.PublicEvent)]
+        calls = [call for call in ast.walk(case) if isinstance(call, ast.Call)]
+        named = [_value_of(publication, each) for call in calls for each in (call.func, *call.args[:1])]
+        made = [each for each in named if isinstance(each, type) and issubclass(each, public.PublicEvent)]
         for pattern in patterns:
             kind = _value_of(publication, pattern.cls) if isinstance(pattern, ast.MatchClass) else None
             if isinstance(kind, type) and made:

@@ -74,7 +74,7 @@ def about_to_end(
 def victim_stays(reason: str) -> tuple[Scene, str]:
     if reason == "not_ended":
         scene = about_to_end(ran_s=28)
-        scene.lines("time +41s")
+        scene.lines("time +21s")
         return scene, "b/x0"
     scene = claimed()
     scene.lines("evicted b/greedy")

@@ -75,7 +75,7 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
         "tests/properties/test_kai_reclaim_props.py::test_workers_that_are_taken_are_needed_legal_and_never_taken_back",
     ),
     "evictions per workload bounded": (
-        "tests/properties/test_decide_props.py::test_nobody_is_evicted_over_and_over_and_the_end_is_quiet",
+        "tests/properties/test_decide_props.py::test_nothing_is_given_twice_and_gangs_are_whole_and_the_end_is_quiet",
     ),
     "inverse reclaim impossible": (
         "tests/properties/test_kai_reclaim_props.py::test_what_is_taken_is_needed_legal_and_never_taken_back",

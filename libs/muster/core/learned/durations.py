@@ -57,14 +57,14 @@ class RunTimes(Struct):
             return None
         return max(sum(end_of(number) * times for number, times in longer) // total - ran, 0)
 
-    def middle(self) -> int | None:
-        """The time that half of them did not exceed, as far as the spans tell; None for too few."""
+    def most(self) -> int | None:
+        """The time that seven of eight did not exceed, as far as the spans tell; None for too few."""
         if self.kept < ENOUGH:
             return None
         seen = 0
         for number in sorted(self.spans):
             seen += self.spans[number]
-            if 2 * seen >= self.kept:
+            if 8 * seen >= 7 * self.kept:
                 break
         return end_of(number)
 

@@ -19,9 +19,6 @@ from muster.core.quota.demand import Charge
 from muster.events.decisions import QuotaReleased
 from muster.model.keys import Ref
 
-PATIENCE = 2
-"""A claimant waits for an end so many times as long as for a suspension: no more is gained by that than it takes."""
-
 
 class Ends(Struct):
     """How long jobs hold their quota, and how long it takes to suspend them."""
@@ -62,7 +59,7 @@ class Ends(Struct):
         """The jobs of which as many may have ended as not by the time that a suspension takes, the first to end first:
         those that are expected to have ended by then, and not so long ago that they are not like others.
         """
-        takes = self._waits((ANY,))
+        takes = self._takes((ANY,))
         for at, uid in self.due[bisect_left(self.due, (now - takes, "")) :] if takes else ():
             if at > now + takes:
                 return
@@ -90,17 +87,15 @@ class Ends(Struct):
         would free its quota before that; else 0.
         """
         kinds = kinds_of(ref.namespace, ref.name, charge.queue, charge.request)
-        takes = self._waits(kinds) if ref.uid not in self.left else 0
+        takes = self._takes(kinds) if ref.uid not in self.left else 0
         declared = 0 < charge.until <= now + takes
         return now + takes if takes and (declared or self.runs.ends_within(kinds, now - since, takes)) else 0
 
-    def _waits(self, kinds: tuple[str, ...]) -> int:
-        """How long (ms) a claimant waits for the ends of such jobs: so many times as long as it takes until their
-        suspension frees their quota; 0 where that is not known.
-        """
-        known = [middle for each in (self.resumes, self.suspends) if (middle := each.middle()) is not None]
+    def _takes(self, kinds: tuple[str, ...]) -> int:
+        """How long (ms) it takes until a suspension of such jobs frees their quota; 0 where that is not known."""
+        known = [most for each in (self.resumes, self.suspends) if (most := each.most()) is not None]
         if not known:
             return 0
         write = max(known)
         stop = self.stops.left(kinds, 0)  # Where that is not known: its controller has to write as well.
-        return PATIENCE * (write + (write if stop is None else stop))
+        return write + (write if stop is None else stop)
