@@ -73,12 +73,12 @@ check: $(READY)  ## before every commit, under two minutes: lint, unit, properti
 	@$(BESIDE)$(WORKERS) collected $(LINTS:%=lint-%)
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
 
-test: check controlplane ray chromium  ## everything CI runs
+test: check test-sim controlplane ray chromium  ## everything CI runs
 	$(PYTEST) -n $(SHARDS) --dist loadfile --no-loadscope-reorder $(REAL) || $(call once_more,$(REAL))
-	@$(BESIDE)2 test-ray test-sim
+	$(MAKE) --no-print-directory test-ray
 
-test-sim: $(READY)  ## the simulations, with what others leave of the processors: nothing in them has a time of its own
-	nice -n 19 $(PYTEST) -n $(WORKERS) --timeout=900 -o cache_dir=.pytest_cache/sim tests/sim
+test-sim: $(READY)  ## the simulations
+	$(PYTEST) -n $(WORKERS) tests/sim
 
 test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, where there is loopback only; AUTOSCALER=v1: Muster beside its first version
 	$(if $(AUTOSCALER),MUSTER_RAY_AUTOSCALER=$(AUTOSCALER) $(INSIDE) $(PYTEST) --durations=0 tests/ray/test_in_the_loop.py,\
