@@ -124,8 +124,8 @@ class Durations(Struct):
     def mean(self, kinds: tuple[str, ...], now: int = 0) -> int:
         """How long such a job runs on average, ms, by the finest kind of which enough ended; 0 where none has.
 
-        ``now``: log time (ms); those that run count with their time so far, as one does in the mean of times that are
-        cut off (the time of all of them, ended or not, for each one that ended).
+        ``now``: log time (ms); those that run then count with their time so far: the time of all of them, ended or not,
+        for each one that ended. Where the long ones of a kind still run, the mean of those that ended is too low.
         """
         for kind in kinds:
             spread = self.kinds.get(kind)

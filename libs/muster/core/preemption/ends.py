@@ -10,7 +10,6 @@ suspension would have taken. Then it is planned for again, and a job that was le
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
 
 from msgspec import Struct, field
 
@@ -55,15 +54,13 @@ class Ends(Struct):
         if at is not None:
             del self.due[bisect_left(self.due, (at, uid))]
 
-    def about(self, now: int) -> Iterator[str]:
+    def about(self, now: int) -> list[str]:
         """The jobs of which as many may have ended as not by the time that a suspension takes, the first to end first:
         those that are expected to have ended by then, and not so long ago that they are not like others.
         """
         takes = self._takes((ANY,))
-        for at, uid in self.due[bisect_left(self.due, (now - takes, "")) :] if takes else ():
-            if at > now + takes:
-                return
-            yield uid
+        begin, end = (bisect_left(self.due, (at, "")) for at in (now - takes, now + takes + 1))
+        return [uid for _, uid in self.due[begin:end]] if takes else []
 
     def written(self, uid: str, now: int, *, suspends: bool) -> None:
         since = self.decided.pop(uid, None)

@@ -327,7 +327,7 @@ class PreemptorState(StageState):
     def deprioritised(self, uid: str) -> bool:
         """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
 
-        Those for jobs of less service count only lately, and have a bound of their own; for saved work only all do.
+        Those for less service count only in the last hour; of work that was saved in this run only all of them count.
         """
         started = self.started.get(uid)
         saved = started is not None and started.kept > started.since

@@ -65,16 +65,11 @@ class Learned(Struct):
         self._stops(uid)
         self.stopped.pop(uid, None)
 
-    def expected(self, workload: Workload, queue: str, request: Vector) -> int:
-        """How long such jobs ran on average, ms; 0 where too few have ended."""
-        return self.durations.mean(kinds_of(workload.ref.namespace, workload.ref.name, queue, request))
-
-    def lasting(self, workload: Workload, queue: str, request: Vector, now: int) -> int:
-        """The same with the time so far of those that run at ``now``, log time (ms): where the long ones of a kind
-        still run, the mean of those that ended is too low.
+    def expected(self, workload: Workload, queue: str, request: Vector, now: int = 0) -> int:
+        """How long such jobs ran on average, ms; 0 where too few have ended. ``now``: with those that run then, see
+        :meth:`Durations.mean`.
         """
-        kinds = kinds_of(workload.ref.namespace, workload.ref.name, queue, request)
-        return self.durations.mean(kinds, now)
+        return self.durations.mean(kinds_of(workload.ref.namespace, workload.ref.name, queue, request), now)
 
     def rank(self, workload: Workload, queue: str, request: Vector, queued_at: int) -> int:
         """When a job counts as queued among borrowers, ms since the epoch: later the more GPU time it will take.

@@ -136,7 +136,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         priority=priority,
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
-        expected_ms=state.learned.lasting(workload, leaf, demand.request, state.now) if freely else 0,
+        expected_ms=state.learned.expected(workload, leaf, demand.request, state.now) if freely else 0,
         freely_ms=freely,
         freely_at=queued_at + WEEK_MS if freely else 0,
         generation=workload.generation,

@@ -55,9 +55,9 @@ def test_what_still_runs_counts_with_its_time_so_far_where_the_longest_are_in_qu
     for name in ("train-78", "train-79"):
         learned.observed(replace(facts.job(name, gpu=1), phase="running", suspended=False), "root/a", ONE, 1_000)
     assert learned.expected(job, "root/a", ONE) == 500
-    assert learned.lasting(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 2 * 10_000) // ENOUGH
+    assert learned.expected(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 2 * 10_000) // ENOUGH
     learned.gone(facts.job("train-78", gpu=1).ref.uid)
-    assert learned.lasting(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 10_000) // ENOUGH
+    assert learned.expected(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 10_000) // ENOUGH
 
 
 def test_a_job_that_kept_its_work_teaches_how_long_it_ran_in_all() -> None:
