@@ -9,6 +9,7 @@ from muster.core.preemption.ends import Ends
 from muster.core.quota.demand import Charge
 from muster.events.claims import ClaimOpened, VictimStays
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, QuotaReserved
+from muster.events.system import TimeReached
 
 
 def orders(scene: Scene) -> list[tuple[list[str], list[str]]]:
@@ -101,3 +102,19 @@ def test_a_second_claimant_does_not_count_on_the_same_end() -> None:
 def test_a_declared_run_time_counts_where_nothing_is_learned_of_such_jobs() -> None:
     scene = about_to_end(ran_s=175, run="30s", lasts_s=600)
     assert orders(scene) == [([], ["x0"])]
+
+
+def test_no_job_is_evicted_by_a_plan_that_counts_on_one_that_turns_out_to_stay() -> None:
+    """Its deadline is reached while the plan of another claimant waits for its answer."""
+    scene = about_to_end(ran_s=28, cpu=4)
+    bench, every = scene.bench, [*scene.bench.turns()]
+    (order,) = bench.happened(EvictionOrdered)
+    for held in ("preemptor", "quota_accountant"):
+        bench.turns = lambda held=held: [name for name in every if name != held]  # type: ignore[method-assign]
+        scene.lines("job a/too cpu=4") if held == "preemptor" else bench.settle()
+    bench.now = order.victims[0].ends_by
+    bench.append("quota_accountant", "input", [TimeReached(at=bench.now)])
+    bench.turns = lambda: every  # type: ignore[method-assign]
+    bench.settle()
+    assert bench.happened(VictimStays)[0].ref.name == "x0"
+    bench.sound()

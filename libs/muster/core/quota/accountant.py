@@ -87,9 +87,11 @@ class QuotaAccountant(Stage[AccountantState]):
         yield from over
         if not state.admitting:
             return
-        yield from claiming.stays(state)
+        stays = list(claiming.stays(state))
+        yield from stays
         yield from self._timeouts(state)
-        if not over and not scratch.extra:  # what is released in this commit may make an eviction needless
+        # What is released in this commit may make an eviction needless, and what stays may make it too small.
+        if not over and not stays and not scratch.extra:
             plans = list(claiming.answers(state))
             yield from plans
             if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
