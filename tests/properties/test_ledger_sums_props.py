@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.ledger import recount
 from muster.core.quota.ledger.ledger import Ledger
@@ -21,7 +21,9 @@ STEPS = st.lists(st.tuples(WHAT, st.integers(0, 3), st.integers(0, 2), SMALL, SM
 
 def tree(leaves: int) -> QuotaTree:
     paths = tuple(f"root/q{index}" for index in range(leaves))
-    nodes = (QuotaNode(path, {"cpu": index * 1000}, {}, (f"ns-{index}",)) for index, path in enumerate(paths))
+    nodes = (
+        QuotaNode(path, {"cpu": index * 1000}, {"cpu": 3000}, (f"ns-{index}",)) for index, path in enumerate(paths)
+    )
     return QuotaTree(Ref("ElasticQuotaTree", "", "tree", "tree"), (QuotaNode("root", {}, {}, (), paths), *nodes))
 
 
@@ -46,7 +48,11 @@ def apply(ledger: Ledger, number: int, step: Step) -> None:
         case 6:
             victims = {f"u{victim}": 1 for victim in (one, other) if victim != who}
             ref = Ref("Job", f"ns-{leaf}", uid, uid)
-            ledger.open_claim(Claim(ref, 1, queue, demand, "guarantee", number, victims=victims))
+            before = ledger.claims.by_uid.get(uid)
+            if other == 2 and (before is None or not before.firm):
+                ledger.open_claim(Claim(ref, 1, queue, demand, "age", number, "root"))
+            else:
+                ledger.open_claim(Claim(ref, 1, queue, demand, "guarantee", number, victims=victims))
         case 7:
             ledger.end_claim(uid)
         case _ if one:
@@ -64,6 +70,7 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
         apply(ledger, number, step)
         assert ledger.waiting == recount.waiting(ledger)
         assert ledger.leaving == recount.leaving(ledger)
+        assert ledger.claims.total.extra == recount.held(ledger)
         assert ledger.claims.leaving.keys() == set(ledger.claims.victims())
         assert ledger.used == ledger.recount()
         least = {path: node.guaranteed.get("cpu", 0) for path, node in ledger.nodes.items()}

@@ -24,6 +24,20 @@ def held_at_the_leaf(run: str) -> Scene:
     return scene
 
 
+def full() -> Scene:
+    """Two leaves of four cores each use the eight of the root; a/old has waited too long, b/next has not."""
+    scene = Scene()
+    leaves = (facts.node("a", {"cpu": 0}, {"cpu": 4}, ("a",)), facts.node("b", {"cpu": 0}, {"cpu": 4}, ("b",)))
+    root = facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves)
+    scene.do(facts.tree(root, rules={"age-limit": "2m", "reclaim": "disabled"}))
+    scene.lines("synced")
+    for name in ("a/x0", "a/x1", "b/y0", "b/y1"):
+        scene.lines(f"job {name} cpu=2")
+        scene.runs(name)
+    scene.lines("job a/old cpu=2", "time +200s", "job b/next cpu=2")
+    return scene
+
+
 def admitted(scene: Scene) -> list[str]:
     return [each.ref.name for each in scene.bench.happened(QuotaReserved)]
 
@@ -52,4 +66,15 @@ def test_it_stays_where_it_is_while_a_node_below_refuses_too() -> None:
         scene.lines(f"job b/y{index} cpu=2")
     scene.lines("time +3600s")
     assert [each.top for each in scene.bench.happened(ClaimOpened)] == ["root/a"]
+    scene.bench.sound()
+
+
+def test_what_another_queue_releases_is_not_idle_for_it_while_its_own_is_full() -> None:
+    """Both limits refuse it: of what b/y0 leaves it could use nothing, and what a/x0 leaves is free at the root too."""
+    scene = full()
+    assert [each.top for each in scene.bench.happened(ClaimOpened)] == ["root"]
+    scene.lines("finishes b/y0", "gone b/y0")
+    assert admitted(scene)[-1] == "next"
+    scene.lines("job a/small cpu=2", "finishes a/x0", "gone a/x0")
+    assert admitted(scene)[-1] == "old"
     scene.bench.sound()

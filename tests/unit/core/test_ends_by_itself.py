@@ -72,8 +72,20 @@ def test_one_that_runs_on_for_longer_than_a_suspension_takes_is_suspended_at_onc
     assert orders(scene) == [(["x0"], [])]
 
 
-def test_where_no_run_has_ended_one_is_expected_to_run_as_long_again() -> None:
+def test_one_that_has_run_longer_than_all_that_are_known_is_expected_to_run_as_long_again() -> None:
     assert orders(about_to_end(ran_s=1, before=5, lasts_s=0)) == [([], ["x0"])]
+
+
+def test_where_no_run_has_ended_none_is_expected_to_end() -> None:
+    """The youngest has run for less than a write takes, which says nothing of how long it will."""
+    scene = Scene()
+    scene.tree_of(("a", 8), ("b", 0), age_limit="0")
+    scene.lines("synced")
+    for name in (f"b/x{index}" for index in range(8)):
+        scene.lines(f"job {name} cpu=1", "time +8s")
+        scene.runs(name)
+    scene.lines("time +2s", "job a/owed cpu=1")
+    assert orders(scene) == [(["x7"], [])]
 
 
 def test_where_it_is_not_known_what_a_suspension_takes_none_is_left_to_end() -> None:
@@ -81,7 +93,7 @@ def test_where_it_is_not_known_what_a_suspension_takes_none_is_left_to_end() -> 
 
 
 def test_one_write_that_takes_for_ever_says_nothing_of_the_others() -> None:
-    ends, ref, charge = Ends(), facts.job_ref("x0"), Charge("video", "root/b", {"cpu": 1000})
+    ends, ref, charge = Ends(), facts.job_ref("x0"), Charge("video", "root/b", {"cpu": 1000}, until=1_100)
     for number in range(8):
         ends.decided[f"x{number}"] = 0
         ends.written(f"x{number}", 100 if number else 3_600_000, suspends=False)

@@ -330,8 +330,10 @@ def test_it_is_held_up_to_the_uppermost_node_that_refuses_it() -> None:
     scene.runs("b/y")
     scene.lines("job a/big cpu=4", "time +700s")
     assert [each.top for each in scene.bench.happened(ClaimOpened)] == ["root"]
-    scene.lines("finishes b/y", "gone b/y", "job b/small cpu=4")
-    assert "small" not in reserved(scene), "four of the six are held at the root as well, until a/x has ended"
+    scene.lines("finishes b/y", "gone b/y", "job b/wide cpu=6", "job b/small cpu=4")
+    assert reserved(scene)[-1] == "small", "two of the six are held at the root as well: a/x leaves the others"
+    scene.lines("finishes a/x", "gone a/x")
+    assert reserved(scene)[-1] == "big"
     scene.bench.sound()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.core.autoscaling import giveback
 from muster.core.autoscaling.state import BridgeState, Grant, GrowthAsked, HeadSaid, Named, RayWorkload, Reclaim
 from muster.core.autoscaling.upkeep import forget, recheck, seen, wishes, wishes_of_owner
-from muster.core.quota.claims import is_down
+from muster.core.quota.claim import is_down
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, QuotaReleased, QuotaReserved, WorkloadAdopted

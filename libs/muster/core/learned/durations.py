@@ -149,10 +149,11 @@ class Durations(Struct):
 
     def ends_within(self, kinds: tuple[str, ...], ran: int, ms: int) -> bool:
         """Whether one of these kinds that has run so long (ms) is expected to end within ``ms``; by the finest kind of
-        which enough took longer. One that has run longer than nearly all that is known takes as long again.
+        which enough took longer. One that has run longer than nearly all that is known takes as long again; nothing
+        is expected where nothing is known.
         """
         known = (self.kinds[kind].ends_within(ran, ms) for kind in kinds if kind in self.kinds)
-        return next((found for found in known if found is not None), max(ran, 1) < ms)
+        return next((found for found in known if found is not None), self.known() > 0 and max(ran, 1) < ms)
 
     def known(self) -> int:
         """How many runs ended, of all kinds; the promises rest on at least ENOUGH."""

@@ -12,7 +12,7 @@ from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.kaireclaim import between
 from muster.core.quota.ledger.ledger import UNBOUNDED

@@ -16,7 +16,7 @@ from muster.core.preemption.state import (
 )
 from muster.core.queueing.book import Shape
 from muster.core.quota.accounting.suspending import stays_ms
-from muster.core.quota.claims import is_down
+from muster.core.quota.claim import is_down
 from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays

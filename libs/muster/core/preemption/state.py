@@ -14,7 +14,7 @@ from muster.core.preemption.ends import Ends
 from muster.core.preemption.heads import Heads
 from muster.core.queueing.book import RefusalSlot, Shape, clear
 from muster.core.queueing.queues import Job, Queues
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.declared import preemption_delay_ms
 from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.ledger import UNBOUNDED

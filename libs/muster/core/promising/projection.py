@@ -18,7 +18,7 @@ from muster.core.learned.durations import Durations, kinds_of, stem_of
 from muster.core.queueing.book import Place, Shape
 from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Queues
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.model.demand import Demand

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
@@ -348,7 +348,7 @@ class Rooms:
         self._aged: dict[str, Vector] = {}
         for claim in claims:
             for path in claim.paths() if not claim.firm and not claim.promised_now(now) else ():
-                add_into(self._aged.setdefault(path, {}), counted(claim.demand))
+                add_into(self._aged.setdefault(path, {}), claim.held_at(path))
 
     def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:
         """Whether so much may fit in a queue where it was refused before, beside scratches."""

@@ -262,6 +262,8 @@ class QuotaAccountant(Stage[AccountantState]):
         ledger = state.ledger
         if told := recount.other_shares(ledger):
             found.append(Violation("I5", f"fair shares are others by the requests: {told[:5]}"))
+        if (held := recount.held(ledger)) != (sums := ledger.claims.total.extra):
+            found.append(Violation("I5", f"claims hold {sums}, and {held} by the charges"))
         if ledger.waiting != recount.waiting(ledger) or ledger.leaving != recount.leaving(ledger):
             found.append(
                 Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves: not the sums of the jobs")

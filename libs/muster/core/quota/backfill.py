@@ -7,7 +7,7 @@ moved: it ends when a job that it counts on is late, and with it ends backfill b
 
 from __future__ import annotations
 
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.state import AccountantState
@@ -24,7 +24,6 @@ def promised_at(state: AccountantState, claim: Claim) -> int:
     if ledger.lends or ledger.shares.names:
         return 0
     held, own = ledger.claims.total.extra, ledger.claims.by_uid.get(claim.uid)
-    mine = frozenset(own.paths() if own is not None else ())
     ends = sorted(
         (charge.until, uid)
         for uid, charge in ledger.charges.items()
@@ -33,12 +32,13 @@ def promised_at(state: AccountantState, claim: Claim) -> int:
     latest = 0
     for path in claim.paths():
         node = ledger.nodes.get(path)
+        mine = own.held_at(path) if own is not None and path in own.paths() else {}
         for name in sorted(amounts) if node is not None else ():
             limit = ledger.limit(node, name) if node is not None else None
             if limit is None or not amounts[name]:
                 continue
             taken = ledger.used.get(path, {}).get(name, 0) + held.get(path, {}).get(name, 0)
-            asked = 0 if path in mine else amounts[name]  # What is held for it already is its own.
+            asked = amounts[name] - mine.get(name, 0)  # What is held for it already is its own.
             until = _enough(ledger, ends, path, name, taken + asked - limit)
             if until is None:
                 return 0

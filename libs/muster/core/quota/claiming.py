@@ -16,7 +16,7 @@ from msgspec import structs
 from muster.core.quota import growing, moving
 from muster.core.quota import partial as parts
 from muster.core.quota.backfill import promised_at
-from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
+from muster.core.quota.claim import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.giving import OfService, giving_objection, rules
 from muster.core.quota.ledger.charging import claim_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.quota.claims import Claim, times
+from muster.core.quota.claim import Claim, times
 from muster.core.quota.state import AccountantState, Entry, OpenGrowth
 from muster.events.claims import ClaimOutcome
 from muster.events.decisions import PreemptionProposed

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.demand import Scratch, demand_of, laid_out
 from muster.core.quota.reclaim import Objection, basis
 from muster.core.quota.state import AccountantState, Entry, comes_back

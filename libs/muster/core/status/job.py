@@ -37,7 +37,7 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.book import Denial, Shape, clear
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger.idling import budget
 from muster.core.quota.ledger.ledger import leaf_of

@@ -12,7 +12,7 @@ from kit.audits import audit
 from kit.clearings import Play, halves
 from muster.core.gang import orders
 from muster.core.gang.state import KEPT_MS
-from muster.core.quota.claims import LEAVES_WITHIN_MS
+from muster.core.quota.claim import LEAVES_WITHIN_MS
 from muster.events.base import Cause
 from muster.events.claims import PlanStale, PlanTried
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, Victim

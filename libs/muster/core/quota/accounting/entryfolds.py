@@ -8,7 +8,7 @@ from muster.core.quota.accounting import growth
 from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.accounting.usage import aside_of
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.ledger.charging import ask_of, charge_of
 from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (

@@ -13,7 +13,7 @@ from typing import Any
 
 from muster.core.quota.accounting.rechecks import recheck
 from muster.core.quota.accounting.usage import beyond, live_of
-from muster.core.quota.claims import is_down
+from muster.core.quota.claim import is_down
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.growing import may_grow
 from muster.core.quota.state import AccountantState, Entry, OpenGrowth, Return

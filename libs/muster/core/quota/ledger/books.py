@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import queue_and_quota
-from muster.core.quota.claims import Claim, Claims
+from muster.core.quota.claim import Claim
+from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
-from muster.core.quota.ledger.charging import claim_of
+from muster.core.quota.ledger.charging import claim_of, lacking
 from muster.core.quota.ledger.fairshares import FairShares
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import ROOT, leaves
@@ -137,6 +138,7 @@ class Books(Struct):
         for uid in dict.fromkeys((*self.charges, *self.asks)):
             self._ask(uid, 1)
             self._settle(uid)
+        self._lack()
 
     def leaf_for(self, namespace: str, named: str = "") -> str | None:
         """The leaf a workload belongs to: the queue or quota its label names, else its namespace's, else one for all.
@@ -193,11 +195,7 @@ class Books(Struct):
         self._put(uid, charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
             claim.counts_on(uid, charge)
-        served = self.claims.served_by(uid, charge.queue, charge.demand)
-        if served is None:
-            return None
-        self.claims.pass_on(served)
-        return self.end_claim(served.uid)
+        return self._served(self.claims.served_by(uid, charge.queue, charge.demand))
 
     def recharge(self, uid: str, request: Vector, pods: int, over: Vector) -> tuple[str, Demand] | None:
         """What runs of it has changed: (its queue, the larger of before and now); None when it is not charged."""
@@ -209,21 +207,21 @@ class Books(Struct):
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
         """A cluster is granted replicas. Returns the claim that this serves, and ends. ``at``: log time (ms)."""
-        served = self.claims.grown(uid, added, at)
-        if served is None:
+        return self._served(self.claims.grown(uid, added, at))
+
+    def _served(self, claim: Claim | None) -> Claim | None:
+        if claim is None:
             return None
-        self.claims.pass_on(served)
-        return self.end_claim(uid)
+        self.claims.pass_on(claim)
+        return self.end_claim(claim.uid)
 
     def _put(self, uid: str, charge: Charge) -> None:
         self._ask(uid, -1)
         before = self.charges.get(uid)
         if before is not None:
             self._add(before, -1)
-            self._keep_chain(before.queue)
         self.charges[uid] = charge
         self._add(charge, 1)
-        self._keep_chain(charge.queue)
         self._ask(uid, 1)
         self._settle(uid)
 
@@ -238,7 +236,6 @@ class Books(Struct):
             self._ask(uid, -1)
             del self.charges[uid]
             self._add(charge, -1)
-            self._keep_chain(charge.queue)
             self._ask(uid, 1)
             self.claims.left(uid, charge.demand, at)
             self._settle(uid)
@@ -257,9 +254,10 @@ class Books(Struct):
         for uid, charge in self.charges.items() if claim.promised else ():
             if charge.until > claim.opened:  # A job that is late already is not counted on.
                 claim.counts_on(uid, charge)
+        claim.lacking = self.lacking(claim)
         self.claims.open(claim)
-        for each in (before, claim):
-            for uid in (*each.victims, *each.partial) if each is not None else ():
+        for each in (before, claim) if before is not None else (claim,):
+            for uid in (*each.victims, *each.partial):
                 self._settle(uid)
 
     def end_claim(self, uid: str) -> Claim | None:
@@ -332,6 +330,18 @@ class Books(Struct):
         if not charge.preemptible:
             spread(self.firm, charge.queue, amounts, times)
         self._guarantees(chain_of(charge.queue))
+        self._lack(charge.queue)
+        self._keep_chain(charge.queue)
+
+    def _lack(self, queue: str = "") -> None:
+        """What is used in a queue, or any limits, may have changed where claims for age are held."""
+        for claim in [self.claims.by_uid[uid] for uid in self.claims.tall]:
+            if not queue or claim.top in chain_of(queue):
+                self.claims.lack(claim, self.lacking(claim))
+
+    def lacking(self, claim: Claim) -> dict[str, Vector]:
+        """What a claim for age lacks below its upper nodes, where limits do not move with the use."""
+        return {} if claim.firm or self.lends or self.shares.names else lacking(claim, self.nodes, self.used)
 
     def _guarantees(self, paths: Iterable[str]) -> None:
         """Note whether these nodes are below their guarantees."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from muster.core.quota.claims import Claim, Part
+from collections.abc import Mapping
+
+from muster.core.quota.claim import Claim, Part
 from muster.core.quota.declared import left_by
-from muster.core.quota.demand import Charge, QueuedRequest
+from muster.core.quota.demand import Charge, QueuedRequest, counted
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,
@@ -14,6 +16,8 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.model.demand import Demand
+from muster.model.quota import QuotaNode
+from muster.model.resources import Vector
 
 
 def demand_of_part(part: PartialVictim) -> Demand:
@@ -47,3 +51,20 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
         claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
     return claim
+
+
+def lacking(claim: Claim, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> dict[str, Vector]:
+    """Node above the queue of a claim -> what must be released below that node first, with so much ``used``."""
+    found: dict[str, Vector] = {}
+    below: Vector = {}
+    amounts = counted(claim.demand)
+    for path in claim.paths():
+        if below:
+            found[path] = dict(below)
+        node, here = nodes.get(path), used.get(path, {})
+        for name, limit in node.limit.items() if node is not None and path != claim.top else ():
+            asked = amounts.get(name, 0)
+            lacks = min(here.get(name, 0) + asked - limit, asked)
+            if lacks > below.get(name, 0):
+                below[name] = lacks
+    return found

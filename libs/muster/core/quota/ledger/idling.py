@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.quota.claims import Claim
+from muster.core.quota.claim import Claim
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.resources import Vector, add_into
 
@@ -28,10 +28,10 @@ def time_passed(ledger: Ledger, now: int) -> None:
 
 
 def idle_now(ledger: Ledger, claim: Claim) -> Vector:
-    """The amounts that are free where a claim for age is held, as far as it and others ask for them."""
+    """The amounts that are free and held where a claim for age is, as far as others ask for them."""
     node, found = ledger.nodes.get(claim.top), Vector()
     used = ledger.used.get(claim.top, _NOTHING)
-    for name, asked in claim.demand.request.items() if node is not None else ():
+    for name, asked in claim.held_at(claim.top).items() if node is not None and claim.top else ():
         limit = ledger.limit(node, name) if node is not None else None
         free = min(asked, limit - used.get(name, 0)) if limit is not None else 0
         if free > 0 and (idle := min(free, _asked_beside(ledger, claim, name, free))):

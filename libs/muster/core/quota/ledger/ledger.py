@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota.claims import Claim, Claims
+from muster.core.quota.claim import Claim
+from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Scratch, chain_of, counted, lent_beside
 from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shortfalls import short_of, short_of_min

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from muster.core.quota.demand import Scratch
 from muster.core.quota.ledger.fairshares import divided
 from muster.core.quota.ledger.kaishares import requests
@@ -19,6 +21,16 @@ def leaving(ledger: Ledger) -> Scratch:
         if uid in ledger.charges and uid not in ledger.claims.leaving:
             gone.add(ledger.charges[uid].queue, part.demand, -1)
     return gone
+
+
+def held(ledger: Ledger) -> dict[str, Vector]:
+    """What claims hold at each node."""
+    found: dict[str, Vector] = {}
+    for claim in ledger.claims.by_uid.values():
+        fresh = structs.replace(claim, lacking=ledger.lacking(claim))
+        for path in claim.paths():
+            add_into(found.setdefault(path, {}), fresh.held_at(path))
+    return {path: amounts for path, amounts in found.items() if amounts}
 
 
 def waiting(ledger: Ledger) -> dict[str, Vector]:
