@@ -16,7 +16,7 @@ from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.core.gang.units import MAX_AT_ONCE
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, encode_commit
-from muster.events.facts import NodeGone, PodGroupObserved, PodObserved
+from muster.events.facts import NodeGone, PodGroupObserved, PodObserved, QuotaTreeObserved
 from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
 from muster.model.keys import Ref
 from muster.model.workload import PodState
@@ -382,3 +382,25 @@ def test_where_jobs_are_not_placed_pods_that_name_us_are(case: Case) -> None:
     case.add(*gang("a", 2))
     case.settle()
     assert case.bound() == ["a-0", "a-1"]
+
+
+def quota_of(cpu: int) -> QuotaTreeObserved:
+    leaf = facts.node("a", {}, {"cpu": cpu}, ("video",))
+    return facts.tree(facts.node("root", {"cpu": cpu}, {"cpu": cpu}, children=(leaf,)))
+
+
+def test_the_last_of_many_gangs_is_placed_though_their_charges_do_not_fit_into_one_commit() -> None:
+    """Thirteen gangs of twenty pods wait for quota, and get as much as all of them ask for; a commit has 256 events."""
+    scene = Scene()
+    scene.bench.facts(*(nodes.node(f"n{index}", cpu=26) for index in range(10)))
+    scene.bench.facts(quota_of(0))
+    for gang in range(13):
+        for index in range(20):
+            scene.put(member(f"g{gang}-{index}", f"g{gang}", 20), tell=False)
+    scene.report()
+    scene.bench.settle()
+    assert scene.orders() == []
+    scene.bench.facts(quota_of(260))
+    scene.bench.settle()
+    assert len(scene.orders()) == 260
+    scene.bench.sound()

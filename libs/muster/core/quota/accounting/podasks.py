@@ -74,11 +74,15 @@ def drop(state: AccountantState, key: str) -> None:
 def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
     """What may be placed; first what is charged in part, then the highest priority, then what was proposed first."""
 
+    def in_part(ask: PodsOpen) -> bool:
+        return any(uid in state.entries for uid in ask.together)
+
     def order(ask: PodsOpen) -> tuple[bool, int, Cause]:
-        return not any(uid in state.entries for uid in ask.together), -ask.priority, ask.cause
+        return not in_part(ask), -ask.priority, ask.cause
 
     for ask in sorted(state.asks.values(), key=order) if state.asks else ():
-        if ask.denied is not None and not _room_again(state, ask.denied):
+        # A commit that was full has the first of its charges: what refused all of it says nothing of the others.
+        if ask.denied is not None and not in_part(ask) and not _room_again(state, ask.denied):
             continue
         refused: PodsDenied | None = None
         for uids in ([[*ask.together]] if ask.together else []) + [[uid] for uid in ask.beside]:
