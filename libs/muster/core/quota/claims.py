@@ -229,7 +229,10 @@ class Claims(Struct):
         held = self.total.extra.get(path, {}).get(resource, 0)
         if not held:
             return 0, None
-        return held, next((claim for claim in self.by_uid.values() if path in claim.paths()), None)
+        return held, next(
+            (claim for claim in self.by_uid.values() if path in claim.paths() and claim.held_at(path).get(resource)),
+            None,
+        )
 
     def claimant_at(self, path: str, resource: str) -> str:
         """namespace/name of that claim; empty where nothing is held."""
@@ -254,13 +257,18 @@ class Claims(Struct):
 
 
 def _spread(scratch: Scratch, claim: Claim, times: int) -> None:
-    amounts = counted(claim.demand)
-    for total in (scratch.extra,) if claim.demand.preemptible else (scratch.extra, scratch.firm):
-        for path in claim.paths():
-            vector = total.setdefault(path, {})
-            add_into(vector, claim.held_at(path) if claim.lacking and total is scratch.extra else amounts, times)
-            if not vector:
-                del total[path]
+    firm = counted(claim.demand) if not claim.demand.preemptible else None
+    for path in claim.paths():
+        _add(scratch.extra, path, claim.held_at(path), times)
+        if firm is not None:
+            _add(scratch.firm, path, firm, times)
+
+
+def _add(totals: dict[str, Vector], path: str, amounts: Vector, times: int) -> None:
+    vector = totals.setdefault(path, {})
+    add_into(vector, amounts, times)
+    if not vector:
+        del totals[path]
 
 
 def _copy(scratch: Scratch) -> Scratch:

@@ -138,7 +138,7 @@ class Books(Struct):
         for uid in dict.fromkeys((*self.charges, *self.asks)):
             self._ask(uid, 1)
             self._settle(uid)
-        self._lack()
+        self._used_in()
 
     def leaf_for(self, namespace: str, named: str = "") -> str | None:
         """The leaf a workload belongs to: the queue or quota its label names, else its namespace's, else one for all.
@@ -222,6 +222,7 @@ class Books(Struct):
             self._add(before, -1)
         self.charges[uid] = charge
         self._add(charge, 1)
+        self._used_in(before.queue if before is not None else charge.queue, charge.queue)
         self._ask(uid, 1)
         self._settle(uid)
 
@@ -236,6 +237,7 @@ class Books(Struct):
             self._ask(uid, -1)
             del self.charges[uid]
             self._add(charge, -1)
+            self._used_in(charge.queue)
             self._ask(uid, 1)
             self.claims.left(uid, charge.demand, at)
             self._settle(uid)
@@ -330,13 +332,14 @@ class Books(Struct):
         if not charge.preemptible:
             spread(self.firm, charge.queue, amounts, times)
         self._guarantees(chain_of(charge.queue))
-        self._lack(charge.queue)
-        self._keep_chain(charge.queue)
 
-    def _lack(self, queue: str = "") -> None:
-        """What is used in a queue, or any limits, may have changed where claims for age are held."""
+    def _used_in(self, *queues: str) -> None:
+        """What is used in these queues has changed, in all where none is named: what they keep, and claims lack."""
+        for path in [path for queue in queues for path in chain_of(queue)] if self.lends else ():
+            if path in self.nodes:
+                self._keep(self.nodes[path])
         for claim in [self.claims.by_uid[uid] for uid in self.claims.tall]:
-            if not queue or claim.top in chain_of(queue):
+            if not queues or any(claim.top in chain_of(queue) for queue in queues):
                 self.claims.lack(claim, self.lacking(claim))
 
     def lacking(self, claim: Claim) -> dict[str, Vector]:
@@ -361,13 +364,6 @@ class Books(Struct):
         return bool(node.children) and "/" in node.path and not self.by_shares(node.path)
 
     # --- what is not lent -------------------------------------------------------------------------------------
-
-    def _keep_chain(self, queue: str) -> None:
-        if self.lends:
-            for path in chain_of(queue):
-                node = self.nodes.get(path)
-                if node is not None:
-                    self._keep(node)
 
     def _keep(self, node: QuotaNode) -> None:
         """max(what the children keep, min - lend limit - used), per resource; 0 where there is nothing to keep."""

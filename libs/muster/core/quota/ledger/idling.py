@@ -31,7 +31,7 @@ def idle_now(ledger: Ledger, claim: Claim) -> Vector:
     """The amounts that are free and held where a claim for age is, as far as others ask for them."""
     node, found = ledger.nodes.get(claim.top), Vector()
     used = ledger.used.get(claim.top, _NOTHING)
-    for name, asked in claim.held_at(claim.top).items() if node is not None and claim.top else ():
+    for name, asked in claim.held_at(claim.top).items() if node is not None else ():
         limit = ledger.limit(node, name) if node is not None else None
         free = min(asked, limit - used.get(name, 0)) if limit is not None else 0
         if free > 0 and (idle := min(free, _asked_beside(ledger, claim, name, free))):
