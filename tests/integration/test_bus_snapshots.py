@@ -1,6 +1,7 @@
 """Snapshots on a real server, damaged in every way that must not stop a start."""
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -17,8 +18,8 @@ from muster.bus.snapshots import JetStreamSnapshots
 from muster.events import subjects
 from muster.ports import LogIdentity, Snapshot
 
-BODY = bytes(range(256)) * (CHUNK // 100)
-"""Several chunks long."""
+BODY = Random(1).randbytes(5 * CHUNK // 2)
+"""Several chunks long, also compressed."""
 
 
 class Kept:
@@ -116,6 +117,14 @@ async def test_the_last_three_are_kept_and_no_more(kept: Kept) -> None:
     info = await kept.js.info(kept.objects)
     assert info is not None
     assert info.state.messages == 3 * (per_snapshot + 1)
+
+
+async def test_what_says_the_same_over_and_over_takes_little_room(kept: Kept) -> None:
+    body = b"a job that waits; " * CHUNK
+    assert await kept.save(10, body)
+    assert len(await chunks(kept)) == 1
+    found = await kept.snapshots.load("preemptor", "0")
+    assert found is not None and found.body == body
 
 
 async def test_one_of_another_log_is_refused_with_a_warning(js: JetStream, kept: Kept) -> None:

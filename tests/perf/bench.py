@@ -1,7 +1,8 @@
 """``make bench``: every bench in one run, written to docs/performance.md. Takes about 25 minutes.
 
 Run: python tests/perf/bench.py [--out FILE] [--note TEXT] [--quick] [--only BENCH ...]. ``--only`` measures
-some benches again and puts their sections in the place of the old ones, each with its own date.
+some benches again and puts their sections in the place of the old ones, each with its own date; ``copies`` runs only
+so.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import bench_ask
 import bench_cluster
+import bench_copies
 import bench_decisions
 import bench_demand
 import bench_events
@@ -142,6 +144,13 @@ async def _simulate(size: Size, say: Progress) -> Tables:
     return [bench_simulate.measure(folder, 1, say), *bench_quality.measure(folder, say)]
 
 
+async def _copies(size: Size, say: Progress) -> Tables:
+    folder = bench_placement.traces()
+    if folder is None or size.quick:
+        return []
+    return [bench_copies.measure(folder, bench_copies.TRACES, bench_copies.COPIES, os.cpu_count() or 1, say)]
+
+
 async def _log(size: Size, say: Progress) -> list[Table]:
     return [
         await bench_log.measure(3_000 // size.small, 60_000 // size.small, size.rounds, say),
@@ -197,12 +206,15 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "gateway": _gateway,
     "demand": _demand,
     "simulate": _simulate,
+    "copies": _copies,
     "cluster": _cluster,
     "guard": _guard,
     "kueue": _kueue,
     "gangs": _gangs,
 }
 """In the order of the page."""
+ALONE = frozenset({"copies"})
+"""Those that take an hour and more: only when they are named."""
 
 
 async def measure(only: Sequence[str], say: Progress, *, quick: bool) -> tuple[Tables, dict[str, Exception]]:
@@ -291,7 +303,7 @@ def main() -> None:
     logs.configure(level="error")
     say = Progress()
     busy, where = others_percent(), machine()
-    tables, failed = asyncio.run(measure(options.only or tuple(BENCHES), say, quick=options.quick))
+    tables, failed = asyncio.run(measure(options.only or tuple(BENCHES.keys() - ALONE), say, quick=options.quick))
     said = circumstances(busy, options.note)
     some = options.only or failed
     old = options.out.read_text() if some and options.out.exists() else HEAD

@@ -22,6 +22,7 @@ from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import Folder, Stage
+from muster.events import subjects
 from muster.events.envelope import Commit
 from muster.ports import Log
 from muster.runtime.logkeeping.snapshotting import make_snapshot, restore
@@ -30,6 +31,7 @@ CELL = "restart"
 EVENTS = 10
 """Events of a commit of the tail."""
 STEP = 500
+MIB = 1 << 20
 
 
 def live_cell(live: int) -> Bench:
@@ -92,11 +94,15 @@ async def measure(live: int, tail: int, rounds: int, say: Progress) -> Table:
         log = await open_log(js, CELL, create=True, at=1)
         await open_stores(js, CELL, create=True)
         snapshots = JetStreamSnapshots(js, log.identity, warn=print)
-        largest = 0
+        sizes = []
         for name in stages:
             snapshot = make_snapshot(log.identity, name, "0", bench.states[name])
-            largest = max(largest, len(snapshot.body))
+            sizes.append(len(snapshot.body))
             assert await snapshots.save(snapshot)
+        stored = 0
+        for name in stages:
+            info = await js.info(f"OBJ_{subjects.snapshot_bucket(CELL, name)}")
+            stored += info.state.bytes if info is not None else 0
         end = await append_tail(log, tail, live)
         found = []
         for number in range(rounds):
@@ -108,7 +114,9 @@ async def measure(live: int, tail: int, rounds: int, say: Progress) -> Table:
                     "slowest service: its state is there, s": times[slowest][0],
                     "slowest service: caught up, s": times[slowest][1],
                     "all deciders, one after the other: caught up, s": sum(each for _, each in times.values()),
-                    "largest snapshot, MiB": largest / (1 << 20),
+                    "largest snapshot, MiB": max(sizes) / MIB,
+                    "snapshots of all deciders, MiB": sum(sizes) / MIB,
+                    "snapshots of all deciders as they are stored, MiB": stored / MIB,
                 }
             )
         await connection.close()
