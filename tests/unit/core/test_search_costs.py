@@ -12,9 +12,11 @@ import pytest
 from kit.packed import Packed, Shape, claim, filled
 from kit.steps import calls
 from muster.core.placement.view import Ask
+from muster.core.quota.reclaim import Basis
 from muster.core.reclaim.search import _Planner
 from muster.core.reclaim.sets import Option
 from muster.core.reclaim.sites import Site
+from muster.model.demand import Demand
 
 ONE = Shape(1, 1)
 
@@ -60,3 +62,23 @@ def cost(nodes: int, *, kai: bool) -> int:
 def test_a_claimant_costs_the_same_however_many_run(kai: bool) -> None:
     few, many = cost(8, kai=kai), cost(64, kai=kai)
     assert many < 1.2 * few, (few, many)
+
+
+def test_of_many_that_are_owed_those_are_found_that_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of twenty queues is owed what a borrower uses."""
+    asked, refuses, owed = list[str](), Basis.refuses_what_is_owed, 20
+
+    def counted(self: Basis, queue: str, demand: Demand) -> bool:
+        asked.append(queue)
+        return refuses(self, queue, demand)
+
+    monkeypatch.setattr(Basis, "refuses_what_is_owed", counted)
+    cluster = Packed([4] * (owed // 4), {"a": 0, **{f"b{at}": 1 for at in range(owed)}}, kai=False)
+    cluster.arrive([f"run-{at}" for at in range(owed)], "a", ONE)
+    cluster.passes(1_000)
+    assert len(cluster.running) == owed
+    asked.clear()
+    cluster.bench.facts(*(cluster.created(f"owed-{at}", f"b{at}", ONE) for at in range(owed)))
+    cluster.settle()
+    assert all(len(cluster.ordered(f"owed-{at}")) == 1 for at in range(owed))
+    assert len(asked) < 4 * owed, len(asked)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
 from muster.core.preemption.growing import Claimant, Entitled
 from muster.core.preemption.heads import left_of
 from muster.core.preemption.state import PreemptorState
-from muster.core.queueing.book import Shape
+from muster.core.queueing.book import Place, Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.claim import Claim
@@ -22,8 +23,10 @@ from muster.model.demand import Demand, Shortfall
 from muster.model.resources import Vector, add_into
 
 
-def owed(state: PreemptorState) -> list[Claimant]:
-    """The jobs that are refused their guarantee, and would be admitted if there were room; in order."""
+def owed(state: PreemptorState) -> Iterator[Claimant]:
+    """The jobs that are refused their guarantee, and would be admitted if there were room; in order, each found when it
+    is asked for.
+    """
     given, shares = basis(state.queues.ledger), state.queues.ledger.fair.shares
 
     def entitled(shape: Shape, job: Job) -> bool:
@@ -109,7 +112,7 @@ def outranking(state: PreemptorState) -> list[Claimant]:
     def may_preempt(queue: str) -> bool:
         return queue in state.runs and queue in nodes and nodes[queue].preempts
 
-    return _entitled(state, filter(may_preempt, state.outranked), may_preempt, entitled, PreemptorState.parked)
+    return [*_entitled(state, filter(may_preempt, state.outranked), may_preempt, entitled, PreemptorState.parked)]
 
 
 def _could_make_room(state: PreemptorState, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
@@ -139,14 +142,16 @@ def _entitled(
     may_claim: Callable[[str], bool],
     entitled: Entitled,
     shapes: Callable[[PreemptorState, str], Iterator[Shape]],
-) -> list[Claimant]:
+) -> Iterator[Claimant]:
     """The waiting jobs of ``shapes`` of these queues, and the clusters that are refused growth, where they may claim;
     in order.
     """
-    waiting = (pair for queue in queues for pair in state.claimants(shapes(state, queue)))
-    found = [pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1])]
-    found += growing.claimants(state, may_claim, entitled)
-    return in_order(state, found)
+    growths = growing.refused(state, may_claim)
+    for queue in sorted({**dict.fromkeys(queues), **growths}, key=partial(turn_of, state)):
+        waiting = state.claimants(shapes(state, queue))
+        found = [pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1])]
+        found += growing.claimants(state, growths.get(queue, ()), entitled)
+        yield from sorted(found, key=lambda pair: pair[1].place)
 
 
 def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
@@ -232,19 +237,14 @@ def _graces(state: PreemptorState) -> Iterator[int]:
             yield state.grace_over_at(job) or 0
 
 
-def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:
-    """Queues in their order, in each the head first."""
-    if len(found) > 1:
-        ledger, priorities = state.queues.ledger, state.queues.queue_priorities
-        found.sort(
-            key=lambda pair: (
-                -priorities.get(pair[0].queue, 0),
-                share(ledger, pair[0].queue),
-                pair[0].queue,
-                pair[1].place,
-            )
-        )
-    return found
+def turn_of(state: PreemptorState, queue: str) -> tuple[int, int, str]:
+    """The claimants of the queue that is first in this order are looked at first, in each queue those in its order."""
+    return -state.queues.queue_priorities.get(queue, 0), share(state.queues.ledger, queue), queue
+
+
+def place_of(state: PreemptorState, shape: Shape, job: Job) -> tuple[tuple[int, int, str], Place]:
+    """Where a claimant stands among all."""
+    return turn_of(state, shape.queue), job.place
 
 
 def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:

@@ -6,7 +6,7 @@ passed over, and the next is planned for; when there is none the cluster rests l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import structs
 
@@ -91,13 +91,20 @@ def key_of(uid: str) -> str:
     return f"growth {uid}"
 
 
-def claimants(state: PreemptorState, may_claim: Callable[[str], bool], entitled: Entitled) -> Iterator[Claimant]:
-    """The first piece of each cluster that is entitled, as often as it is, of queues that may claim."""
-    for uid, found in state.growing.items():
+def refused(state: PreemptorState, may_claim: Callable[[str], bool]) -> dict[str, list[str]]:
+    """Queue -> the uids of its clusters that are refused growth; of queues that may claim."""
+    found: dict[str, list[str]] = {}
+    for uid in state.growing:
         charge = state.queues.ledger.charges.get(uid)
-        if charge is None or not may_claim(charge.queue):
-            continue  # Asked first: hundreds of clusters may be refused.
-        job = None if state.is_gated(uid) else job_of(state, uid)
+        if charge is not None and (charge.queue in found or may_claim(charge.queue)):
+            found.setdefault(charge.queue, []).append(uid)
+    return found
+
+
+def claimants(state: PreemptorState, uids: Iterable[str], entitled: Entitled) -> Iterator[Claimant]:
+    """The first piece of each of these clusters that is entitled, as often as it is."""
+    for uid in uids:
+        found, job = state.growing[uid], None if state.is_gated(uid) else job_of(state, uid)
         if job is None:
             continue
         pieces = ((groups, short) for groups, short in found.refusals if groups not in found.passed)

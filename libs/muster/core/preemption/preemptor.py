@@ -9,7 +9,8 @@ has waited too long: big work must not starve behind small. A Ray cluster that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import ClassVar
 
 from muster.core.gang import folds as places
@@ -23,9 +24,7 @@ from muster.core.quota.ledger import idling
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Stage, Violation, arms_of, in_turn, parts_of
 from muster.events.base import Decision, Event
-from muster.events.decisions import (
-    ReclaimDeferred,
-)
+from muster.events.decisions import ReclaimDeferred
 
 MAX_LOOKED_AT = 16
 """Claimants that are planned for in one commit: a budget of steps."""
@@ -113,17 +112,21 @@ def _for_quota(state: PreemptorState) -> list[Decision]:
     """What is proposed for jobs that are owed quota or outrank running ones: a proposal changes what the others would
     be planned against, a deferral does not.
     """
-    owed, outranking = claimants.owed(state), claimants.outranking(state)
-    found: list[Decision] = []
-    while (owed or outranking) and len(found) < MAX_LOOKED_AT:
+    return list(islice(_looked_at(state), MAX_LOOKED_AT))
+
+
+def _looked_at(state: PreemptorState) -> Iterator[Decision]:
+    """Up to the first that is proposed. Who is owed is found one by one: most often the first is planned for."""
+    outranking, entitled = claimants.outranking(state), claimants.owed(state)
+    owed = [*entitled] if outranking else [*islice(entitled, 1)]
+    while owed or outranking:
         decision = _first_of(state, owed, outranking)
-        found.append(decision)
+        yield decision
         if not isinstance(decision, ReclaimDeferred):
-            break
-        owed = [pair for pair in owed if pair[1].ref != decision.ref]
+            return
+        owed = [pair for pair in (*owed, *islice(entitled, 1)) if pair[1].ref != decision.ref]
         if decision.reason != "grace":
             outranking = [pair for pair in outranking if pair[1].ref != decision.ref]
-    return found
 
 
 def _first_of(state: PreemptorState, owed: list[Claimant], outranking: list[Claimant]) -> Decision:
@@ -132,6 +135,9 @@ def _first_of(state: PreemptorState, owed: list[Claimant], outranking: list[Clai
         first = {job.queue: job.place for _, job in reversed(outranking)}
         owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
         helped = {job.ref.uid for _, job in owed}
-        if claimants.in_order(state, [*owed, *outranking])[0][1].ref.uid not in helped:
+        _, next_one = min(
+            (*owed, *outranking), key=lambda pair: (claimants.turn_of(state, pair[0].queue), pair[1].place)
+        )
+        if next_one.ref.uid not in helped:
             return plans.preempt(state, *outranking[0])
     return plans.reclaim(state, *owed[0])

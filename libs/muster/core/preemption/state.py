@@ -300,10 +300,10 @@ class PreemptorState(StageState):
         may = may or partial(self.may_evict, queue=queue)
         return Candidates(self.runs, may, self.deprioritised, self.now, self.alike, self.ending)
 
-    def ending(self) -> Iterator[str]:
+    def ending(self, among: Callable[[str], bool]) -> Iterator[str]:
         """The jobs that are left to end if they are chosen, as far as that is to be expected without a look at each."""
         for uid in self.ends.about(self.now):
-            if self.started[uid].listed and self.ends_by(self.queues.workloads[uid].ref):
+            if self.started[uid].listed and among(uid) and self.ends_by(self.queues.workloads[uid].ref):
                 yield uid
 
     def ends_by(self, ref: Ref) -> int:

@@ -95,12 +95,13 @@ class Candidates(Struct):
     """Log time, ms."""
     alike: Alike | None = None
     """All of ``runs``, those that are alike together; None where that is not kept."""
-    ending: Callable[[], Iterable[str]] = tuple
-    """uids of those by whose choice nothing is lost, for they end before a suspension would free anything"""
+    ending: Callable[[Callable[[str], bool]], Iterable[str]] = lambda _: ()
+    """uids of those by whose choice nothing is lost, for they end before a suspension would free anything; of these
+    only, and asked first: it may be said of most at a glance that they do not help"""
 
     def only(self, runs: Mapping[str, Sequence[Run]]) -> Candidates:
         """The same with other runs."""
-        return replace(self, runs=runs, alike=None, ending=tuple)
+        return replace(self, runs=runs, alike=None, ending=lambda _: ())
 
 
 class Basis(Struct):

@@ -112,13 +112,20 @@ class _Planner:
     def _ending(self) -> tuple[str, ...]:
         """Those that end by themselves, as far as they are needed and may go."""
         found = self.begun.copied()
-        for uid in self.candidates.ending():
-            if (short := found.missing()) is None:
-                break
+        short = found.missing()
+
+        def helps(uid: str) -> bool:
             giver = found.giver(uid)
-            gives = short.path in chain_of(giver.queue) and counted(giver.demand).get(short.resource, 0)
-            if gives and uid not in found.chosen and self._taken(found, uid):
+            if short is None or uid in found.chosen or short.path not in chain_of(giver.queue):
+                return False
+            return counted(giver.demand).get(short.resource, 0) > 0
+
+        for uid in self.candidates.ending(helps) if short is not None else ():
+            if self._taken(found, uid):
                 self.prices.free(uid)
+                short = found.missing()
+            if short is None:
+                break
         return tuple(found.chosen[len(self.begun.chosen) :])
 
     def _filled(self, start: Iterable[str]) -> Search | None:
