@@ -111,21 +111,16 @@ class _Planner:
 
     def _ending(self) -> tuple[str, ...]:
         """Those that end by themselves, as far as they are needed and may go."""
-        found = self.begun.copied()
-        short = found.missing()
+        found, short = self.begun.copied(), self.begun.missing()
 
         def helps(uid: str) -> bool:
-            giver = found.giver(uid)
-            if short is None or uid in found.chosen or short.path not in chain_of(giver.queue):
-                return False
-            return counted(giver.demand).get(short.resource, 0) > 0
+            queue, asked = found.giver(uid).queue, counted(found.giver(uid).demand)
+            return short is not None and short.path in chain_of(queue) and asked.get(short.resource, 0) > 0
 
-        for uid in self.candidates.ending(helps) if short is not None else ():
-            if self._taken(found, uid):
+        for uid in self.candidates.ending(helps):
+            if uid not in found.chosen and self._taken(found, uid):
                 self.prices.free(uid)
                 short = found.missing()
-            if short is None:
-                break
         return tuple(found.chosen[len(self.begun.chosen) :])
 
     def _filled(self, start: Iterable[str]) -> Search | None:
