@@ -15,6 +15,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.stage import REQUIRED_KINDS
 from muster.core.status.job import job_status
 from muster.core.views.story import more_of
+from muster.core.views.takers import Takers
 from muster.core.wording import jobs, problems
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
@@ -291,6 +292,7 @@ class _Run:
 
     def answer(self) -> Answer:
         members, waiting = list[PodMember](), list[PodsWaitingAnswer]()
+        takers = Takers(self._readers.state.takers)
         left = {(each.job, pod) for each in self._evictions for pod in each.pods}
         left |= {(each.job, pod) for each in self._moved for pod in each.pods}
         for job in self._situation.jobs:
@@ -302,15 +304,17 @@ class _Run:
                         new = self._began.get(f"{job.name}/{pod.name}") != where or (job.name, pod.name) in left
                         members.append(PodMember(job.name, pod.name, where, new))
                 if live is None or not live.places:
-                    waiting.append(self._waits(job, unit, live))
+                    waiting.append(self._waits(job, unit, live, takers))
         return answer_of(self._situation, members, self._evictions, self._moved, waiting, self._warnings)
 
-    def _waits(self, job: SituationJob, unit: SituationUnit, live: LiveUnit | None) -> PodsWaitingAnswer:
+    def _waits(
+        self, job: SituationJob, unit: SituationUnit, live: LiveUnit | None, takers: Takers
+    ) -> PodsWaitingAnswer:
         pods = [pod.name for pod in unit.pods]
         if live is None:
             least = len(job.units[0].pods)
             text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
             return PodsWaitingAnswer(job.name, pods, "WaitsForGang", text)
         state, uid = self._readers.state, live.workload.ref.uid
-        status = job_status(state, uid)
-        return PodsWaitingAnswer(job.name, pods, status.code, jobs.text(status, state.now, more=more_of(state, uid)))
+        status, more = job_status(state, uid), more_of(state, uid, takers)
+        return PodsWaitingAnswer(job.name, pods, status.code, jobs.text(status, state.now, more=more))
