@@ -145,7 +145,8 @@ class _Run:
             live = self._enlist(unit, job)
             events = self._start(live, {pod.name: PodWhereabouts(pod.node, pod.devices) for pod in unit.pods})
             self._watch(events)
-            self._settle()
+            self._stages.step("quota_accountant")  # It has run since it is charged; nothing waits for what it has.
+        self._settle()
 
     def _submit_all(self) -> None:
         """What is pending. Where gangs may grow, in order of priority: the gangs first, then what joins them."""
