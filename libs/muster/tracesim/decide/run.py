@@ -99,7 +99,7 @@ class _Run:
         self._pass_time()
 
     def _heard(self, stored: Stored) -> None:
-        self._readers.fold(stored)
+        self._readers.hear(stored)
         for event in stored.commit.events:
             if isinstance(event, GangAdmitted):
                 self._admitted[event.ref.uid] = event
