@@ -51,7 +51,7 @@ class _Stirred(Seat[Any]):
         self.stirred, self._known = True, False
 
     def reaches(self, now: int) -> bool:
-        """Whether its deadline is reached by log time ``now`` (ms). One that is known lies ahead of what is folded."""
+        """Whether its deadline is reached by log time ``now`` (ms). A known one lies ahead of the state."""
         if now <= self.state.now:
             return False
         deadline = self.deadline()

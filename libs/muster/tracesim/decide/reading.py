@@ -88,7 +88,7 @@ def _loaded(text: str) -> Any:
     try:
         return _plain(text)
     except (ValueError, RecursionError):
-        pass  # YAML, or what is wrong with it is told in its terms.
+        pass  # YAML; or neither, and the reader of YAML names the line.
     try:
         if too_deep(text):
             raise StateFileError("is nested too deeply; write nodes, queues and jobs as lists of objects")

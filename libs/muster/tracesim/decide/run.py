@@ -145,7 +145,7 @@ class _Run:
             live = self._enlist(unit, job)
             events = self._start(live, {pod.name: PodWhereabouts(pod.node, pod.devices) for pod in unit.pods})
             self._watch(events)
-            self._stages.step("quota_accountant")  # It has run since it is charged; nothing waits for what it has.
+            self._stages.step("quota_accountant")  # At the time it started; no job waits until all are charged.
         self._settle()
 
     def _submit_all(self) -> None:
