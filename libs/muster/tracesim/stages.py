@@ -12,6 +12,7 @@ from muster.core.actuation.intents import Actuator, ActuatorState
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.inmemory import InMemoryCell
 from muster.core.cell.seat import Seat
+from muster.core.docket import Docket, Judge
 from muster.core.stage import Stage
 from muster.events.base import Event
 from muster.events.envelope import Stored
@@ -39,13 +40,22 @@ class _Stirred(Seat[Any]):
         """The deadline, where nothing that the stage listens to has come since it was asked for."""
         self._known = False
 
-    def take(self, stored: Stored, kinds: set[type[Event]]) -> None:
-        """Fold a commit; ``kinds``: the types of its events. One that means nothing here only moves the state on."""
+    def take(self, found: Stored, kinds: set[type[Event]]) -> None:
+        """Fold a commit as it counts; ``kinds``: the types of its events. One that means nothing here only moves the
+        state on.
+        """
         if self.listens.isdisjoint(kinds):
-            self.move_on(stored)
+            self.move_on(found)
             return
-        self.fold(stored)
+        self.hear(found)
         self.stirred, self._known = True, False
+
+    def reaches(self, now: int) -> bool:
+        """Whether its deadline is reached by log time ``now`` (ms). A known one lies ahead of the state."""
+        if now <= self.state.now:
+            return False
+        deadline = self.deadline()
+        return deadline is not None and deadline <= now
 
     def deadline(self) -> int | None:
         """It is another one only by an event, or once it is reached."""
@@ -60,6 +70,9 @@ class Stages(InMemoryCell[_Stirred]):
     def __init__(self, sink: Sink, log_id: str) -> None:
         seats = {name: _Stirred(make()) for name, make in DECIDERS.items()}
         super().__init__({**seats, ACTUATOR: _Stirred(Actuator())}, sink, turns=seats, origin=EPOCH_MS)
+        self._judge = Judge(Docket())
+        for seat in self.seats.values():
+            seat.state.docket = self._judge.docket
         self.begin(log_id, "simulation", (WATCHER, ACTUATOR, *seats))
 
     @property
@@ -69,15 +82,16 @@ class Stages(InMemoryCell[_Stirred]):
         return state
 
     def fold(self, stored: Stored) -> None:
-        kinds: set[type[Event]] = {type(event) for event in stored.commit.events}
+        """A commit is judged once, for all seats."""
+        found = self._judge.hear(stored)
+        kinds: set[type[Event]] = {type(event) for event in found.commit.events}
         for seat in self.seats.values():
-            seat.take(stored, kinds)
+            seat.take(found, kinds)
 
     def step(self, key: str) -> list[Event]:
         """Let one stage decide if something stirred it; it is stirred by a deadline that is reached, too."""
         seat, now = self.seats[key], self.origin + self.now
-        deadline = seat.deadline()
-        if deadline is not None and deadline <= now:
+        if seat.reaches(now):
             self.append(key, "input", [TimeReached(at=now)])
             seat.stirred = True
         if not seat.stirred:

@@ -7,6 +7,7 @@ from kit.scenes import Scene
 from muster.core.quota.claim import Claim, Part
 from muster.core.quota.claiming import expires_at
 from muster.core.quota.claims import Claims
+from muster.core.quota.ledger.ledger import Ledger
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
@@ -141,6 +142,23 @@ def test_a_claim_does_not_expire_while_somebody_leaves_for_another():
     assert expires_at(state, two) is None
     state.ledger.victim_stays(leaving, 1, at=5)
     assert expires_at(state, two) == two.progress + state.ledger.rules_of(two.queue).claim_ms
+
+
+def test_whom_a_firm_claim_serves_it_is_not_asked_what_it_is_owed(monkeypatch):
+    """It passes the claims for age as one that is owed: at every node of its path that took as long as all the rest."""
+    bench = Accountant(("one", "a", 1), ("two", "b", 2), ("aged", "b", 3))
+    ledger, asked = bench.states["quota_accountant"].ledger, list[str]()
+    owed = Ledger.owed
+    monkeypatch.setattr(Ledger, "owed", lambda self, queue, *more: asked.append(queue) or owed(self, queue, *more))
+    for name, kind in (("one", "guarantee"), ("aged", "age")):
+        ref, queue, request = bench.shape(name)
+        ledger.open_claim(Claim(ref, 1, queue, Demand(request), kind, opened=1, top="root"))
+    one, two = (Demand(bench.shape(name)[2]) for name in ("one", "two"))
+    assert not ledger.held_from("root/a", one, now=None).extra
+    assert not asked
+    assert ledger.held_from("root/b", two, now=None).extra["root"] == ledger.claims.total.extra["root"]
+    assert ledger.held_from("root/a", two, now=None).extra["root"] == ledger.claims.firm.extra["root"]
+    assert asked == ["root/b", "root/a"]
 
 
 def test_once_the_claim_is_served_what_it_held_too_much_is_free():

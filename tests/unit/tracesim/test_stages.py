@@ -24,8 +24,11 @@ def test_a_stage_is_asked_for_its_deadline_when_something_has_come_for_it() -> N
         stage: Any = stages.seats[name].stage
         stage.next_deadline = counted(name, stage.next_deadline)
     stages.settle()
-    assert set(asked) == {*stages.turns()}
+    assert not asked, "at one moment no deadline is reached that was not before"
+    assert stages.next_deadline() is None
+    assert sorted(asked) == sorted(stages.turns())
     asked.clear()
+    stages.now += 1
     stages.settle()
     assert stages.next_deadline() is None
     assert not asked
@@ -34,5 +37,13 @@ def test_a_stage_is_asked_for_its_deadline_when_something_has_come_for_it() -> N
     assert "queue_sorter" in asked
     assert len(asked) == len(set(asked))
     stages.report(WATCHER, [Synced(kind="Job")])
+    stages.now += 1
     stages.settle()
     assert set(asked) == {*stages.turns()}
+
+
+def test_a_commit_is_judged_once_for_all_stages() -> None:
+    stages = Stages(lambda _: None, "log")
+    assert len({id(seat.state.docket) for seat in stages.seats.values()}) == 1
+    stages.report(WATCHER, [facts.seen(facts.job("one", "default"))])
+    assert [*stages.seats["queue_sorter"].state.docket.newest["watcher.0"]] == [facts.job("one", "default").ref.uid]

@@ -169,6 +169,11 @@ class Claims(Struct):
         aged = (claim for claim in self.for_age() if claim.lets_in(until, now))
         return [claim for claim in aged if not claim.serves(queue, demand)]
 
+    def serves_firmly(self, queue: str, demand: Demand, mine: Claim | None = None) -> bool:
+        """Whether a claim that holds against every other job is for this demand. ``mine``: as for ``held_from``."""
+        firm = (claim for claim in self.by_uid.values() if claim.firm)
+        return any(claim is mine or claim.serves(queue, demand) for claim in firm)
+
     def held_from(
         self, queue: str, demand: Demand, *, owed: bool, lent: bool, now: int | None, mine: Claim | None = None
     ) -> Scratch:
@@ -257,11 +262,11 @@ class Claims(Struct):
 
 
 def _spread(scratch: Scratch, claim: Claim, times: int) -> None:
-    firm = counted(claim.demand) if not claim.demand.preemptible else None
+    amounts, preemptible = counted(claim.demand), claim.demand.preemptible
     for path in claim.paths():
-        _add(scratch.extra, path, claim.held_at(path), times)
-        if firm is not None:
-            _add(scratch.firm, path, firm, times)
+        _add(scratch.extra, path, claim.held_at(path) if path in claim.lacking else amounts, times)
+        if not preemptible:
+            _add(scratch.firm, path, amounts, times)
 
 
 def _add(totals: dict[str, Vector], path: str, amounts: Vector, times: int) -> None:

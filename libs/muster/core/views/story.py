@@ -22,9 +22,9 @@ from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
 from muster.core.status.raywaits import ray_waits
-from muster.core.views import takers
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.views.standing import Standing, standing_of
+from muster.core.views.takers import Takers
 from muster.core.wording import raywaits
 from muster.core.wording.events import leaving_for_it, line
 from muster.core.wording.explain import room_made
@@ -171,9 +171,9 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
     )
 
 
-def more_of(state: ReadState, uid: str) -> str:
+def more_of(state: ReadState, uid: str, takers: Takers | None = None) -> str:
     """The end of a refusal: the jobs that took the quota of a waiting job, and what was tried for it; for the growth of
-    a Ray cluster, what was tried for that.
+    a Ray cluster, what was tried for that. ``takers``: of this state, where many jobs are asked about.
     """
     status, job, record = job_status(state, uid), state.queues.jobs.get(uid), state.records.get(uid)
     if record is not None and status.charge is not None and record.growth.denied is not None:
@@ -184,7 +184,7 @@ def more_of(state: ReadState, uid: str) -> str:
     if CODES[status.code].holders == "none":
         return tried
     since = next((each.seq for each in reversed(record.happenings) if each.what == "workload_queued"), 0)
-    return takers.told(state.takers, since, job, status.short.refusal) + tried
+    return (takers or Takers(state.takers)).told(since, job, status.short.refusal) + tried
 
 
 _TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed")

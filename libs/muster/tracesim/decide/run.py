@@ -15,6 +15,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.stage import REQUIRED_KINDS
 from muster.core.status.job import job_status
 from muster.core.views.story import more_of
+from muster.core.views.takers import Takers
 from muster.core.wording import jobs, problems
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
@@ -98,7 +99,7 @@ class _Run:
         self._pass_time()
 
     def _heard(self, stored: Stored) -> None:
-        self._readers.fold(stored)
+        self._readers.hear(stored)
         for event in stored.commit.events:
             if isinstance(event, GangAdmitted):
                 self._admitted[event.ref.uid] = event
@@ -144,7 +145,8 @@ class _Run:
             live = self._enlist(unit, job)
             events = self._start(live, {pod.name: PodWhereabouts(pod.node, pod.devices) for pod in unit.pods})
             self._watch(events)
-            self._settle()
+            self._stages.step("quota_accountant")  # At the time it started; no job waits until all are charged.
+        self._settle()
 
     def _submit_all(self) -> None:
         """What is pending. Where gangs may grow, in order of priority: the gangs first, then what joins them."""
@@ -291,6 +293,7 @@ class _Run:
 
     def answer(self) -> Answer:
         members, waiting = list[PodMember](), list[PodsWaitingAnswer]()
+        takers = Takers(self._readers.state.takers)
         left = {(each.job, pod) for each in self._evictions for pod in each.pods}
         left |= {(each.job, pod) for each in self._moved for pod in each.pods}
         for job in self._situation.jobs:
@@ -302,15 +305,17 @@ class _Run:
                         new = self._began.get(f"{job.name}/{pod.name}") != where or (job.name, pod.name) in left
                         members.append(PodMember(job.name, pod.name, where, new))
                 if live is None or not live.places:
-                    waiting.append(self._waits(job, unit, live))
+                    waiting.append(self._waits(job, unit, live, takers))
         return answer_of(self._situation, members, self._evictions, self._moved, waiting, self._warnings)
 
-    def _waits(self, job: SituationJob, unit: SituationUnit, live: LiveUnit | None) -> PodsWaitingAnswer:
+    def _waits(
+        self, job: SituationJob, unit: SituationUnit, live: LiveUnit | None, takers: Takers
+    ) -> PodsWaitingAnswer:
         pods = [pod.name for pod in unit.pods]
         if live is None:
             least = len(job.units[0].pods)
             text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
             return PodsWaitingAnswer(job.name, pods, "WaitsForGang", text)
         state, uid = self._readers.state, live.workload.ref.uid
-        status = job_status(state, uid)
-        return PodsWaitingAnswer(job.name, pods, status.code, jobs.text(status, state.now, more=more_of(state, uid)))
+        status, more = job_status(state, uid), more_of(state, uid, takers)
+        return PodsWaitingAnswer(job.name, pods, status.code, jobs.text(status, state.now, more=more))

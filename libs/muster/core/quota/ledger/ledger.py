@@ -111,8 +111,9 @@ class Ledger(Books):
         self, queue: str, demand: Demand, *scratches: Scratch, now: int | None, mine: Claim | None = None
     ) -> Scratch:
         """What claims hold against a demand."""
-        owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
-        lent = owed and lent_beside(self.nodes, self.used, queue, demand)
+        firmly = self.claims.serves_firmly(queue, demand, mine)  # Then it passes those for age, whatever it is owed.
+        owed = firmly or (bool(self.claims.total.extra) and self.owed(queue, demand, *scratches))
+        lent = owed and not firmly and lent_beside(self.nodes, self.used, queue, demand)
         return self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now, mine=mine)
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
