@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SECTIONS = (
     "The log",
     "Judging a commit",
+    "What a commit costs a reader",
     "A month of 50,000 RayJobs a day",
     "A month of 50,000 gangs of pods a day",
     "Through all stages, all deciders in one process",

@@ -38,6 +38,7 @@ import bench_placement
 import bench_quality
 import bench_ray
 import bench_raypairs
+import bench_reader
 import bench_reclaim
 import bench_release
 import bench_replay
@@ -155,6 +156,7 @@ async def _log(size: Size, say: Progress) -> list[Table]:
     return [
         await bench_log.measure(3_000 // size.small, 60_000 // size.small, size.rounds, say),
         bench_judge.measure(5_000 // size.small, size.rounds, say),
+        await bench_reader.measure(1_000 // size.small, 200, size.rounds, say),
     ]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -39,11 +38,6 @@ def commit(number: int) -> Commit:
 # --- the process that is measured -----------------------------------------------------------------------------------
 
 
-def cpu_s() -> float:
-    spent = os.times()
-    return spent.user + spent.system
-
-
 async def follows(url: str, count: int) -> float:
     """CPU seconds for so many commits."""
     connection = await connect(url, name="reader")
@@ -53,11 +47,11 @@ async def follows(url: str, count: int) -> float:
         async for batch in stream:
             if not batch:
                 print(READY, flush=True)
-                began = cpu_s()
+                began = time.process_time()
             read += len(batch)
             if read >= count:
                 break
-    took = cpu_s() - began
+    took = time.process_time() - began
     await connection.close()
     return took
 
@@ -80,9 +74,9 @@ async def counts(port: str, count: int) -> float:
     size = sum(len(encode_commit(commit(number))) for number in range(count))
     _, protocol = await asyncio.get_running_loop().create_connection(lambda: Counting(size), HOST, int(port))
     print(READY, flush=True)
-    began = cpu_s()
+    began = time.process_time()
     await protocol.all_there
-    return cpu_s() - began
+    return time.process_time() - began
 
 
 # --- what drives it -------------------------------------------------------------------------------------------------

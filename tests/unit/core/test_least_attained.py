@@ -157,7 +157,7 @@ def test_the_age_of_who_made_room_counts_from_then_on() -> None:
     scene.bench.sound()
 
 
-def test_a_job_gives_way_so_no_more_than_eight_times() -> None:
+def test_a_job_gives_way_so_no_more_than_four_times() -> None:
     scene = full("1h")
     for number in range(MOST_TIMES + 2):
         name = f"a/new{number}"

@@ -44,8 +44,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
     came = job.queued_at if job is not None else workload.queued_at or workload.created
     # Work beyond its grant is the first of its priority to be evicted.
     kept = max(since, min(workload.checkpointed_at, state.now))
-    evicted = len(state.evictions.get(uid, ()))
-    spared = EVICTION_MS * evicted if kept == since else 0
+    spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
     run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
     started = state.started[uid] = Started(charge.queue, run, since, kept)
     stays = uid not in state.leaving and uid not in state.shrinking
@@ -56,8 +55,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
         _sum(state, started, 1)
         weigh(state, started.leaf)
         rules = state.queues.ledger.rules_of(charge.queue)
-        least = rules.least_attained_ms
-        level = state.service.gives_way(rules, uid, charge.request, kept - since, evicted) if least else 0
+        level = state.service.gives_way(rules, uid, charge.request, kept - since) if rules.least_attained_ms else 0
         if level:
             state.served[uid] = level
 

@@ -237,6 +237,6 @@ def _refused(queues: Queues, queue: str) -> Iterator[RefusalSlot]:
 
 def waits_since(job: Job, evictions: Mapping[str, list[int]], service: Service) -> int:
     """Log time from which its age counts: a job that made room for jobs with less service has had its turn before."""
-    if job.ref.uid not in service.gave:
+    if job.ref.uid not in service.times:
         return job.queued_at
     return max(job.queued_at, *evictions.get(job.ref.uid, (0,)))

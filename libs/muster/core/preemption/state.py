@@ -22,7 +22,7 @@ from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
 from muster.core.quota.reclaim import Alike, Candidates, Run, basis
-from muster.core.quota.service import MOST_TIMES, Service
+from muster.core.quota.service import Service
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.elastic import GrowthRequested
@@ -41,6 +41,9 @@ HOUR_MS = 3_600_000
 
 EVICTIONS_AN_HOUR = 5
 """A workload that has been evicted so often within an hour goes last."""
+
+EVICTIONS_IN_ALL = 8
+"""A workload that has been evicted so often goes last from then on."""
 
 _NO_SLOTS: Mapping[str, RefusalSlot] = {}
 
@@ -322,13 +325,18 @@ class PreemptorState(StageState):
         return found
 
     def deprioritised(self, uid: str) -> bool:
-        """Whether a workload has been evicted as often, lately or in all, as it should be at the most; lately does not
-        count where its work was saved in this run.
+        """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
+
+        Those for less service count only in the last hour; of work that was saved in this run only all of them count.
         """
-        started, evictions = self.started.get(uid), self.evictions.get(uid, ())
+        started = self.started.get(uid)
         saved = started is not None and started.kept > started.since
-        lately = 0 if saved else sum(at > self.now - HOUR_MS for at in evictions)
-        return lately >= EVICTIONS_AN_HOUR or len(evictions) >= MOST_TIMES
+        lately = 0 if saved else sum(at > self.now - HOUR_MS for at in self.evictions.get(uid, ()))
+        return lately >= EVICTIONS_AN_HOUR or self.suffered(uid) >= EVICTIONS_IN_ALL
+
+    def suffered(self, uid: str) -> int:
+        """How often a workload was evicted for quota that others were owed, or for priority."""
+        return len(self.evictions.get(uid, ())) - self.service.times.get(uid, 0)
 
     def may_be_next(self, job: Job) -> bool:
         """Whether it is in turn, and nothing is held for age for a job before it in its queue."""

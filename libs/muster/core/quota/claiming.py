@@ -259,8 +259,8 @@ def _served_more(
     rules, workload = state.ledger.rules_of(proposed.queue), state.workloads[victim]
     if state.priorities.get(victim, 0) > state.priorities.get(proposed.ref.uid, 0):
         return "not_served_more"
-    kept, evicted = kept_ms(state, workload, state.entries[victim]), state.evictions.get(victim, 0)
-    level = state.service.gives_way(rules, victim, state.ledger.charges[victim].request, kept, evicted)
+    kept = kept_ms(state, workload, state.entries[victim])
+    level = state.service.gives_way(rules, victim, state.ledger.charges[victim].request, kept)
     return "" if level > state.service.level(rules, proposed.ref.uid) else "not_served_more"
 
 

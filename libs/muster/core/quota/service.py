@@ -3,9 +3,8 @@
 Only where the tree asks for it (``muster.dev/least-attained``). The service of a job is the GPU time of the work it has
 kept: from each start to the last checkpoint noted there (``muster.dev/checkpointed-at``). The spans of the tree divide
 jobs into levels. A running job is evicted for a waiting one of a lower level, of no lower priority, if it has noted a
-checkpoint at least LEAST_RUN_MS after it started, and has been evicted less than MOST_TIMES, for whatever. No other
-queue falls below its guarantee by that. What changes a level is a checkpoint, never time: between two of them nothing
-new is due.
+checkpoint at least LEAST_RUN_MS after it started, and at most MOST_TIMES over its life. No other queue falls below its
+guarantee by that. What changes a level is a checkpoint, never time: between two of them nothing new is due.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ LEAST_RUN_MS = 3_600_000
 FRESH_MS = 60_000
 """It is chosen within this time after a checkpoint: no more work is lost than that."""
 
-MOST_TIMES = 8
-"""A job that has been evicted so often, for whatever, is not evicted so any more, and goes last for all else."""
+MOST_TIMES = 4
+"""How often a job is evicted so at the most."""
 
 
 class Service(Struct):
-    """Of the workloads that are there: the service of their former runs, and which were evicted for it."""
+    """Of the workloads that are there: the service of their former runs, and how often they were evicted for it."""
 
     kept: dict[str, int] = field(default_factory=dict)
     """workload uid -> GPU time of work that it has kept, ms"""
-    gave: dict[str, None] = field(default_factory=dict)
-    """uids of those that were suspended for a job with less"""
+    times: dict[str, int] = field(default_factory=dict)
+    """workload uid -> how often it was suspended for a job with less"""
 
     def ran(self, uid: str, gpu_ms: int) -> None:
         """A run is over that kept so much."""
@@ -46,23 +45,20 @@ class Service(Struct):
         return self.kept.get(uid, 0) * WHOLE // max(request.get(GPU, 0), WHOLE)
 
     def gave_way(self, uid: str) -> None:
-        self.gave[uid] = None
+        self.times[uid] = self.times.get(uid, 0) + 1
 
     def forget(self, uid: str) -> None:
         self.kept.pop(uid, None)
-        self.gave.pop(uid, None)
+        self.times.pop(uid, None)
 
     def level(self, rules: Rules, uid: str, gpu_ms: int = 0) -> int:
         """How many of the tree's spans it has passed; ``gpu_ms``: what it has kept in this run."""
         total = self.kept.get(uid, 0) + gpu_ms
         return sum(total >= span for span in rules.least_attained_ms)
 
-    def gives_way(self, rules: Rules, uid: str, request: Vector, kept_ms: int, evicted: int) -> int:
-        """The level below which a waiting job may take its place, 0 for none.
-
-        ``kept_ms``: of this run. ``evicted``: how often it has been.
-        """
-        if kept_ms < LEAST_RUN_MS or evicted >= MOST_TIMES:
+    def gives_way(self, rules: Rules, uid: str, request: Vector, kept_ms: int) -> int:
+        """The level below which a waiting job may take its place, 0 for none; ``kept_ms``: of this run."""
+        if kept_ms < LEAST_RUN_MS or self.times.get(uid, 0) >= MOST_TIMES:
             return 0
         return self.level(rules, uid, gpu_time(request, kept_ms))
 
