@@ -243,7 +243,7 @@ def turn_of(state: PreemptorState, queue: str) -> tuple[int, int, str]:
 
 
 def place_of(state: PreemptorState, shape: Shape, job: Job) -> tuple[tuple[int, int, str], Place]:
-    """Where a claimant stands among all."""
+    """The place of a claimant among all."""
     return turn_of(state, shape.queue), job.place
 
 
