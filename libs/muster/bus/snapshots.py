@@ -1,7 +1,7 @@
 """Snapshots: bodies in an object store per stage, and one pointer per (stage, shard) moved by compare-and-set.
 
 A snapshot only saves time: a warning names what is wrong with one, and it is not used. Bodies are stored compressed:
-several stages keep the same of what they all fold.
+several stages keep the same tables.
 """
 
 from __future__ import annotations
