@@ -116,7 +116,7 @@ def _for_quota(state: PreemptorState) -> list[Decision]:
 
 
 def _looked_at(state: PreemptorState) -> Iterator[Decision]:
-    """Up to the first that is proposed. Those that are owed are found one by one: most often the first is planned for."""
+    """Up to the first that is proposed. Those that are owed are found one by one: most often the first is enough."""
     outranking, entitled = claimants.outranking(state), claimants.owed(state)
     owed = [*entitled] if outranking else [*islice(entitled, 1)]
     while owed or outranking:
