@@ -42,12 +42,14 @@ class _Stirred(Seat[Any]):
 
     def take(self, found: Stored, kinds: set[type[Event]]) -> None:
         """Fold a commit as it counts; ``kinds``: the types of its events. One that means nothing here only moves the
-        state on.
+        state on; the stage is stirred where that is beyond its deadline.
         """
         if self.listens.isdisjoint(kinds):
             self.move_on(found)
-            return
-        self.hear(found)
+            if not self._known or self._first is None or self._first > self.state.now:
+                return
+        else:
+            self.hear(found)
         self.stirred, self._known = True, False
 
     def reaches(self, now: int) -> bool:

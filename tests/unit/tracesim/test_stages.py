@@ -47,3 +47,25 @@ def test_a_commit_is_judged_once_for_all_stages() -> None:
     assert len({id(seat.state.docket) for seat in stages.seats.values()}) == 1
     stages.report(WATCHER, [facts.seen(facts.job("one", "default"))])
     assert [*stages.seats["queue_sorter"].state.docket.newest["watcher.0"]] == [facts.job("one", "default").ref.uid]
+
+
+def test_two_stages_with_one_deadline_both_decide_at_it() -> None:
+    stages, decided = Stages(lambda _: None, "log"), list[str]()
+    due = stages.origin + 1_000
+
+    def noted(name: str, decide: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
+        def note(state: Any) -> list[Any]:
+            decided.append(name)
+            return decide(state)
+
+        return note
+
+    for name in ("queue_sorter", "preemptor"):
+        stage: Any = stages.seats[name].stage
+        stage.next_deadline, stage.decide = (lambda _: due), noted(name, stage.decide)
+    stages.settle()
+    assert stages.next_deadline() is not None
+    decided.clear()
+    stages.now = 1_000
+    stages.settle()
+    assert {*decided} == {"queue_sorter", "preemptor"}
