@@ -199,14 +199,15 @@ def folds_in(*sources: Any) -> dict[type[Event], list[Callable[[Any, Position, A
     """
     found: dict[type[Event], list[Callable[[Any, Position, Any], Any]]] = {}
     for source in sources:
-        for name, kinds in _named_folds(source if isinstance(source, ModuleType) else type(source)):
+        home: object = source if isinstance(source, ModuleType) else type(source)
+        for name, kinds in _named_folds(home):
             for kind in kinds:
                 found.setdefault(kind, []).append(getattr(source, name))
     return found
 
 
 @cache
-def _named_folds(source: ModuleType | type) -> list[tuple[str, tuple[type[Event], ...]]]:
+def _named_folds(source: Any) -> list[tuple[str, tuple[type[Event], ...]]]:
     """(name, event types) of each that folds; of a source it is always the same, and long to find out."""
     found: list[tuple[str, tuple[type[Event], ...]]] = []
     for name, each in _functions(source).items():
