@@ -71,7 +71,7 @@ lint-style:
 collected:
 	@$(PYTEST) --collect-only -qq $(REAL) >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
-check: $(READY)  ## before every commit, under two minutes: lint, unit, properties, scenarios, recorded histories
+check: $(READY)  ## before every commit, about two minutes: lint, unit, properties, scenarios, recorded histories
 	@$(BESIDE)$(WORKERS) collected $(LINTS:%=lint-%)
 	MUSTER_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
 
