@@ -11,6 +11,8 @@ WORKERS ?= 2
 SHARDS ?= 4
 REAL := tests/contract tests/integration tests/e2e
 ROUNDS ?= 10
+# How many examples of the long properties (tests/kit/depth.py): few before a commit, all in a whole run.
+EXAMPLES ?= few
 BASE ?= python:3.13-slim
 IMAGE ?= muster:local
 NATS_IMAGE ?= nats:2.15.1-alpine
@@ -69,10 +71,11 @@ lint-style:
 collected:
 	@$(PYTEST) --collect-only -qq $(REAL) >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
-check: $(READY)  ## before every commit, under two minutes: lint, unit, properties, scenarios, recorded histories
+check: $(READY)  ## before every commit, about two minutes: lint, unit, properties, scenarios, recorded histories
 	@$(BESIDE)$(WORKERS) collected $(LINTS:%=lint-%)
-	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
+	MUSTER_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
 
+test: EXAMPLES = all
 test: check test-sim controlplane ray chromium  ## everything CI runs
 	$(PYTEST) -n $(SHARDS) --dist loadfile --no-loadscope-reorder $(REAL) || $(call once_more,$(REAL))
 	$(MAKE) --no-print-directory test-ray

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from functools import cache
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
@@ -16,6 +17,7 @@ def attribute_docs(cls: type) -> dict[str, str]:
     return found
 
 
+@cache
 def _own(cls: type) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     definition = tree.body[0]

@@ -15,6 +15,7 @@ from muster.events.base import Event
 from muster.events.envelope import Commit, Stored, decode_commit, encode_commit
 from muster.events.facts import Synced
 from muster.events.system import TimeReached
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 E = TypeVar("E", bound=Event)
 
@@ -38,6 +39,15 @@ class Bench(InMemoryCell[AnySeat]):
     def states(self) -> dict[str, Any]:
         """Stage -> its state."""
         return {name: seat.state for name, seat in self.seats.items()}
+
+    def copied(self) -> Bench:
+        """Another one that goes on from here, its states as their snapshots give them back."""
+        other = Bench(self._rng, check=self._check)
+        other.log[:] = self.log
+        other.seq, other.now, other.epochs = self.seq, self.now, {**self.epochs}
+        for name, seat in self.seats.items():
+            other.seats[name] = Seat(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
+        return other
 
     def kept(self, commit: Commit) -> Commit:
         """Bytes go through the codec."""

@@ -20,6 +20,7 @@ A case is one JSON file below ``tests/corpus/<shard>``:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -324,12 +325,10 @@ def made(maker: dict[str, Any]) -> bytes:
     """
     times = maker["times"]
     if "items" in maker:
-        return b"[" + b",".join(_counted(maker["items"], index) for index in range(times)) + b"]"
+        return b"[" + b",".join(_counted(maker["items"], times)) + b"]"
     if "members" in maker:
-        members = (
-            json.dumps(maker["members"].replace("%d", str(index))).encode() + b":" + _counted(maker["value"], index)
-            for index in range(times)
-        )
+        pairs = zip(_counted(maker["members"], times), _counted(maker["value"], times), strict=True)
+        members = (key + b":" + value for key, value in pairs)
         return b"{" + b",".join(members) + b"}"
     if "around" in maker:
         before, after = maker["around"]
@@ -346,8 +345,9 @@ def _filled(value: Any) -> bytes:
     return msgspec.json.encode(value | makers)
 
 
-def _counted(value: Any, index: int) -> bytes:
-    return json.dumps(value).replace("%d", str(index)).encode()
+def _counted(value: Any, times: int) -> Iterator[bytes]:
+    text = json.dumps(value).encode()
+    return (text.replace(b"%d", b"%d" % index) for index in range(times))
 
 
 # --- from bytes to facts ------------------------------------------------------------------------------------------

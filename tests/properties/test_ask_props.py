@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kit.advised import Asking, advised, asked, job, starts
+from kit.advised import advised, asked, job, starts
 from kit.chaos import NAMESPACES, Chaos
-from kit.traces import SAMPLES, muri
+from kit.depth import examples
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.serving.asking import read_job
-from muster.tracesim.jobsfile import read_trace
-from muster.tracesim.runner import MUSTER, Options, simulate
 from muster_cli import samples
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SETTINGS
@@ -39,17 +36,6 @@ def test_what_is_said_of_now_and_what_is_advised_come_true(seed: int, namespace:
         if name == "workers":
             more = job("asked", namespace, int(count) + 1, cpu)
             assert int(count) == pods - 1 or not starts(chaos.bench, more), change
-
-
-def test_on_a_trace_nine_of_ten_start_by_what_was_promised(tmp_path: Path) -> None:
-    """A sample; ``tests/perf/bench_advice.py`` has the whole traces."""
-    asking = Asking(every=1)
-    made = read_trace(*muri(SAMPLES / "testbed_64gpu.csv", tmp_path))
-    simulate(made, MUSTER, Options(), alone={}, hears=asking.hear)
-    at_once, said = asking.at_once
-    assert at_once == said
-    kept, known = asking.coverage
-    assert 0 < 0.9 * known <= kept <= 0.98 * known
 
 
 def test_a_manifest_is_read_as_it_would_be_queued() -> None:

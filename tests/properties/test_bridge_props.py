@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from kit import facts, nodes
 from kit.audits import audit
+from kit.depth import examples
 from kit.histories import SEEDS, goes_on_from_a_snapshot, worth
 from kit.podgangs import Chance
 from muster.core.actuation.answers import applied, failed, said
@@ -25,7 +26,7 @@ from muster.model.resources import summed
 from muster.model.workload import PodSet
 from muster.runtime.replaying.replay import replay
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 KINDS = (nodes.ATOMIC, nodes.ATOMIC, "check-capacity.autoscaling.x-k8s.io", "unschedulable-pods")
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit import states
+from kit.depth import examples
 from muster.tracesim.decide.answer import Answer
 from muster.tracesim.decide.reading import read_state
 from muster.tracesim.decide.run import decide
@@ -24,7 +25,7 @@ def answer(state: states.State) -> Answer:
     return decide(read_state(json.dumps(state), "state"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_nothing_is_given_twice_and_gangs_are_whole_and_the_end_is_quiet(seed: int) -> None:
     """Who takes part in a move rests for an hour, and a file knows nothing of that: such states are left out."""
@@ -39,7 +40,7 @@ def test_nothing_is_given_twice_and_gangs_are_whole_and_the_end_is_quiet(seed: i
         assert (after.admitted, after.evicted, after.moved) == ([], [], [])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_every_queue_gets_what_it_is_guaranteed(seed: int) -> None:
     """On one node, with quotas that add up to less than it has: nobody within its quota waits, whoever runs."""

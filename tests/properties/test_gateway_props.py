@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import NAMESPACES, Chaos
+from kit.depth import examples
 from kit.foreign import foreign_words, forged, leak
 from kit.recorded import ADMIN, questions, tenant
 from kit.standings import SCENES
@@ -24,7 +25,7 @@ from muster.serving.answering import EXPECTED, ROUTES, Questions, problem
 from muster.serving.streaming import messages
 from muster_cli import samples
 
-SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 async def everything(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kit import facts, nodes
+from kit.depth import examples
 from kit.podgangs import Scene, member
 from muster.core.actuation.orders import Bind
 from muster.core.placement.gpus import WHOLE, share_on
@@ -181,7 +182,7 @@ class Sharing(Scene):
             assert all(self.decided[pod.ref.uid] < since for pod in pods), (name, since)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(min_value=0, max_value=10**9))
 def test_no_device_is_given_for_more_than_it_is_or_whole_and_shared(seed: int) -> None:
     play = Sharing(Random(seed))

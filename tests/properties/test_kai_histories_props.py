@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kit import facts, nodes
 from kit.bench import Bench
+from kit.depth import examples
 from kit.facts import seen
 from kit.histories import kinds_of, worth
 from kit.kai import queue, queue_gone, work
@@ -121,7 +122,7 @@ class History:
         return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_whatever_people_do_with_queues_the_ledger_is_right_and_replays(seed: int) -> None:
     history = History(seed)

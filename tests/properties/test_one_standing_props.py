@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kit import gangscenes
 from kit.chaos import Chaos
+from kit.depth import examples
 from kit.scenario import Play
 from kit.standings import SCENES
 from muster.core.codes.codes import JobCode
@@ -35,7 +36,7 @@ from muster.serving.board import board_of
 from muster.serving.joblist import job_rows
 from muster_cli.levers import standing_line
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
 SHOWN_AS = {
     "Finished": ("Succeed", "Failed"),

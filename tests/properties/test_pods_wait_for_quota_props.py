@@ -8,12 +8,13 @@ from hypothesis import given, settings
 
 from kit import facts, nodes
 from kit.audits import audit
+from kit.depth import examples
 from kit.histories import SEEDS, SETTINGS
 from kit.podgangs import Scene, member
 from muster.runtime.replaying.replay import replay
 
 MAX_CPU = {"video": 14_000, "devops": 8_000}
-FEWER = settings(SETTINGS, max_examples=40)
+FEWER = settings(SETTINGS, max_examples=examples(40))
 
 
 class Pods(Scene):

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
+from kit.depth import examples
 from kit.histories import worth
 from muster.core.quota.demand import Charge
 from muster.core.quota.giving import giving_objection, rules
@@ -21,7 +22,7 @@ from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.runtime.replaying.replay import replay
 
-SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TREE = Ref("ElasticQuotaTree", "kube-system", "tree", "tree")
 MOST_RUNNING = 10
 LOWER_GIVES = {"preempt-lower-priority": "true"}

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from kit.depth import examples
 from kit.turmoil import Turmoil
 from muster.core.codes.values import Promise
 from muster.core.promising.projection import Projection
@@ -19,7 +20,7 @@ from muster.core.status.promise import promise_of, promises_of
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 MINUTE = 60_000
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def taught(state: ReadState, seed: int) -> None:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit import facts, kai
+from kit.depth import examples
 from kit.scenes import Scene
 from kit.words import odd
 from muster.core.codes.codes import CODES
@@ -41,7 +42,7 @@ from muster_cli.levers import standing_line
 from muster_cli.local.teller import Teller
 from muster_cli.render.queuestories import expected, position_record
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ROOM = re.compile(
     r"has (\S+) free of (\S+) \((\S+) in use[^)]*\): it is tried again once (\S+) more (?:is|are) released"
 )

@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.depth import examples
 from kit.scripted import bookmark, error, line, obj
 from muster.kube.deltas import Delete, Delta, ListSynced, Upsert
 from muster.kube.objects import ObjectMeta
@@ -287,7 +288,7 @@ list_faults = st.lists(st.sampled_from([""] * 6 + ["unreachable", "garbled", "42
 pace = st.lists(st.sampled_from([1, 0, 0, 2, 3]), min_size=1, max_size=6).filter(any)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     changes, list_faults, st.lists(plans, max_size=8), pace, st.integers(0, 3), st.lists(st.integers(1, 6), max_size=2)
 )
@@ -305,7 +306,7 @@ def test_any_interleaving_of_changes_and_faults_ends_in_a_fresh_list(
     asyncio.run(main())
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(changes, list_faults, st.lists(plans, min_size=1, max_size=8), pace, st.integers(0, 3))
 def test_events_out_of_order_are_repaired_by_the_next_list(
     script: list[tuple[str, str]], faults: list[str], watches: list[WatchPlan], steps: list[int], seed: int

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from kit import facts, ray
 from kit.audits import audit
 from kit.bench import Bench
+from kit.depth import examples
 from kit.histories import SEEDS, SETTINGS, replays_and_goes_on_from_a_snapshot
 from muster.core.cell.seat import Seat
 from muster.core.observed.seen import TOMBSTONE_MS
@@ -23,7 +24,7 @@ from muster.events.facts import ObjectGone, PodGone, PodObserved
 from muster.model.keys import Ref
 from muster.model.workload import PodState
 
-FEWER = settings(SETTINGS, max_examples=60)
+FEWER = settings(SETTINGS, max_examples=examples(60))
 CLUSTER, PARENTS = "cluster-uid", ("job-uid", "other-uid")
 CPU = 1000
 Obj = dict[str, Any]

@@ -8,13 +8,14 @@ from random import Random
 from hypothesis import example, given, settings
 
 from kit.audits import audit
+from kit.depth import examples
 from kit.histories import SEEDS, SETTINGS
 from kit.scenes import Scene
 from muster.core.quota.service import MOST_TIMES
 from muster.events.decisions import EvictionOrdered, QuotaReserved
 from muster.runtime.replaying.replay import replay
 
-FEWER = settings(SETTINGS, max_examples=25)
+FEWER = settings(SETTINGS, max_examples=examples(25))
 STEPS = 60
 QUEUES = (("a", 4), ("b", 2), ("c", 0))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kit import facts
 from kit.chaos import Chaos
+from kit.depth import examples
 from kit.histories import kinds_of, worth
 from kit.words import in_words
 from muster.core.quota.ledger.ledger import Ledger
@@ -21,7 +22,7 @@ from muster.events.facts import TreeNodeSpec
 from muster.model.quota import QuotaNode
 from muster.runtime.replaying.replay import replay
 
-SETTINGS = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 GPU = "nvidia.com/gpu"
 
 

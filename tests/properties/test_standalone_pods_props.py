@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.chaos import NAMESPACES, Chaos
+from kit.depth import examples
 from kit.histories import SEEDS, SETTINGS
 from muster.events.decisions import WorkloadAdopted
 from muster.events.facts import PodGone, PodObserved
@@ -17,7 +18,7 @@ from muster.model.keys import Ref
 from muster.model.workload import PodState
 from muster.runtime.replaying.replay import replay
 
-FEWER = settings(SETTINGS, max_examples=60)
+FEWER = settings(SETTINGS, max_examples=examples(60))
 
 
 class Beside(Chaos):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from kit import facts, nodes
 from kit.bench import Bench
+from kit.depth import examples
 from kit.histories import SEEDS, SETTINGS
 from muster.core.gang.asks import asks_of
 from muster.core.gang.state import AdmitterState
@@ -23,7 +24,7 @@ from muster.model.keys import Ref
 from muster.model.placing import PodRules
 from muster.model.workload import PodSet, Wishes
 
-FEWER = settings(SETTINGS, max_examples=30)
+FEWER = settings(SETTINGS, max_examples=examples(30))
 HOUR_MS = 3_600_000
 PLENTY = {"cpu": 100_000}
 

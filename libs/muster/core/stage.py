@@ -8,6 +8,7 @@ and becomes effective at its own sequence; other commits may lie between, and wh
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
@@ -198,23 +199,33 @@ def folds_in(*sources: Any) -> dict[type[Event], list[Callable[[Any, Position, A
     """
     found: dict[type[Event], list[Callable[[Any, Position, Any], Any]]] = {}
     for source in sources:
-        for name, each in _functions(source).items():
-            names = each.__code__.co_varnames[: each.__code__.co_argcount]
-            if names[-2:] in _FOLDS:
-                kind = get_type_hints(each)[names[-1]]
-                for one in get_args(kind) or (kind,):
-                    found.setdefault(one, []).append(getattr(source, name))
+        home: object = source if isinstance(source, ModuleType) else type(source)
+        for name, kinds in _named_folds(home):
+            for kind in kinds:
+                found.setdefault(kind, []).append(getattr(source, name))
     return found
 
 
-def _functions(source: Any) -> dict[str, FunctionType]:
-    """The public functions of a module; the methods of any other object."""
+@cache
+def _named_folds(source: Any) -> list[tuple[str, tuple[type[Event], ...]]]:
+    """(name, event types) of each that folds; of a source it is always the same, and long to find out."""
+    found: list[tuple[str, tuple[type[Event], ...]]] = []
+    for name, each in _functions(source).items():
+        names = each.__code__.co_varnames[: each.__code__.co_argcount]
+        if names[-2:] in _FOLDS:
+            kind = get_type_hints(each)[names[-1]]
+            found.append((name, get_args(kind) or (kind,)))
+    return found
+
+
+def _functions(source: ModuleType | type) -> dict[str, FunctionType]:
+    """The public functions of a module; the methods of a class."""
     if isinstance(source, ModuleType):
         own = ((name, each) for name, each in vars(source).items() if not name.startswith("_"))
         return {
             name: each for name, each in own if isinstance(each, FunctionType) and each.__module__ == source.__name__
         }
-    methods = (item for kind in reversed(type(source).mro()) for item in vars(kind).items())
+    methods = (item for kind in reversed(source.mro()) for item in vars(kind).items())
     return {name: each for name, each in methods if isinstance(each, FunctionType)}
 
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from kit.audits import audit
 from kit.bench import Bench
+from kit.depth import examples
 from muster.core.cell.seat import AnySeat, Seat
 from muster.events.envelope import Stored
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.runtime.replaying.replay import replay
 
-SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
 
 

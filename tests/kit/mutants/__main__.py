@@ -17,8 +17,15 @@ from random import Random
 from kit.mutants.sites import ROOT, VARIABLE, Mutant, mutant_of, mutants
 
 LIST = Path(__file__).with_name("survivors.txt")
-LONG = sorted(str(path) for path in (ROOT / "tests" / "sim").glob("*_props.py"))
-TESTS = ("tests/histories", "tests/scenarios", "tests/unit/core", "tests/unit/tracesim", "tests/properties", *LONG)
+LONG = ["tests/sim/tracesim", *sorted(str(path) for path in (ROOT / "tests" / "sim").glob("*_props.py"))]
+TESTS = (
+    "tests/histories",
+    "tests/scenarios",
+    "tests/unit/core",
+    "tests/unit/tracesim",
+    "tests/properties",
+    *LONG,
+)
 """The cheapest first: the first failure is enough."""
 EACH_S = 900
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kit import facts
+from kit.depth import examples
 from kit.doubles.log import MemoryLog
 from kit.generated import values
 from muster.core import abridging
@@ -71,6 +72,7 @@ def of_jobs() -> st.SearchStrategy[Event]:
     return st.one_of(seen, st.sampled_from(REFS).map(lambda ref: WorkloadGone(ref=ref, rv=1)))
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(st.lists(of_jobs(), max_size=4), max_size=8), st.sets(st.integers(0, 7)), st.integers(0, 9))
 def test_what_is_heard_is_what_was_said(said: list[list[Event]], taken_over: set[int], begins: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -5,6 +5,7 @@ a busy machine does not change.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -29,6 +30,12 @@ GB = 10**9
 
 
 def full(queues: int, waiting: int, gangs: int, of_kai: int = 0) -> Bench:
+    """A copy: several tests begin with the same."""
+    return filled(queues, waiting, gangs, of_kai).copied()
+
+
+@cache
+def filled(queues: int, waiting: int, gangs: int, of_kai: int) -> Bench:
     """Every queue uses its guarantee; so many jobs wait behind, no two of which ask for the same, and so many gangs
     that have room in their quota and none on the nodes. Beside them so many KAI queues, each of which uses its share
     and has a job that waits.

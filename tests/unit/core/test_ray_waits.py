@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from kit import raydemands
+from kit.depth import examples
 from kit.rayscenes import RayScene, denied, with_groups
 from muster.core.cell.seat import Seat
 from muster.core.readmodel.model import ReadModel
@@ -130,7 +131,7 @@ def test_the_gateway_shows_the_same_to_those_who_may_see_the_job() -> None:
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 100_000), st.booleans())
 def test_nothing_that_waits_is_left_out(seed: int, labels: bool) -> None:
     """Of random demands each shape and each placement group is told, with every worker group."""

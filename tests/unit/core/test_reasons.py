@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -179,6 +180,7 @@ def of_gang(bench: Bench, gang: str) -> list[NarratedEvent]:
     return gang_tale(narrator.state, gang).entries
 
 
+@cache
 def told(key: Key) -> str:
     """What `why` says where the reason is given: the entry about that very event."""
     kind, value = key

@@ -6,6 +6,7 @@ The codes are a closed set: a new one without a scene fails here.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -46,11 +47,13 @@ def told_of_gang(play: gangscenes.Play, gang: str) -> tuple[str, str]:
     return found.code, found.text
 
 
+@cache
 def gang_scenes() -> dict[str, tuple[gangscenes.Play, str]]:
     free = {code: gangscenes.standing(code) for code in GANG_STANDINGS}
     return free | {name: scene() for name, scene in gangscenes.HELD.items()}
 
 
+@cache
 def told(name: str) -> tuple[str, str]:
     scene, job = SCENES[name]()
     story = Story(job)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kit import facts
 from kit.bench import Bench
+from kit.depth import examples
 from kit.hostile import BASES, watching
 from kit.words import in_words
 from muster.core.objects.meta import UnreadableError
@@ -62,7 +63,7 @@ def mutants(draw: st.DrawFn, shards: list[str]) -> tuple[str, bytes]:
     return shard, json.dumps(found).encode()
 
 
-@settings(max_examples=600, suppress_health_check=SLOW)
+@settings(max_examples=examples(600), suppress_health_check=SLOW)
 @given(mutants(sorted(WATCHED)))
 def test_reading_never_raises_anything_but_the_declared_error(mutant: tuple[str, bytes]) -> None:
     shard, body = mutant
@@ -76,7 +77,7 @@ def test_reading_never_raises_anything_but_the_declared_error(mutant: tuple[str,
             about(fact), gist(fact)
 
 
-@settings(max_examples=100, suppress_health_check=SLOW)
+@settings(max_examples=examples(100), suppress_health_check=SLOW)
 @given(mutants(["rayjobs", "elasticquotatrees", "priorityclasses", "queues"]))
 def test_whatever_is_reported_stops_nobody(mutant: tuple[str, bytes]) -> None:
     shard, body = mutant

@@ -39,9 +39,10 @@ def test_a_decision_is_emitted_by_one_stage_only() -> None:
 
 
 def test_who_folds_is_read_from_the_stages() -> None:
+    told = folders()
     for name, make in DECIDERS.items():
         for kind in make().arms():
-            said = folders()[str(kind.__struct_config__.tag)]
+            said = told[str(kind.__struct_config__.tag)]
             assert name in said or said == ["every stage"]
 
 

@@ -13,6 +13,7 @@ from kit import facts
 from kit.proof import proven
 from kit.shell import Cell, play
 from kit.story import Obj, quota_tree, rayjob
+from muster.events.decisions import QuotaReleased
 from muster.events.envelope import Stored, encode_commit
 from muster.events.facts import WorkloadAbridged, WorkloadObserved
 
@@ -48,13 +49,17 @@ def bytes_of_a_life(log: list[Stored]) -> float:
     return sum(len(encode_commit(each.commit)) for each in of_jobs) / JOBS
 
 
+def released(log: list[Stored]) -> int:
+    return sum(isinstance(event, QuotaReleased) for stored in log for event in stored.commit.events)
+
+
 def lives(made: Callable[[int], Obj]) -> list[Stored]:
     async def scene(cell: Cell) -> None:
         size = {"cpu": 32, "memory": "1T"}
         cell.create(quota_tree(facts.node("root", size, size, children=(facts.node("video", size, size, ("video",)),))))
         for number in range(JOBS):
             cell.create(made(number))
-        await cell.until(lambda: str(cell.commits()).count("QuotaReleased(") == JOBS, limit_s=900)
+        await cell.until(lambda: released(cell.commits()) == JOBS, limit_s=900)
 
     cell = Cell()
     play(cell, scene)

@@ -10,7 +10,7 @@ import pytest
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
 from muster.runtime.logkeeping.rolling import seats
-from muster.runtime.logkeeping.snapshotting import state_schema
+from muster.runtime.logkeeping.snapshotting import _schema, state_schema
 
 PROGRAM = """
 from muster.runtime.logkeeping.rolling import seats
@@ -33,9 +33,9 @@ def test_states_of_another_shape_have_another_schema() -> None:
 
 
 def test_a_class_keeps_its_schema_in_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = state_schema(Presence)
+    before = _schema.__wrapped__(Presence)
     for kind in (Presence, Seen):
         monkeypatch.setitem(sys.modules, f"elsewhere.{kind.__name__}", sys.modules[kind.__module__])
         monkeypatch.setattr(kind, "__module__", f"elsewhere.{kind.__name__}")
     assert "elsewhere" in repr(msgspec.inspect.type_info(Presence))
-    assert state_schema(Presence) == before
+    assert _schema.__wrapped__(Presence) == before

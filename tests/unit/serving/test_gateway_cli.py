@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from kit.compose import REPOSITORY
+from kit.depth import examples
 from kit.recorded import questions
 from muster.runtime.logkeeping.logfile import read_log
 from muster.serving.access import Unrestricted
@@ -34,7 +35,7 @@ LOGS = (
     "scene-beyond", "scene-running-beyond-its-grant", "scene-paused", "scene-finished-its-pod-failed",
 )  # fmt: skip
 JOB = REPOSITORY / "services/muster_cli/samples/rayjob.yaml"
-MOST_JOBS = 12
+MOST_JOBS = examples(12, least=3)
 
 
 @asynccontextmanager

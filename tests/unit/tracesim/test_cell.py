@@ -8,27 +8,12 @@ import pytest
 from kit.audits import audit
 from kit.traces import SAMPLES, ends, files, run, starts, trace
 from muster.runtime.logkeeping.logfile import read_log
-from muster.runtime.replaying.replay import replay
 from muster.tracesim.faults import Fault, FaultSchedule
-from muster.tracesim.history import history_of
 from muster.tracesim.jobsfile import read_trace
-from muster.tracesim.metrics import measure
 from muster.tracesim.output import write_jobs, write_summary
 from muster.tracesim.runner import ALL, Options, simulate
 
 FOUR = {"nodes": [{"count": 1, "gpus": 4}]}
-PHILLY = {
-    "nodes": [{"count": 4, "gpus": 8}],
-    "queues": {
-        name: {"min": 3, "max": 32}
-        for name in ("b436b2", "ed69ec", "11cb48", "e13805", "ee9e8c", "7f04ca", "2869ce", "103959", "6214e9", "6c71a0")
-    },
-}
-
-
-def sample(tmp_path):
-    files(tmp_path, PHILLY, "")
-    return read_trace(tmp_path / "cluster.json", SAMPLES / "philly_sample.csv")
 
 
 def test_jobs_run_as_long_as_they_say_and_in_order_as_they_fit(tmp_path):
@@ -70,23 +55,6 @@ def test_shares_of_one_gpu_add_up(tmp_path):
     header = "job_id,queue,gpus,submit_s,duration_s,gpu_milli"
     made = trace(tmp_path, {"nodes": [{"gpus": 1}]}, "x,q,1,0,10,400\ny,q,1,0,10,600\nz,q,1,0,10,1", header=header)
     assert starts(run(made).history) == {"x": 0, "y": 0, "z": 10}
-
-
-@pytest.mark.parametrize("policy", ALL)
-def test_equal_inputs_make_equal_logs_and_the_log_alone_gives_the_figures(tmp_path, policy):
-    made = sample(tmp_path)
-    logs = [tmp_path / f"{number}.jsonl" for number in range(2)]
-    found = [simulate(made, policy, Options(seed=3), log=log, alone={}) for log in logs]
-    assert logs[0].read_bytes() == logs[1].read_bytes()
-    again = measure(made, history_of(read_log(logs[0])), stops=found[0].stops, alone={})
-    assert again == found[0].metrics == found[1].metrics
-    assert found[0].jobs.submitted == 1000
-    assert found[0].jobs.unfinished == 0 or policy == "static-quota"
-    if policy == "muster":
-        report = replay(read_log(logs[0]))
-        assert (report.divergences, report.violations) == ([], [])
-        assert report.decisions > 1000
-        assert not any(audit(read_log(logs[0])).broken.values())
 
 
 def test_files_say_what_happened_and_leave_empty_what_did_not(tmp_path):

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import re
 from collections.abc import AsyncGenerator, Iterator
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,6 +27,13 @@ _JSON = b"{"
 
 def state_schema(kind: type[Any]) -> str:
     """A hash of the shape of a state: fields and types, all the way down. The same in every process of a version."""
+    of: object = kind
+    return _schema(of)
+
+
+@cache
+def _schema(kind: Any) -> str:
+    """It takes a tenth of a second to find out, and stays the same."""
     described = _PLACE.sub("", repr(msgspec.inspect.type_info(kind)))
     return hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
 

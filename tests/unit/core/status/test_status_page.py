@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
+from kit.depth import examples
 from kit.standings import SCENES
 from muster.core.codes.codes import CODES
 from muster.core.codes.values import Phase, Short
@@ -55,7 +56,7 @@ def test_a_wait_gives_an_event_and_why_names_the_jobs_that_hold_what_it_waits_fo
     assert named == (short is not None and short.refusal.used > 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_code_is_only_met_in_the_states_the_page_says(seed: int) -> None:
     chaos = Chaos(Random(seed))
