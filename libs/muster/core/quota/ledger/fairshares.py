@@ -44,9 +44,10 @@ class FairShares(Struct):
         self.touched = {root: {} for root in self.whole}
 
     def touch(self, queue: str) -> None:
-        """What is charged or waits at a queue has changed."""
-        if queue in self.leaves:
-            self.touched[root_of(queue)][queue] = None
+        """What is charged or waits at a queue has changed; one that is gone counts at the leaf that was above it."""
+        leaf = next((path for path in chain_of(queue) if path in self.leaves), None)
+        if leaf is not None:
+            self.touched[root_of(leaf)][leaf] = None
 
     @property
     def settled(self) -> bool:
