@@ -135,9 +135,7 @@ def _first_of(state: PreemptorState, owed: list[Claimant], outranking: list[Clai
         first = {job.queue: job.place for _, job in reversed(outranking)}
         owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
         helped = {job.ref.uid for _, job in owed}
-        _, next_one = min(
-            (*owed, *outranking), key=lambda pair: (claimants.turn_of(state, pair[0].queue), pair[1].place)
-        )
-        if next_one.ref.uid not in helped:
+        _, foremost = min((*owed, *outranking), key=lambda pair: claimants.place_of(state, *pair))
+        if foremost.ref.uid not in helped:
             return plans.preempt(state, *outranking[0])
     return plans.reclaim(state, *owed[0])
