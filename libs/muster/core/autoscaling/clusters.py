@@ -307,7 +307,8 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     if isinstance(event, EffectApplied):
         cluster.written_rv, cluster.unused_since = event.rv, 0
     else:
-        cluster.rests_until = at.at + REST_MS
+        if cluster.changed < event.cause.seq:  # Else another write came before it: what is due now is due at once.
+            cluster.rests_until = at.at + REST_MS
         grant = state.grants.get(cluster.owner)
         if grant is not None and grant.giver == event.ref.uid:
             grant.giving, grant.giver = {}, ""

@@ -127,7 +127,9 @@ class Cluster(Struct):
     written_rv: int = 0
     """resourceVersion of our last write: what was seen before that says nothing."""
     rests_until: int = 0
-    """Log time before which nothing is written again: the last write failed."""
+    """Log time before which nothing is written again: the last write failed, and its groups say nothing else since."""
+    changed: int = 0
+    """Sequence of the commit since which its groups say what they say."""
     watch: Watch = field(default_factory=Watch)
 
 

@@ -22,7 +22,10 @@ def seen(
         cluster = None
     if cluster is None:
         cluster = state.clusters[ref.uid] = Cluster(ref, owner, Elastic(), rv, cause, elastic is None)
-    cluster.elastic, cluster.rv, cluster.cause, cluster.runs = elastic or Elastic(), rv, cause, runs
+    before, cluster.elastic = cluster.elastic, elastic or Elastic()
+    if cluster.elastic != before:
+        cluster.changed, cluster.rests_until = at.seq, 0
+    cluster.rv, cluster.cause, cluster.runs = rv, cause, runs
     state.families.setdefault(owner, {})[ref.uid] = ref.name
     wishes(state, cluster)
     recheck(state, ref.uid)
