@@ -11,32 +11,27 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from fractions import Fraction
 from pathlib import Path
 from random import Random
 from statistics import mean
 from typing import NamedTuple
 
 from bench_placement import traces
-from bench_quality import HALF, two_weeks
+from bench_quality import CHANGES, FILES, HALF, RECLAIMING, of_64_gpus, simulated, two_weeks
 from figures import Grid, Progress
 from msgspec.structs import replace
 
-from kit.traces import muri
-from muster.tracesim import transforms
-from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.metrics import SimulationMetrics
 from muster.tracesim.model import Trace
-from muster.tracesim.runner import MUSTER, Options, simulate
+from muster.tracesim.runner import MUSTER
 from muster.tracesim.stops import COSTLY, Stops
 
 COPIES = 8
 LATER_S = 600.0
 LENGTHS = (0.9, 1.1)
-REFERENCES = ("kueue-like", "kai-like")
+PHILLY = "Philly"
 
 COLUMNS = (
     "Trace and policy",
@@ -83,26 +78,13 @@ def jittered(trace: Trace, number: int) -> Trace:
 
 def varied(name: str, folder: Path, number: int) -> Trace:
     """A copy of the trace of that name."""
-    if name in ("64 GPUs", "gang-heavy"):
-        source = "muri_testbed_64gpu.csv" if name == "64 GPUs" else "muri_trace1_gang.csv"
-        with tempfile.TemporaryDirectory() as made:
-            return jittered(read_trace(*muri(folder / source, Path(made))), number)
+    if name in FILES:
+        return jittered(of_64_gpus(folder, name), number)
     copy = jittered(two_weeks(folder), number)
-    match name:
-        case "arrivals x 1.3":
-            return transforms.closer(copy, Fraction(13, 10))
-        case "sizes x 2":
-            return transforms.larger(copy, Fraction(2))
-        case "one queue":
-            return transforms.merged(copy)
-        case "backwards":
-            return transforms.backwards(copy)
-        case "15 % x 4":
-            return transforms.wider(copy, Fraction(4))
-    return copy
+    return CHANGES[name](copy) if name in CHANGES else copy
 
 
-TRACES = ("Philly", "arrivals x 1.3", "sizes x 2", "one queue", "backwards", "15 % x 4", "64 GPUs", "gang-heavy")
+TRACES = (PHILLY, *CHANGES, *FILES)
 
 
 class Row(NamedTuple):
@@ -120,17 +102,15 @@ class Row(NamedTuple):
 def rows(names: Iterable[str]) -> Iterator[Row]:
     for trace in names:
         yield Row(trace, MUSTER, DEFAULT)
-        for policy in REFERENCES:
+        for policy in RECLAIMING:
             yield Row(trace, policy, DEFAULT)
-        if trace == "Philly":
+        if trace == PHILLY:
             yield from (Row(trace, MUSTER, ruled) for ruled in PRESETS)
             yield Row(trace, "kueue-like", Ruled("half save", {}, HALF))
 
 
 def one(row: Row, folder: Path, number: int) -> SimulationMetrics:
-    trace = varied(row.trace, folder, number)
-    ruled = Trace(replace(trace.cluster, rules={**trace.cluster.rules, **row.ruled.rules}), trace.jobs)
-    return simulate(ruled, row.policy, Options(stops=row.ruled.stops), alone={}).metrics
+    return simulated(varied(row.trace, folder, number), row.policy, row.ruled.rules, row.ruled.stops)
 
 
 def figures(found: list[SimulationMetrics]) -> list[float]:

@@ -36,6 +36,17 @@ GRACES = ("0s", "60s", "5m", "15m", "1h")
 HALF = Stops(checkpoint=1_800_000, checkpointing=500, restart=60_000)
 """Half of the jobs save their work every half hour, and take a minute to work again."""
 
+CHANGES: Mapping[str, Callable[[Trace], Trace]] = {
+    "arrivals x 1.3": lambda trace: transforms.closer(trace, Fraction(13, 10)),
+    "sizes x 2": lambda trace: transforms.larger(trace, Fraction(2)),
+    "one queue": transforms.merged,
+    "backwards": transforms.backwards,
+    "15 % x 4": lambda trace: transforms.wider(trace, Fraction(4)),
+}
+"""The two weeks otherwise."""
+FILES = {"64 GPUs": "muri_testbed_64gpu.csv", "gang-heavy": "muri_trace1_gang.csv"}
+"""Traces of 64 GPUs in one queue."""
+
 Case = tuple[str, Trace, str, dict[str, str], Stops]
 """(name, trace, policy, rules of the tree, what a stop costs)"""
 
@@ -61,6 +72,12 @@ def measure(traces: Path, say: Progress) -> list[Table | Grid]:
 def two_weeks(traces: Path) -> Trace:
     with tempfile.TemporaryDirectory() as name:
         return read_trace(*philly(traces, Path(name)))
+
+
+def of_64_gpus(traces: Path, named: str) -> Trace:
+    """One of FILES."""
+    with tempfile.TemporaryDirectory() as name:
+        return read_trace(*muri(traces / FILES[named], Path(name)))
 
 
 def measure_policies(traces: Path, say: Progress) -> Table:
@@ -138,16 +155,8 @@ def others(traces: Path, say: Progress) -> Grid:
 
 def transformed(traces: Path) -> Iterator[Case]:
     trace = two_weeks(traces)
-    cases = {
-        "arrivals x 1.3": transforms.closer(trace, Fraction(13, 10)),
-        "sizes x 2": transforms.larger(trace, Fraction(2)),
-        "one queue": transforms.merged(trace),
-        "backwards": transforms.backwards(trace),
-        "15 % x 4": transforms.wider(trace, Fraction(4)),
-    }
-    with tempfile.TemporaryDirectory() as name:
-        cases["64 GPUs"] = read_trace(*muri(traces / "muri_testbed_64gpu.csv", Path(name)))
-        cases["gang-heavy"] = read_trace(*muri(traces / "muri_trace1_gang.csv", Path(name)))
+    cases = {named: change(trace) for named, change in CHANGES.items()}
+    cases |= {named: of_64_gpus(traces, named) for named in FILES}
     for named, other in cases.items():
         for order, rules in OURS if len(other.cluster.leaves) > 1 else OURS[:2]:
             yield f"{named}: muster, {order}", other, MUSTER, rules, COSTLY
