@@ -10,7 +10,7 @@ fit. So no two of them wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
@@ -169,30 +169,26 @@ class Claims(Struct):
         aged = (claim for claim in self.for_age() if claim.lets_in(until, now))
         return [claim for claim in aged if not claim.serves(queue, demand)]
 
-    def serves_firmly(self, queue: str, demand: Demand, mine: Claim | None = None) -> bool:
-        """Whether a claim that holds against every other job is for this demand. ``mine``: as for ``held_from``."""
-        firm = (claim for claim in self.by_uid.values() if claim.firm)
-        return any(claim is mine or claim.serves(queue, demand) for claim in firm)
+    def serving(self, queue: str, demand: Demand, mine: Claim | None = None) -> list[Claim]:
+        """The claims that are for this demand. ``mine``: its own, held for its growth."""
+        return [each for each in self.by_uid.values() if each is mine or each.serves(queue, demand)]
 
     def held_from(
-        self, queue: str, demand: Demand, *, owed: bool, lent: bool, now: int | None, mine: Claim | None = None
+        self, queue: str, demand: Demand, own: Sequence[Claim], *, owed: bool, lent: bool, now: int | None
     ) -> Scratch:
-        """The quota that is not free for a job. ``owed``: it passes age claims, but for those of its own queue while
-        nothing is ``lent`` to others. ``now``: log time (ms) at which it would be admitted, and may pass claims for age
-        by its declared run time; None: it may not. ``mine``: its own, held for its growth.
+        """The quota that is not free for a job, for which there are the claims ``own``. ``owed``: it passes age claims,
+        by a firm one of these, else but for those of its own queue while nothing is ``lent`` to others. ``now``: log
+        time (ms) at which it would be admitted, and may pass claims for age by its declared run time; None: it may not.
         """
         if not self.by_uid:
             return self.total
-        own = [each for each in self.by_uid.values() if each is mine or each.serves(queue, demand)]
-        firmly = any(claim.firm for claim in own)
-        owed = owed or firmly
-        aged = self.by_uid.values() if owed and not firmly and not lent else ()
+        alike = [claim for claim in own if claim.firm]
+        aged = self.by_uid.values() if owed and not alike and not lent else ()
         passed = self.passed(queue, demand, now) if now is not None else []
         before = [claim for claim in aged if claim.holds_up(queue, demand) and claim not in passed]
         if not own and not before and (owed or not passed):
             return self.firm if owed else self.total
         held = _copy(self.firm if owed else self.total)
-        alike = [claim for claim in own if claim.firm]
         if alike:  # All of them hold the same, at every node of one path.
             _spread(held, alike[0], -len(alike))
             for claim in self._planned_beside(alike[0]):

@@ -111,10 +111,11 @@ class Ledger(Books):
         self, queue: str, demand: Demand, *scratches: Scratch, now: int | None, mine: Claim | None = None
     ) -> Scratch:
         """What claims hold against a demand."""
-        firmly = self.claims.serves_firmly(queue, demand, mine)  # Then it passes those for age, whatever it is owed.
+        own = self.claims.serving(queue, demand, mine)
+        firmly = any(claim.firm for claim in own)  # Then it passes those for age, whatever it is owed.
         owed = firmly or (bool(self.claims.total.extra) and self.owed(queue, demand, *scratches))
         lent = owed and not firmly and lent_beside(self.nodes, self.used, queue, demand)
-        return self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now, mine=mine)
+        return self.claims.held_from(queue, demand, own, owed=owed, lent=lent, now=now)
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
         """How much a subtree may use now: its max, or less where the tree divides by weight; None for any amount."""
