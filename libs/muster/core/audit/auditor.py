@@ -46,7 +46,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, path_chain, root_of
-from muster.model.quota import QuotaNode
+from muster.model.quota import DEFAULT_RULES, QuotaNode
 from muster.model.resources import Vector, format_quantity
 
 CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28, 29))
@@ -169,6 +169,10 @@ class Auditor:
 
     def _settle(self, event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
         """Charges are at the leaves where the trees in force put them."""
+        if isinstance(event, QuotaTreeAccepted):
+            before, said = self._trees.by_root.get(event.tree.root), event.tree.rules.borrow_freely_ms
+            if said != (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
+                self._said[event.tree.root] = max(said, 0)
         self._trees.note(event, self._seq)
         self._used = {}
         for uid, charge in self._charges.items():
@@ -200,6 +204,8 @@ class Auditor:
             if mine is None or mine.attempt != candidate.attempt:
                 continue
             mine.proposed, mine.rests = True, False
+            if self._trees.changed > commit.in_seq:
+                continue
             head = heads.get(mine.lines(commit.at, self._soon)[-1])
             self._check(
                 "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"

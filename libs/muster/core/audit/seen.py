@@ -82,8 +82,9 @@ class WaitingSeen(Struct):
         ``soon``: root -> how long one may be expected to run by now that does.
         """
         line = (self.queue, *self.asks)
-        ends_soon = 0 < self.expected_ms <= max(self.freely_ms, soon.get(root_of(self.queue), 0))
-        freely = self.freely_ms and (ends_soon or at >= self.freely_from)
+        by_now = soon.get(root_of(self.queue), 0)
+        ends_soon = 0 < self.expected_ms <= max(self.freely_ms, by_now)
+        freely = self.freely_ms and by_now and (ends_soon or at >= self.freely_from)
         return [line, (*line, "freely")] if freely else [line]
 
 

@@ -85,6 +85,7 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
 
 
 def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Iterable[str]:
+    lending.ruled(queues, event.tree)
     queues.ledger.install(event.tree)
     return _trees_changed(queues, at.at)
 

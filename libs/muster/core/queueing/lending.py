@@ -22,6 +22,7 @@ from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
+from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 
 HOUR_MS = 3_600_000
@@ -51,6 +52,13 @@ def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
         return 0
     said = ledger.rules_of(queue).borrow_freely_ms
     return said if said > 0 else mean_ms * LONG
+
+
+def ruled(queues: Queues, tree: QuotaTree) -> None:
+    """A tree is about to be in force: where it says otherwise what is soon, what its jobs were queued with is void."""
+    said = tree.rules.borrow_freely_ms
+    if queues.ledger.rules_of(tree.root).borrow_freely_ms != said:
+        queues.lending.soon[tree.root] = max(said, 0)
 
 
 def noted(queues: Queues, now: int) -> None:
@@ -169,9 +177,11 @@ class Reserve:
         self._sums: dict[str, _Sums] = {}
 
     def spares(self, job: Job) -> bool:
-        """Whether a job borrows whatever is free: it is expected to end soon, or has waited for long enough."""
-        longest = max(job.freely_ms, self.queues.lending.soon.get(root_of(job.queue), 0))
-        soon = not job.freely_ms or 0 < job.expected_ms <= longest
+        """Whether a job borrows whatever is free: it is expected to end soon, or has waited for long enough, or for
+        those that come now any time is soon: its tree says nothing more, and nothing is known of its jobs.
+        """
+        by_now = self.queues.lending.soon.get(root_of(job.queue), 0)
+        soon = not (job.freely_ms and by_now) or 0 < job.expected_ms <= max(job.freely_ms, by_now)
         return soon or self.now >= job.freely_at
 
     def keeps(self, job: Job, *scratches: Scratch) -> Shortfall | None:
