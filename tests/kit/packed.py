@@ -64,15 +64,17 @@ class Running:
 
 
 class Packed:
-    """``guarantees``: queue -> GPUs. ``parents``: queue -> the department it is of, for quota trees."""
+    """``guarantees``: queue -> GPUs. ``parents``: queue -> the department it is of, for quota trees. ``moves``: so
+    many jobs may move at once."""
 
     def __init__(
-        self, sizes: Sequence[int], guarantees: dict[str, int], *, kai: bool, parents: dict[str, str] | None = None
-    ) -> None:
+        self, sizes: Sequence[int], guarantees: dict[str, int], *, kai: bool, parents: dict[str, str] | None = None,
+        moves: int = 0,
+    ) -> None:  # fmt: skip
         self.bench = Bench(check=False)
         self.sizes = {f"n{index}": size for index, size in enumerate(sizes)}
         self.guarantees, self.parents, self.kai = guarantees, parents or {}, kai
-        self.bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**12)])
+        self.bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**12, moves=moves)])
         total = sum(sizes)
         if kai:
             self.bench.facts(*(queue(name, gpu=(least, -1, 1)) for name, least in guarantees.items()))

@@ -17,7 +17,7 @@ from muster.core.reading.registry import WATCHED
 from muster.core.workloads import rayresize
 from muster.core.workloads.ray import RayClusterSpec
 from muster.events.base import Cause, Event
-from muster.events.decisions import EvictionOrdered, GangAdmitted, PartialVictim
+from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet
 from muster.events.facts import PodObserved
@@ -25,6 +25,7 @@ from muster.model.elastic import Counts, counts_text
 from muster.model.keys import Ref
 from muster.model.podtrouble import PodTrouble
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayIdle, RayPlacementGroup, RayShape
+from muster.model.victims import PartialVictim
 from muster.model.workload import PodState
 
 

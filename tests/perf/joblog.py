@@ -4,10 +4,11 @@ import statistics
 from collections import Counter, defaultdict
 
 from muster.events.claims import VictimStays
-from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, Victim, WorkloadQueued
+from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, WorkloadQueued
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished, WorkloadObserved
+from muster.model.victims import Victim
 
 STAGES = {
     "created to queued": ("created", "queued"),

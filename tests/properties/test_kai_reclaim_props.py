@@ -21,11 +21,11 @@ from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.kai import compile_queues
 from muster.core.reclaim.profiles import owed, workers
 from muster.events.base import Cause
-from muster.events.decisions import PartialVictim
 from muster.events.facts import KaiQueueObserved
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import KAI_ROOT
+from muster.model.victims import PartialVictim
 
 GPU = "nvidia.com/gpu"
 

@@ -98,3 +98,54 @@ def test_the_one_victim_that_is_enough_is_found(kai: bool) -> None:
     assert cluster.ordered("owed") == ["large"]
     assert "owed" in cluster.running
     cluster.bench.sound()
+
+
+def two_nodes(kai: bool, guarantees: dict[str, int], *jobs: tuple[str, str, str]) -> Packed:
+    """Two nodes of four GPUs, and (name, queue, node) of jobs with two each, in the order of their ages."""
+    cluster = Packed([4, 4], guarantees, kai=kai, moves=16)
+    free = {"n0": 4, "n1": 4}
+    for name, of, on in jobs:
+        [other] = free.keys() - {on}
+        if free[other]:
+            cluster.arrives(f"beside-{name}", of, Shape(1, free[other]), other)
+        cluster.arrives(name, of, Shape(1, 2))
+        assert [node for node, _ in cluster.running[name].at] == [on]
+        if free[other]:
+            cluster.ends(f"beside-{name}")
+        free[on] -= 2
+        cluster.passes(60_000)
+    return cluster
+
+
+def goes_on(cluster: Packed, name: str, *, than: int) -> None:
+    """It moved: it runs with its quota, since later than then."""
+    assert name in cluster.running
+    assert cluster.running[name].since > than
+    cluster.bench.sound()
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_work_within_its_guarantee_moves_where_room_is_in_pieces(kai: bool) -> None:
+    """Two GPUs are free on each node; nobody has more than its guarantee."""
+    cluster = two_nodes(kai, {"a": 2, "b": 4, "c": 2}, ("within", "a", "n0"), ("mine", "c", "n1"))
+    then = cluster.bench.now
+    cluster.arrives("owed", "b", Shape(1, 4))
+    cluster.passes(3 * STOP_MS)
+    assert "owed" in cluster.running, cluster.told("owed")
+    [moved] = cluster.ordered("owed")
+    goes_on(cluster, moved, than=then)
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_some_are_evicted_and_others_move_in_one_plan(kai: bool) -> None:
+    """On each node runs a job that may be evicted, and one that may not: it moves to where the other was."""
+    jobs = (("first", "c", "n0"), ("second", "c", "n1"), ("over", "a", "n0"), ("above", "a", "n1"))
+    cluster = two_nodes(kai, {"a": 0, "b": 4, "c": 4}, *jobs)
+    then = cluster.bench.now
+    cluster.arrives("owed", "b", Shape(1, 4))
+    cluster.passes(3 * STOP_MS)
+    assert "owed" in cluster.running, cluster.told("owed")
+    assert len(cluster.ordered("owed")) == 3
+    [moved] = {"first", "second"} & {*cluster.ordered("owed")}
+    goes_on(cluster, moved, than=then)
+    assert cluster.running.keys() == {"owed", "first", "second"}

@@ -25,13 +25,13 @@ from muster.events.reasons import (
 )
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
-from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.places import Move, Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
+from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodSet
 
 
@@ -195,46 +195,12 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
 # --- claims and evictions (proposed by the preemptor, decided by the accountant) ---------------------------------
 
 
-class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A workload to be suspended, or one that is about to end, and the quota that it releases."""
-
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
-    pods: int = 0
-    priority: int | None = None
-    """Its priority, where it is of the claimant's own queue and leaves for a higher one; else None."""
-    ends_by: int = 0
-    """It is not suspended: it is expected to end by itself before that would free its quota, and the claimant waits for
-    its end until this log time (ms). 0: it is suspended.
-    """
-
-
-class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A Ray cluster that releases some of its workers and goes on with the others."""
-
-    ref: Ref
-    """The charged object: the RayJob, or the RayCluster itself."""
-    attempt: int
-    queue: str
-    request: Vector
-    """The quota that it releases."""
-    taken: Counts
-    """Replicas, by worker group."""
-    left: Counts
-    """What these groups are granted afterwards; never below their minReplicas."""
-    pods: int = 0
-    priority: int | None = None
-    """Its own, where it leaves for a higher one of its queue."""
-
-
 class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
     """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
 
     ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
     of its own leaf and have lower priority, where the tree asks for that. ``service``: victims keep checkpoints and
-    have had more service, where the tree asks for that. ``move``: victims start again on other nodes, with their quota.
+    have had more service, where the tree asks for that. ``move``: all victims move.
     ``age``: it has waited longer than the age limit, no job leaves for it, and the quota that others release should be
     held for it up to ``path``.
     """
@@ -287,7 +253,7 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     priority: int | None = None
     """Its priority, where jobs of its own queue are suspended for that; else None."""
     moves: tuple[Move, ...] = ()
-    """Of kind ``move``: where each of the victims starts again, with the quota it has."""
+    """Where each of the victims that move starts again, with the quota it has."""
 
     @property
     def claims(self) -> bool:
@@ -298,6 +264,11 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     def suspended(self) -> tuple[Victim, ...]:
         """The victims without those that are left to end by themselves."""
         return tuple(victim for victim in self.victims if not victim.ends_by)
+
+    @property
+    def gives(self) -> tuple[Victim, ...]:
+        """The victims that release their quota: all but those that move."""
+        return tuple(victim for victim in self.victims if not victim.moves)
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
     cpu: Strategy | None = None
     """How pods that take no GPU are laid out, where that differs from ``mode``."""
     moves: int = 0
-    """How many running jobs may be moved at once so that one fits on the nodes, in KAI queues; 0: none."""
+    """How many running jobs may be moved at once so that one fits on the nodes; 0: none."""
 
     @property
     def strategy(self) -> Strategy | None:

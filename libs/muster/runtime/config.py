@@ -84,7 +84,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     placement_claim_s: int = 600
     """How long a gang that fits on no nodes is tried until what becomes free is kept for it; 0: only gangs of pods."""
     placement_moves: int = 16
-    """How many running jobs may be moved at once so that one fits on the nodes, in KAI queues; 0: none is moved."""
+    """How many running jobs may be moved at once so that one fits on the nodes; 0: none is moved."""
     gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced", "HamiCore", "NvFractions"] = "NonMemoryEnforced"
     """Whether pods may share GPUs: Disabled, or NonMemoryEnforced: nothing enforces how much of one a pod uses."""
     ray_tokens: str = ""

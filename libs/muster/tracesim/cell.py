@@ -20,7 +20,7 @@ from muster.tracesim.facts import Facts
 from muster.tracesim.faults import NO_FAULTS, FaultSchedule
 from muster.tracesim.machines import Machines, Running, VirtualTime, node_capacities
 from muster.tracesim.model import Trace, TraceJob
-from muster.tracesim.stages import ACTUATOR, FOR_EVER_MS, WATCHER, Sink, Stages
+from muster.tracesim.stages import ACTUATOR, FOR_EVER_MS, MOVES, WATCHER, Sink, Stages
 from muster.tracesim.stops import COSTLY, Stops
 
 
@@ -63,7 +63,7 @@ class Cell(VirtualTime):
             self._stages.append("quota_accountant", "input", [RulesetActivated(number=trace.cluster.ruleset)])
         if trace.cluster.placement != "off":
             # No pod is simulated: the places of a gang are held for all of its life instead.
-            chosen = PlacementChosen(mode=trace.cluster.placement, hold_ms=FOR_EVER_MS)
+            chosen = PlacementChosen(mode=trace.cluster.placement, hold_ms=FOR_EVER_MS, moves=MOVES)
             self._stages.append("gang_admitter", "input", [chosen])
         found = [job for job in trace.jobs if job.adopted and job.submit <= 0]
         self._watch(self.facts.beginning([self._arrive(job) for job in found]))

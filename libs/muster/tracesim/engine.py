@@ -13,9 +13,10 @@ from msgspec import Struct
 from muster.core.cell.inmemory import InMemoryCell
 from muster.core.cell.seat import AnySeat
 from muster.events.base import Cause, Event
-from muster.events.decisions import EvictionOrdered, GangAdmitted, Victim, WorkloadQueued
+from muster.events.decisions import EvictionOrdered, GangAdmitted, WorkloadQueued
 from muster.events.envelope import MAX_EVENTS, CommitKind, Stored
 from muster.events.facts import WorkloadObserved
+from muster.model.victims import Victim
 from muster.model.workload import Workload
 from muster.tracesim.facts import EPOCH_MS, Facts
 from muster.tracesim.faults import NO_FAULTS, FaultSchedule

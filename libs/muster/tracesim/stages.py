@@ -23,6 +23,8 @@ from muster.tracesim.facts import EPOCH_MS
 WATCHER = "watcher"
 ACTUATOR = "actuator"
 FOR_EVER_MS = 100 * 366 * 24 * 3_600_000
+MOVES = 16
+"""How many jobs may be moved at once, as on a cluster."""
 SHARED: frozenset[type[Event]] = frozenset({Genesis, LogNearlyFull, RulesetActivated, SyncStarted, Synced})
 """What every stage listens to."""
 

@@ -10,9 +10,10 @@ from kit.scenes import Scene
 from muster.core.actuation.answers import said as answered
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, VictimStays
-from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved, Victim, WorkloadQueued
+from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved, WorkloadQueued
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.envelope import Stored
+from muster.model.victims import Victim
 
 HOUR_S = 3_600
 

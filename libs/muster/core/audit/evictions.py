@@ -13,10 +13,11 @@ from msgspec import Struct
 from muster.core.audit.orders import Orders, add_amounts, amounts_of
 from muster.core.audit.seen import ChargeSeen, Finding
 from muster.core.audit.trees import Trees
-from muster.events.decisions import EvictionOrdered, PartialVictim, Victim
+from muster.events.decisions import EvictionOrdered
 from muster.model.keys import Ref, path_chain, root_of
 from muster.model.quota import COUNTED, MACHINES, QuotaNode
 from muster.model.resources import Vector
+from muster.model.victims import PartialVictim, Victim
 
 Ranks = Mapping[str, int | None]
 """uid -> the priority with which a workload was queued last"""
@@ -85,8 +86,8 @@ def findings(
         yield from _may_give(books, each, gone | shrinking.keys(), ranks)
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
-        yield from _may_leave(event.ref, victim, charge, gone)
-        if charge is not None:
+        yield from _may_leave(event.ref, victim, charge, gone | before.moving.keys())
+        if charge is not None and not victim.moves:
             (books.own if charge.queue == event.queue else books.others).append(charge)
             yield from _comes_before(event, victim, charge, before, ranks)
     if books.own and event.kind != "service":
@@ -140,13 +141,13 @@ def _makes_room(
     """Everything there is to say of one order that makes room on nodes, but which nodes: the arguments as of
     ``findings``.
     """
-    gone, inside = orders.leaving(), event.kind == "priority"
+    gone, inside = orders.leaving() | orders.moving.keys(), event.kind == "priority"
     yield "I19", bool(event.victims), f"nodes are cleared for {event.ref} without a victim"
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
         yield from _may_leave(event.ref, victim, charge, gone)
         if charge is not None:
-            right = event.kind == "move" or (charge.queue == event.queue) == inside
+            right = victim.moves or (charge.queue == event.queue) == inside
             yield "I19", right, f"{victim.ref} of {charge.queue} is evicted for {event.queue} by {event.kind}"
             if inside:
                 yield _outranked(event, victim, ranks)

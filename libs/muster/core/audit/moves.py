@@ -37,7 +37,7 @@ class _Moved(Struct):
     told: str
     nodes: frozenset[str]
     others: frozenset[str]
-    """uids of all jobs that move for the same job"""
+    """uids of all jobs that leave or move for the same job"""
     going: set[str]
     """Those of them that have not left."""
     left: int
@@ -68,7 +68,7 @@ class MoveAudit:
             if isinstance(event, QuotaReleased):
                 self._left(event.ref.uid, commit.at)
             match event:
-                case EvictionOrdered(kind="move"):
+                case EvictionOrdered() if any(victim.moves for victim in event.victims):
                     yield from self._ordered(event, commit)
                 case QuotaReleased() if event.reason == "moved":
                     yield self._handed_on(event, commit.events[item + 1] if item + 1 < len(commit.events) else None)
@@ -116,18 +116,19 @@ class MoveAudit:
                 each.left = at
 
     def _ordered(self, event: EvictionOrdered, commit: Commit) -> Iterator[Finding]:
-        said, victims = f"{event.ref}", [victim.ref.uid for victim in event.victims]
+        said, moving = f"{event.ref}", [victim for victim in event.victims if victim.moves]
+        leaving, victims = {victim.ref.uid for victim in event.victims}, [victim.ref.uid for victim in moving]
         whole = [move.uid for move in event.moves] == victims and all(move.places for move in event.moves)
-        yield "I28", whole, f"{said}: {len(victims)} are to leave for it, and {len(event.moves)} have places"
+        yield "I28", whole, f"{said}: {len(victims)} are to move for it, and {len(event.moves)} have places"
         yield "I28", len(victims) <= self._most, f"{said}: {len(victims)} move for it, over {self._most}"
         for uid in (event.ref.uid, *victims):
             apart = commit.at - self._lately.get(uid, commit.at - APART_MS)
             yield "I28", apart >= APART_MS, f"{said}: {uid} takes part in two moves within {apart} ms"
             self._lately[uid] = commit.at
-        for victim, move in zip(event.victims, event.moves, strict=False):
+        for victim, move in zip(moving, event.moves, strict=False):
             nodes = frozenset(place.node for place in move.places)
             self._moved[move.uid] = _Moved(
-                f"{victim.ref}", nodes, frozenset(victims), set(victims), commit.at, changed=not nodes <= self._nodes
+                f"{victim.ref}", nodes, frozenset(leaving), set(leaving), commit.at, changed=not nodes <= self._nodes
             )
 
     def _handed_on(self, event: QuotaReleased, after: Event | None) -> Finding:

@@ -9,20 +9,14 @@ from msgspec import Struct, field
 from muster.core.audit.seen import ChargeSeen, Finding, counted, less
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
-from muster.events.decisions import (
-    EvictionOrdered,
-    PartialVictim,
-    QuotaReleased,
-    QuotaReserved,
-    SuspensionOrdered,
-    WorkloadAdopted,
-)
+from muster.events.decisions import EvictionOrdered, QuotaReleased, QuotaReserved, SuspensionOrdered, WorkloadAdopted
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthOption, GrowthWithdrawn, WorkersKept
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref, path_chain
 from muster.model.quota import JOBS, QuotaNode
 from muster.model.resources import Vector
+from muster.model.victims import PartialVictim
 
 
 def overused(
@@ -88,6 +82,10 @@ class Orders(Struct):
     """workload uid -> how often it was ordered to leave for one that has had less service"""
     cleared: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of the victims ordered to leave for room on nodes that have not left"""
+    moving: dict[str, int] = field(default_factory=dict)
+    """The same of those that are to move: they keep their quota"""
+    handed_on: str = ""
+    """uid of one that has just moved: its quota is reserved for it again"""
     places: bool = False
     """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
 
@@ -101,7 +99,7 @@ class Orders(Struct):
             order.growth = event.growth
             order.suspended = len(event.victims) + (before.suspended if before is not None else 0)
             order.alone = not any(each.suspended for each in self.by_uid.values())
-            order.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
+            order.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
             for uid in order.victims if event.kind == "service" else ():
                 self.served[uid] = self.served.get(uid, 0) + 1
             order.partial = {each.ref.uid: each for each in event.partial}
@@ -113,9 +111,13 @@ class Orders(Struct):
     def note(self, event: Event, known: int) -> None:
         """What an event changes. ``known``: sequence up to which its writer knew the log."""
         match event:
-            case EvictionOrdered(path=""):
-                self.cleared |= {victim.ref.uid: victim.attempt for victim in event.victims}
-            case EvictionOrdered() | ClaimOpened():
+            case EvictionOrdered():
+                self.moving |= {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
+                if event.path:
+                    self._opened(event, known)
+                else:
+                    self.cleared |= {victim.ref.uid: victim.attempt for victim in event.gives}
+            case ClaimOpened():
                 self._opened(event, known)
             case PlacementChosen():
                 self.places = event.strategy is not None
@@ -125,6 +127,7 @@ class Orders(Struct):
                 self._charged(event)
             case QuotaReleased():
                 self._left(event.ref.uid)
+                self.handed_on = event.ref.uid if event.reason == "moved" else ""
             case EffectFailed(action="suspend") | VictimStays():
                 self._left(event.ref.uid, event.attempt)
             case GrowthGranted():
@@ -171,8 +174,9 @@ class Orders(Struct):
 
     def _left(self, uid: str, attempt: int | None = None) -> None:
         """A victim has left; with an attempt: it could not be suspended under that."""
-        if attempt is None or self.cleared.get(uid) == attempt:
-            self.cleared.pop(uid, None)
+        for gone in (self.cleared, self.moving):
+            if attempt is None or gone.get(uid) == attempt:
+                gone.pop(uid, None)
         for order in self.by_uid.values():
             if attempt is None or order.victims.get(uid) == attempt:
                 order.victims.pop(uid, None)
@@ -196,7 +200,9 @@ class Orders(Struct):
         ``used``: all charges before. A job with the request of a claimant is served by its claim.
         """
         shape, asked = shape_of(event), counted(event.request, event.pods)
-        if event.ref.uid in self.by_uid or any(order.shape == shape for order in self.by_uid.values()):
+        if event.ref.uid in (*self.by_uid, self.handed_on) or any(
+            order.shape == shape for order in self.by_uid.values()
+        ):
             return
         held: dict[str, Vector] = {}
         for order in self.by_uid.values():

@@ -270,18 +270,18 @@ def trials_due(state: AdmitterState) -> Iterator[PlanTried]:
     mode, plan = state.placement.strategy, next((each for each in state.plans.values() if each.tried is None), None)
     if mode is None or plan is None:
         return
-    said, moves = plan.proposed, plan.proposed.kind == "move"
+    said, moving = plan.proposed, [victim.ref.uid for victim in plan.proposed.victims if victim.moves]
     victims = [victim.ref.uid for victim in said.victims]
     tried = PlanTried(cause=plan.cause, ref=said.ref, attempt=said.attempt, fits=False)
     going = {uid for order in state.orders.values() for uid in order.going}
     if said.ref.uid in state.gangs and going.isdisjoint(victims):
-        view = settled(state, said.ref.uid) if moves else supposed(state, said.ref.uid)
+        view = settled(state, said.ref.uid) if moving else supposed(state, said.ref.uid)
         leave(state, view, victims)
         here = view.mark()
         short = place(view, asks_of_claimant(state, said.ref.uid, said.growth, said.pods), mode)
         grows = said.short is not None and bool(state.pools)
         tried = replace(tried, fits=short is None or grows, shortage=short, places=placements(view, here))
-        if moves and tried.fits:
-            found = elsewhere(state, view, victims, mode)
+        if moving and tried.fits:
+            found = elsewhere(state, view, moving, mode)
             tried = replace(tried, fits=found is not None, moves=found or ())
     yield tried

@@ -8,6 +8,7 @@ from muster.core.preemption import growing, unplaced
 from muster.core.preemption.clusters import scales_itself
 from muster.core.preemption.enlisting import enlist, weigh
 from muster.core.preemption.state import (
+    HOUR_MS,
     MAX_REMEMBERED,
     MIN_PAUSE_MS,
     NEVER,
@@ -314,9 +315,9 @@ def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     by the time that this is heard.
     """
     proposed = state.open.pop(event.ref.uid, state.shut(0))
-    gate = replace(proposed, rest=at.at + NO_NODES_MS)
-    unplaced.stale(state, event.ref.uid, gate)
-    if event.reason == "no_nodes":
+    gate, refused = replace(proposed, rest=at.at + NO_NODES_MS), event.reason == "no_nodes"
+    unplaced.stale(state, event.ref.uid, gate, refused=refused)
+    if refused:
         bar(state, event.ref.uid, gate)
 
 
@@ -330,6 +331,9 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
         else:
             state.age_claims.looked(state.queues.ledger, state.now)
         return
+    if event.moves:
+        state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
+        state.moved |= dict.fromkeys((event.ref.uid, *(move.uid for move in event.moves)), at.at)
     for victim in event.victims:
         if victim.ref.uid in state.queues.ledger.charges:
             state.leaving[victim.ref.uid] = None

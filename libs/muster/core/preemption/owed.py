@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.core.preemption.state import PreemptorState
+from msgspec.structs import replace
+
+from muster.core.gang.moving import may_move
+from muster.core.preemption.state import HOUR_MS, PreemptorState
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger.kaishares import shares_with
-from muster.core.quota.reclaim import basis
+from muster.core.quota.reclaim import Candidates, basis
 from muster.core.reclaim import profiles
-from muster.core.reclaim.search import Found
+from muster.core.reclaim.sets import Found
 from muster.core.reclaim.sites import Site, site_of
 
 May = Callable[[str], bool]
@@ -21,7 +24,25 @@ def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = N
     """The victims for the quota it is owed; ``may``: by another measure than whether they may be evicted now."""
     ledger, queue, demand = state.queues.ledger, job.queue, job.demand
     shares = shares_with(ledger, job.ref.uid, queue, demand) if ledger.by_shares(queue) else None
-    return profiles.owed(basis(ledger, job.ref.uid), queue, demand, state.candidates(queue, may), site, shares)
+    candidates = state.candidates(queue, may)
+    if site is not None:
+        candidates = moving(state, job, candidates)
+    return profiles.owed(basis(ledger, job.ref.uid), queue, demand, candidates, site, shares)
+
+
+def moving(state: PreemptorState, job: Job, candidates: Candidates) -> Candidates:
+    """The same, and the jobs that may move for it, whatever their queues and priorities, for they go on elsewhere. A
+    job that has taken part in a move takes part in no other for an hour, so no two can move each other.
+    """
+    lately = {uid for uid, at in state.moved.items() if at > state.now - HOUR_MS}
+    if job.ref.uid in lately:
+        return candidates
+
+    def may(uid: str) -> bool:
+        free = uid not in lately and not state.deprioritised(uid)
+        return free and state.may_evict(uid, job.queue) and may_move(state.places, uid)
+
+    return replace(candidates, moves=may, most=state.moves)
 
 
 def outranked(
@@ -39,8 +60,8 @@ def nodes_for(state: PreemptorState, job: Job) -> Site | None:
     return None if state.places.pools else site_now(state, job)
 
 
-def site_now(state: PreemptorState, job: Job, *, moves: bool = False) -> Site | None:
-    """The same where it counts only which nodes there are. ``moves``: what is gone starts again elsewhere."""
+def site_now(state: PreemptorState, job: Job) -> Site | None:
+    """The same where it counts only which nodes there are."""
     said = laid_out(state.queues.ledger.nodes, job.queue)
     grows = (job.growth, job.demand.pods) if job.growth is not None else None
-    return site_of(state.places, job.ref.uid, said, moves=moves, grows=grows)
+    return site_of(state.places, job.ref.uid, said, grows=grows)

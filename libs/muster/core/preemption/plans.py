@@ -15,15 +15,12 @@ from muster.core.quota.demand import laid_out
 from muster.core.quota.partial import as_victims
 from muster.core.quota.reclaim import Basis, basis
 from muster.core.reclaim.profiles import workers
+from muster.core.reclaim.sets import Found
 from muster.events.base import Cause, Decision
-from muster.events.decisions import (
-    PartialVictim,
-    PreemptionProposed,
-    ReclaimDeferred,
-    Victim,
-)
+from muster.events.decisions import PreemptionProposed, ReclaimDeferred
 from muster.events.reasons import ClaimKind, DeferralReason, OrderKind
 from muster.model.demand import Shortfall
+from muster.model.victims import PartialVictim, Victim
 
 
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
@@ -56,7 +53,7 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         if reason == "nothing_evictable" and site is not None and owed(state, job, None).uids:
             reason = "search_ended" if plan.gave_up else "no_place"
         return _deferral(state, job, cause, short, reason, from_then)
-    chosen = tuple(_ending(state, _victim(state, uid)) for uid in uids)
+    chosen = tuple(_leaving(state, plan, uid) for uid in uids)
     return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
 
 
@@ -96,12 +93,10 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     return _deferral(state, job, cause, short, reason, until)
 
 
-def clear(
-    state: PreemptorState, found: UnplacedClaimant, job: Job, kind: OrderKind, uids: list[str]
-) -> PreemptionProposed:
+def clear(state: PreemptorState, found: UnplacedClaimant, job: Job, kind: OrderKind, plan: Found) -> PreemptionProposed:
     """These jobs are evicted or moved for one that has found no place; its quota may be short as well."""
     inside = job if kind == "priority" else None
-    chosen = tuple(_victim(state, uid, inside) for uid in uids)
+    chosen = tuple(replace(_victim(state, uid, inside), moves=uid in plan.moving) for uid in plan.uids)
     short = basis(state.queues.ledger, job.ref.uid).refusal(job.queue, job.demand)
     priority = job.priority if inside else None
     return _proposal(state, job, found.cause, short, kind=kind, victims=chosen, priority=priority)
@@ -216,6 +211,12 @@ def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Vic
     outranked = claimant is not None and charge.queue == claimant.queue
     priority = state.started[uid].run.priority if outranked else None
     return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)
+
+
+def _leaving(state: PreemptorState, plan: Found, uid: str) -> Victim:
+    """What becomes of one of a plan: it moves, is left to end, or leaves."""
+    victim = _victim(state, uid)
+    return replace(victim, moves=True) if uid in plan.moving else _ending(state, victim)
 
 
 def _ending(state: PreemptorState, victim: Victim) -> Victim:

@@ -96,6 +96,8 @@ class UnplacedClaimant(Struct):
     """Others were ordered to leave for it since it found none last."""
     tried: dict[str, None] = field(default_factory=dict)
     """By which rules others were proposed to leave for it since it found none last."""
+    again_at: int = 0
+    """Log time (ms) before which what has changed under a plan is no reason for another at once."""
     may_at: int = 0
     """Log time (ms) from which others may leave for it: after its own preemption delay, and its reclaim grace."""
 
@@ -294,9 +296,7 @@ class PreemptorState(StageState):
         return first and not self.queues.before_on_nodes(job.queue, job.place)
 
     def candidates(self, queue: str, may: Callable[[str], bool] | None = None) -> Candidates:
-        """The running work, and which of it may go for a claimant of a queue; ``may``: by another measure than whether
-        it may be evicted now.
-        """
+        """What runs, and which of it may go for a claimant of a queue; ``may``: by another measure than that of now."""
         may = may or partial(self.may_evict, queue=queue)
         return Candidates(self.runs, may, self.deprioritised, self.now, self.alike, self.ending)
 

@@ -14,11 +14,10 @@ from itertools import islice
 
 from msgspec import structs
 
-from muster.core.gang import moving
 from muster.core.preemption import plans
 from muster.core.preemption.enlisting import weigh
 from muster.core.preemption.heads import left_of
-from muster.core.preemption.owed import outranked, owed, site_now
+from muster.core.preemption.owed import moving, outranked, owed, site_now
 from muster.core.preemption.state import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import chain_of, counted
@@ -26,7 +25,7 @@ from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger, leaf_of
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
-from muster.core.reclaim.search import Found
+from muster.core.reclaim.sets import Found
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
@@ -61,7 +60,7 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     insort(state.unplaced_in.setdefault(root_of(job.queue), {}).setdefault(job.queue, []), _entry(found))
     weigh(state, job.queue)
     if before is not None and (before.job.queue, before.job.demand) == (job.queue, job.demand):
-        found.since = before.since
+        found.since, found.again_at = before.since, before.again_at
         if before.asked or (at.at < before.gate.rest and not before.ordered):
             found.asked, found.tried, found.gate = before.asked, before.tried, before.gate
     _noted(state, found)
@@ -132,12 +131,18 @@ def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
         _rests(state, found, gate)
 
 
-def stale(state: PreemptorState, uid: str, gate: RetryGate) -> None:
-    """No job is suspended for it as was proposed."""
+def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) -> None:
+    """No job is suspended for it as was proposed. Where the nodes have not ``refused`` it, something has changed since:
+    it is asked again at once, but once until then, for two could take each other's quota while they are tried.
+    """
     found = state.unplaced.get(uid)
-    if found is not None and found.asked:
-        found.asked = False
-        _rests(state, found, gate)
+    if found is None or not found.asked:
+        return
+    found.asked = False
+    if not refused and found.again_at <= state.now:
+        found.again_at = gate.rest
+        gate = structs.replace(gate, rest=0)
+    _rests(state, found, gate)
 
 
 def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: int) -> None:
@@ -150,9 +155,6 @@ def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: in
         found.asked, found.ordered = False, True
         found.awaits = tuple(uid for uid in victims if uid in state.queues.ledger.charges)
         searched(state, event.ref.uid, state.shut(now + ROOM_MS))
-    if event.kind == "move":
-        state.moved = {uid: then for uid, then in state.moved.items() if then > now - HOUR_MS}
-        state.moved |= dict.fromkeys((event.ref.uid, *victims), now)
 
 
 def left(state: PreemptorState, uid: str, at: int) -> None:
@@ -200,7 +202,7 @@ def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
     leaving = ledger.leaving.extra
     inner = {**ledger.inner_below, **{path: None for path in leaving if _is_inner(ledger, path)}}
     for root, here in state.unplaced_in.items():
-        glance = not (ledger.by_shares(root) or state.moves)
+        glance = not ledger.by_shares(root)
         if not glance:
             whole = dict.fromkeys(here)
         elif inner:
@@ -284,7 +286,7 @@ def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionPropo
         plan = _KINDS[kind](state, job) if kind not in tried else profiles.NO_VICTIMS
         looked = looked or plan.looked
         if plan.uids:
-            return plans.clear(state, found, job, kind, plan.uids)
+            return plans.clear(state, found, job, kind, plan)
     if not looked:
         return None
     return ReclaimDeferred(
@@ -302,32 +304,13 @@ def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionPropo
 
 
 def _elsewhere(state: PreemptorState, job: Job) -> Found:
-    """The jobs that may be moved for it, those first that lose the least work: whatever their queues and priorities,
-    for they go on elsewhere. A job that has taken part in a move takes part in no other for an hour, so no two can move
-    each other.
-    """
-    if not state.moves or job.ref.uid in _moved_lately(state) or not state.reclaims(job.queue):
+    """The jobs of KAI queues that move for it, those that lose the least work: none is evicted where that is enough."""
+    ledger, site = state.queues.ledger, site_now(state, job) if state.moves else None
+    if site is None or not state.reclaims(job.queue) or ledger.shortfall(job.queue, job.demand) is not None:
         return profiles.NO_VICTIMS
-    ledger, lately, site = state.queues.ledger, _moved_lately(state), site_now(state, job, moves=True)
-    if site is None or ledger.shortfall(job.queue, job.demand) is not None:
-        return profiles.NO_VICTIMS
-
-    def may(uid: str) -> bool:
-        free = uid not in lately and not state.deprioritised(uid)
-        return free and state.may_evict(uid, job.queue) and moving.may_move(state.places, uid)
-
-    runs = {
-        leaf: sorted(run._replace(priority=0) for run in running)
-        for leaf, running in state.runs.items()
-        if ledger.by_shares(leaf)
-    }
-    candidates = state.candidates(job.queue, may).only(runs)
-    given = basis(ledger, job.ref.uid)
-    return profiles.elsewhere(given, job.queue, job.demand, candidates, site, state.moves)
-
-
-def _moved_lately(state: PreemptorState) -> dict[str, int]:
-    return {uid: at for uid, at in state.moved.items() if at > state.now - HOUR_MS}
+    runs = {leaf: running for leaf, running in state.runs.items() if ledger.by_shares(leaf)}
+    candidates = moving(state, job, state.candidates(job.queue).only(runs))
+    return profiles.elsewhere(basis(ledger, job.ref.uid), job.queue, job.demand, candidates, site)
 
 
 def _above_share(state: PreemptorState, job: Job) -> Found:

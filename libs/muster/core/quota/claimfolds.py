@@ -38,7 +38,7 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
         entry = entry_of(state, victim.ref.uid, victim.attempt)
         if entry is not None:
             preempts = victim.priority is not None or event.kind == "service"
-            entry.leaving = "moved" if event.kind == "move" else "preempted" if preempts else "evicted"
+            entry.leaving = "moved" if victim.moves else "preempted" if preempts else "evicted"
             entry.suspended_rv, entry.ends_by = 0, victim.ends_by
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)

@@ -30,12 +30,9 @@ from muster.core.quota.state import AccountantState, Entry, Plan, evictable, kep
 from muster.core.stage import Violation
 from muster.events.base import Decision
 from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, StayReason, VictimStays
-from muster.events.decisions import (
-    EvictionOrdered,
-    PreemptionProposed,
-    Victim,
-)
+from muster.events.decisions import EvictionOrdered, PreemptionProposed
 from muster.model.demand import Shortfall
+from muster.model.victims import Victim
 from muster.model.workload import Workload
 
 
@@ -208,9 +205,11 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
     if not all(may_leave(state, victim, queue) for victim in proposed.victims):
         return "victim_protected"
     refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
+    chosen = {victim.ref.uid: victim for victim in proposed.victims if not victim.moves}
+    if len(chosen) < len(proposed.victims) and (said := moving.moving_objection(state, proposed)):
+        return said
     if proposed.kind == "move":
-        return moving.moving_objection(state, proposed) or refused
-    chosen = {victim.ref.uid: victim for victim in proposed.victims}
+        return refused
     own = any(state.entries[each].queue == queue for each in chosen)
     given, service = basis(state.ledger, uid), proposed.kind == "service"
     shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None

@@ -15,7 +15,6 @@ from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.kaireclaim import between
 from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.reclaim import Basis, Giver, GivingRules, Objection, Search, Turn
-from muster.events.claims import PlanObjection
 from muster.model.demand import Demand
 
 
@@ -83,16 +82,11 @@ class OfService(GivingRules, frozen=True):
         return giver.queue == self.queue or spares(giver, found)
 
 
-class Elsewhere(GivingRules, frozen=True):
-    """Jobs that start again on other nodes, whatever their queues and priorities: their quota stays theirs."""
+class Unforced(GivingRules, frozen=True):
+    """No job gives its quota: others may only move."""
 
-    objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("no_nodes", "no_nodes")
-
-    most: int
-    """So many at once."""
-
-    def fair(self, found: Search) -> bool:
-        return len(found.chosen) <= self.most
+    def gives(self, giver: Giver, found: Search) -> bool:
+        return False
 
 
 def spares(giver: Giver, found: Search) -> bool:

@@ -24,12 +24,17 @@ from muster.model.workload import Workload
 
 
 def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """Why its victims are not moved for a claimant; empty when they are."""
-    if basis(state.ledger, proposed.ref.uid).refusal(proposed.queue, proposed.demand) is not None:
+    """Why those of its victims that are to move are not moved for a claimant; empty when they are.
+
+    In quota trees jobs move only for one that is owed its quota, beside those that are evicted for it.
+    """
+    alone, given = proposed.kind == "move", basis(state.ledger, proposed.ref.uid)
+    if alone and given.refusal(proposed.queue, proposed.demand) is not None:
         return "not_enough"
     for victim in proposed.victims:
         entry = state.entries[victim.ref.uid]
-        if not state.ledger.by_shares(entry.queue) or entry.short_since:
+        free = not alone or state.ledger.by_shares(entry.queue)
+        if victim.moves and (not free or entry.short_since):
             return "victim_protected"
     return ""
 

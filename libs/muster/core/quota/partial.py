@@ -12,10 +12,10 @@ from typing import NamedTuple
 from muster.core.quota import giving
 from muster.core.quota.demand import Charge
 from muster.core.quota.reclaim import Basis, Candidates, Giver, Objection, Run, Search, search
-from muster.events.decisions import PartialVictim
 from muster.model.demand import Demand
 from muster.model.elastic import Counts, Elastic
 from muster.model.resources import Vector, add_into
+from muster.model.victims import PartialVictim
 from muster.model.workload import Workload
 
 MAX_REPLICAS = 250

@@ -99,6 +99,11 @@ class Candidates(Struct):
     """uids of those by whose choice nothing is lost, for they end before a suspension would free anything; of these
     only, and asked first: it may be said of most at a glance that they do not help"""
 
+    moves: Callable[[str], bool] = lambda _: False
+    """Whether a workload may start again on other nodes instead, with its quota."""
+    most: int = 0
+    """So many may move at once."""
+
     def only(self, runs: Mapping[str, Sequence[Run]]) -> Candidates:
         """The same with other runs."""
         return replace(self, runs=runs, alike=None, ending=lambda _: ())
@@ -168,6 +173,8 @@ class Search(Struct):
     """The amounts that victims of others and the chosen release, as negative amounts."""
     names: frozenset[str]
     """The resources that are short."""
+    moving: dict[str, None] = field(default_factory=dict)
+    """Those of the chosen that start again on other nodes: they release no quota."""
     parts: Mapping[str, Giver] = field(default_factory=dict)
     """Replicas that may be chosen instead of whole jobs, by names of their own."""
 
@@ -188,7 +195,7 @@ class Search(Struct):
     def copied(self) -> Search:
         """One that goes on from here on its own."""
         extra, firm = ({path: dict(each) for path, each in of.items()} for of in (self.gone.extra, self.gone.firm))
-        return replace(self, chosen=list(self.chosen), gone=Scratch(extra, firm))
+        return replace(self, chosen=list(self.chosen), gone=Scratch(extra, firm), moving={**self.moving})
 
     def missing(self) -> Shortfall | None:
         """The first limit that still refuses the claimant."""
@@ -206,24 +213,30 @@ class Search(Struct):
         """The resources in which the claimant's queue would be above its min, the chosen gone."""
         return self.ledger.above_min(self.queue, self.demand, self.managed(), self.gone, self.basis.held)
 
-    def take(self, uid: str) -> None:
+    def take(self, uid: str, *, moves: bool = False) -> None:
         self.chosen.append(uid)
-        self.gone.add(*self.giver(uid), -1)
+        if moves:
+            self.moving[uid] = None
+        else:
+            self.gone.add(*self.giver(uid), -1)
 
     def leave(self, uid: str) -> None:
         """One of the chosen stays."""
         self.chosen.remove(uid)
-        self.gone.add(*self.giver(uid))
+        if uid in self.moving:
+            del self.moving[uid]
+        else:
+            self.gone.add(*self.giver(uid))
 
     def trim(self, enough: Callable[[Search], bool], cost: Callable[[str], Any]) -> None:
         """Let go those that the claimant does not need after all, the dearest first; of the same cost the last."""
         order = self.chosen[::-1]
         order.sort(key=cost, reverse=True)
         for uid in order:
-            at = self.chosen.index(uid)
+            at, moves = self.chosen.index(uid), uid in self.moving
             self.leave(uid)
             if not enough(self):
-                self.take(uid)
+                self.take(uid, moves=moves)
                 self.chosen.insert(at, self.chosen.pop())
 
     def used(self, path: str, resource: str) -> int:

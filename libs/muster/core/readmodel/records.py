@@ -8,12 +8,13 @@ from muster.core.codes.happenings import Happening
 from muster.core.codes.pods import TroubledPod
 from muster.core.codes.values import EndedAs, Leaving, Phase, Scaling
 from muster.events.base import Cause
-from muster.events.decisions import EvictionOrdered, Victim
+from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthUnit
 from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
+from muster.model.victims import Victim
 from muster.model.workload import Outcome
 
 GONE_KEPT = 2_000

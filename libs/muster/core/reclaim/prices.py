@@ -70,11 +70,20 @@ class Prices:
         if found is None:
             run = self.run(uid)
             assert run is not None, f"{uid} is no candidate"
-            turn = self._turn(self._begun.giver(uid).queue)
-            levels = tuple(priority for priority, _ in turn)
-            rank = (levels, run.priority, self._candidates.deprioritised(uid))
-            found = self._dear[uid] = (rank, self.lost(uid), (turn, run))
+            giver = self._begun.giver(uid)
+            asks = self._judge.asks(giver.queue)
+            turn, gives = self._turn(giver.queue) if asks else (), asks and self._judge.gives(giver, self._begun)
+            found = self._dear[uid] = (self._rank(turn, run) if gives else self._first, self.lost(uid), (turn, run))
         return found
+
+    def _rank(self, turn: Turn, run: Run) -> Rank:
+        return tuple(priority for priority, _ in turn), run.priority, self._candidates.deprioritised(run.uid)
+
+    @cached_property
+    def _first(self) -> Rank:
+        """Of one that may only move: no job keeps its place for its priority, so it goes with the first."""
+        runs = ((leaf, runs[0]) for leaf, runs in self._candidates.runs.items() if runs and self._judge.asks(leaf))
+        return min((self._rank(self._turn(leaf), run) for leaf, run in runs), default=LEAST)
 
     def for_each(self, uid: str) -> tuple[Rank, int]:
         """Its rank, and what it loses for each unit that it frees."""
@@ -122,7 +131,7 @@ class Prices:
 
     def _lots(self) -> Iterator[Sequence[Run]]:
         for leaf, lots in self._alike.lots.items():
-            if self._judge.asks(leaf):
+            if self._candidates.most or self._judge.asks(leaf):
                 yield from lots.values()
 
     @staticmethod

@@ -7,15 +7,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.core.quota.giving import Elsewhere, Inside, OfGuarantee, OfService, rules
+from msgspec.structs import replace
+
+from muster.core.quota.demand import counted
+from muster.core.quota.giving import Inside, OfGuarantee, OfService, Unforced, rules
 from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
 from muster.core.quota.reclaim import Basis, Candidates, GivingRules, Run, Search, search
-from muster.core.reclaim.search import Found, plan
+from muster.core.reclaim.search import plan
+from muster.core.reclaim.sets import Found
 from muster.core.reclaim.sites import Site
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
 
+DEAR_MS = 3_600_000
+"""Where victims lose so much work for all that is asked for, it is asked whether less is lost if others move."""
 NO_VICTIMS = Found([], looked=False)
 
 
@@ -41,8 +47,18 @@ def owed(
     site: Site | None = None,
     shares: Shares | None = None,
 ) -> Found:
-    """The victims for the quota that a job is owed, if it is owed any. ``shares``: of KAI queues, if known."""
-    return _first(judges(given, queue, demand, shares), given, queue, demand, candidates, site)
+    """The victims for the quota that a job is owed, if it is owed any. ``shares``: of KAI queues, if known.
+
+    Where none leave room for its places, or only such as lose much, others may move beside them, also those within
+    their guarantee.
+    """
+    rules = judges(given, queue, demand, shares)
+    found = _first(rules, given, queue, demand, replace(candidates, most=0), site)
+    much = DEAR_MS * sum(counted(demand).values())
+    if site is None or not candidates.most or (found.uids and found.price <= much):
+        return found
+    moved = _first(rules, given, queue, demand, candidates, site)
+    return moved if moved.uids and (not found.uids or 2 * moved.price < found.price) else found
 
 
 def outranked(
@@ -77,9 +93,9 @@ def underserved(given: Basis, queue: str, demand: Demand, candidates: Candidates
     return _first([OfService(queue)], given, queue, demand, candidates, site)
 
 
-def elsewhere(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site, most: int) -> Found:
-    """The jobs that are moved for its places, at most so many; what it asks for is free, if not together."""
-    return _first([Elsewhere(most)], given, queue, demand, candidates, site) if site.may_fit() else NO_VICTIMS
+def elsewhere(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site) -> Found:
+    """The jobs that are moved for its places; what it asks for is free, if not together."""
+    return _first([Unforced()], given, queue, demand, candidates, site) if site.may_fit() else NO_VICTIMS
 
 
 def workers(
@@ -103,7 +119,7 @@ def _first(
     gave_up = looked = False
     begun = begun or search(given, queue, demand, places=site is not None)
     for judge in judges:
-        if judge.claims() or not any(map(judge.asks, candidates.runs)):
+        if judge.claims() or not (candidates.most or any(map(judge.asks, candidates.runs))):
             continue
         found = plan(begun, judge, candidates, site)
         if found.uids:

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from itertools import islice, takewhile, tee
-from typing import NamedTuple
 
 from muster.core.placement.view import Ask
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.reclaim import MAX_LOOKS, Candidates, GivingRules, Run, Search, Turn, most_of
 from muster.core.reclaim.prices import Prices
-from muster.core.reclaim.sets import Cost, Option, cheapest, is_worse
+from muster.core.reclaim.sets import Cost, Found, Option, cheapest, is_worse
 from muster.core.reclaim.sites import Domain, Site
 from muster.model.demand import Shortfall
 
@@ -36,16 +35,6 @@ MAX_EXACT = 1_500
 """Sets that are looked at then."""
 
 
-class Found(NamedTuple):
-    """The victims, in the order in which they were chosen; none where none were found."""
-
-    uids: list[str]
-    gave_up: bool = False
-    """It was not looked at everything."""
-    looked: bool = True
-    """Some came into question by their queues."""
-
-
 def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None = None) -> Found:
     """The victims with which the claimant of a search fits; ``begun`` may have chosen some: they stay chosen."""
     return _Planner(begun, judge, candidates, site).plan()
@@ -57,6 +46,7 @@ class _Planner:
     def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None) -> None:
         self.begun, self.judge, self.candidates, self.site = begun, judge, candidates, site
         self.may = cache(candidates.may)
+        self.moves = cache(candidates.moves) if candidates.most else None
         self.prices = Prices(begun, judge, candidates)
         self.looks = 0
         self.tried: dict[str, None] = {}
@@ -72,29 +62,33 @@ class _Planner:
                 found.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
                 if not found.chosen:
                     return Found([], looked=False)  # It fits as it is, and is evaluated next.
-                traded = self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED
-                return Found(self._improved(found.chosen) if traded else found.chosen)
+                if self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED:
+                    found = self._improved(found)
+                return self._found(found)
             if self.looks > MAX_LOOKS:
                 return Found([], gave_up=True)
         return self._exact()
 
+    def _found(self, found: Search) -> Found:
+        return Found(found.chosen, moving=found.moving, price=self.prices.price(found.chosen))
+
     def _enough(self, found: Search) -> bool:
-        fits = found.missing() is None and (self.site is None or self.site.fits(found.chosen))
+        fits = found.missing() is None and (self.site is None or self.site.fits(found.chosen, found.moving))
         return fits and self.judge.fair(found)
 
     def _all_gone(self) -> Search:
         """With all gone that may go: there is no more to be had."""
         if self.all is None:
             runs, none_gone = self.candidates.runs, self.begun.copied()
-            uids = [run.uid for leaf in runs if self.judge.asks(leaf) for run in runs[leaf]]
+            uids = [run.uid for leaf in runs if self.moves or self.judge.asks(leaf) for run in runs[leaf]]
             self.all = self.begun.copied()
             for uid in [uid for uid in uids if self._may_give(none_gone, uid)]:
-                self.all.take(uid)
+                self.all.take(uid, moves=not self._gives(none_gone, uid))
         return self.all
 
     def _fit_at_most(self) -> bool:
         found = self._all_gone()
-        return found.missing() is None and (self.site is None or self.site.fits_at_most(found.chosen))
+        return found.missing() is None and (self.site is None or self.site.fits(found.chosen))
 
     # --- by quota -------------------------------------------------------------------------------------------------
 
@@ -142,11 +136,18 @@ class _Planner:
         return found if self._enough(found) else None
 
     def _taken(self, found: Search, uid: str) -> bool:
-        giver = found.giver(uid)
-        if not (self.judge.asks(giver.queue) and self.may(uid) and self.judge.gives(giver, found)):
+        gives = self.may(uid) and self._gives(found, uid)
+        if not gives and not self._moves(found, uid):
             return False
-        found.take(uid)
+        found.take(uid, moves=not gives)
         return True
+
+    def _gives(self, found: Search, uid: str) -> bool:
+        giver = found.giver(uid)
+        return self.judge.asks(giver.queue) and self.judge.gives(giver, found)
+
+    def _moves(self, found: Search, uid: str) -> bool:
+        return self.moves is not None and len(found.moving) < self.candidates.most and self.moves(uid)
 
     def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
         """The next victim for a resource that is short, of all queues below the node that is short of it."""
@@ -212,7 +213,7 @@ class _Planner:
                 if uids is not None:
                     yield uids
             return
-        if not site.pods or not site.fits_at_most(self._all_gone().chosen):
+        if not site.pods or not site.fits(self._all_gone().chosen):
             return
         options = {domain: self._options(site, self.begun.copied(), site.pods[0], domain) for domain in site.domains()}
         firsts = sorted((option, domain or ("", "")) for domain, found in options.items() for option in found)
@@ -239,7 +240,7 @@ class _Planner:
                     heappush(options, option)
                     continue
                 closed += 1
-                if closed == MAX_CLOSED and not site.fits_at_most(self._all_gone().chosen):
+                if closed == MAX_CLOSED and not site.fits(self._all_gone().chosen):
                     return
         while options:
             yield heappop(options)
@@ -301,13 +302,10 @@ class _Planner:
         return best
 
     def _may_give(self, found: Search, uid: str) -> bool:
-        if not self._asks(uid) or not self.may(uid):
+        if self.prices.run(uid) is None or not (self.moves or self.judge.asks(self.begun.giver(uid).queue)):
             return False
         self.looks += 1
-        return self.judge.gives(found.giver(uid), found)
-
-    def _asks(self, uid: str) -> bool:
-        return self.prices.run(uid) is not None and self.judge.asks(self.begun.giver(uid).queue)
+        return (self.may(uid) and self._gives(found, uid)) or self._moves(found, uid)
 
     def _better(self, best: Option | None, node: str, uids: Sequence[str] | None) -> Option | None:
         if uids is None:
@@ -339,39 +337,39 @@ class _Planner:
                 uids = rest
         return uids
 
-    def _improved(self, uids: list[str]) -> list[str]:
+    def _improved(self, found: Search) -> Search:
         """With others in place of those that cost most, where that is cheaper: one that is enough with some of the
         rest, or as many of the cheapest as it takes.
         """
-        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(uids).rank)
+        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(found.chosen).rank)
         cheap, others = tee(islice((uid for uid in runs if self._may_give(none_gone, uid)), MAX_OTHERS))
         for other in others:
-            if self.prices.lost(other) >= self.prices.price(uids):
+            if self.prices.lost(other) >= self.prices.price(found.chosen):
                 break
-            if other not in uids:
-                uids = self._cheaper(uids, [other, *sorted(uids, key=self.prices.dear)])
-        for dear in sorted(uids, key=self.prices.dear, reverse=True):
+            if other not in found.chosen:
+                found = self._cheaper(found, [other, *sorted(found.chosen, key=self.prices.dear)])
+        for dear in sorted(found.chosen, key=self.prices.dear, reverse=True):
             cheap, others = tee(cheap)
-            uids = self._cheaper(uids, self._losing_less(dear, others))
-        return uids
+            found = self._cheaper(found, self._losing_less(dear, others))
+        return found
 
     def _losing_less(self, than: str, uids: Iterable[str]) -> list[str]:
         most = self.prices.lost(than)
         return list(takewhile(lambda uid: self.prices.lost(uid) < most, uids))
 
-    def _cheaper(self, uids: list[str], order: Iterable[str]) -> list[str]:
+    def _cheaper(self, than: Search, order: Iterable[str]) -> Search:
         """As many as it takes of these, in this order, without those that are not needed; else the former."""
         found = self.begun.copied()
         for uid in order:
             self._taken(found, uid)
-            if self.prices.price(found.chosen) < self.prices.price(uids) * 4 and self._enough(found):
+            if self.prices.price(found.chosen) < self.prices.price(than.chosen) * 4 and self._enough(found):
                 break
         if self._enough(found):
             found.trim(self._enough, self.prices.dear)
             again = self._set(self.prices.in_order(found.chosen))
-            if again is not None and self.prices.cost(again.chosen) < self.prices.cost(uids):
-                return again.chosen
-        return uids
+            if again is not None and self.prices.cost(again.chosen) < self.prices.cost(than.chosen):
+                return again if not again.moving or self._enough(again) else than
+        return than
 
     def _set(self, uids: Iterable[str]) -> Search | None:
         """These chosen one after the other; None where they may not all go."""
@@ -389,12 +387,14 @@ class _Planner:
         givers = sorted(gone.chosen[len(self.begun.chosen) :], key=self.prices.dear)
         if len(givers) > FEW:
             return Found([], gave_up=True)
-        best: list[str] = []
+        best: Search | None = None
         for uids in islice(cheapest(givers, self.prices.rank, self.prices.lost), MAX_EXACT):
-            if best and self.prices.cost(uids)[:2] > self.prices.cost(best)[:2]:
+            if best is not None and self.prices.cost(uids)[:2] > self.prices.cost(best.chosen)[:2]:
                 break
             found = self._set(self.prices.in_order(uids))
-            better = found is not None and (not best or self.prices.cost(uids) < self.prices.cost(best))
+            better = best is None or self.prices.cost(uids) < self.prices.cost(best.chosen)
             if found is not None and better and self._enough(found):
-                best = found.chosen
-        return Found(best, gave_up=not best and 2 ** len(givers) > MAX_EXACT)
+                best = found
+        if best is None:
+            return Found([], gave_up=2 ** len(givers) > MAX_EXACT)
+        return self._found(best)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -25,6 +25,20 @@ class Cost(NamedTuple):
     price: int = 0
     runs: tuple[tuple[Turn, Run], ...] = ()
     """Those first that come last in turn."""
+
+
+class Found(NamedTuple):
+    """The victims, in the order in which they were chosen; none where none were found."""
+
+    uids: list[str]
+    gave_up: bool = False
+    """It was not looked at everything."""
+    looked: bool = True
+    """Some came into question by their queues."""
+    moving: Container[str] = ()
+    """Those of them that start again on other nodes, with their quota."""
+    price: int = 0
+    """What they lose: amounts times ms."""
 
 
 class Option(NamedTuple):

@@ -11,8 +11,9 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from muster.core.gang import moving, orders
+from muster.core.gang import orders
 from muster.core.gang.asks import asks_of, asks_of_growth
+from muster.core.gang.moving import elsewhere, leave, may_fit, occupants_of
 from muster.core.gang.state import AdmitterState, holder_of
 from muster.core.placement.choices import choices, pinned_to_nodes, suits
 from muster.core.placement.needs import need_of, refused
@@ -35,42 +36,38 @@ Grows = tuple[GrowthOption, int]
 class Site:
     """The nodes as one waiting gang sees them."""
 
-    def __init__(self, places: AdmitterState, uid: str, asks: Sequence[Ask], *, moves: bool = False) -> None:
-        self._places, self._uid, self._asks, self.moves = places, uid, asks, moves
-        self._fits: dict[frozenset[str], bool] = {}
+    def __init__(self, places: AdmitterState, uid: str, asks: Sequence[Ask]) -> None:
+        self._places, self._uid, self._asks = places, uid, asks
+        self._fits: dict[tuple[frozenset[str], frozenset[str]], bool] = {}
 
     @cached_property
     def view(self) -> View:
         return orders.supposed(self._places, self._uid)
 
-    def fits(self, gone: Iterable[str]) -> bool:
-        """Whether the gang finds its places with these gone, and each of them others where jobs are moved."""
-        key = frozenset(gone)
+    def fits(self, gone: Iterable[str], moving: Iterable[str] = ()) -> bool:
+        """Whether the gang finds its places with these gone, and those of them that move find others."""
+        key = frozenset(gone), frozenset(moving)
         if key not in self._fits:
-            self._fits[key] = self._placed(key, moves=self.moves)
+            self._fits[key] = self._placed(*key)
         return self._fits[key]
 
-    def fits_at_most(self, gone: Iterable[str]) -> bool:
-        """Whether there is room for it with these gone: where not, with fewer gone neither."""
-        return self._placed(gone, moves=False) if self.moves else self.fits(gone)
-
-    def _placed(self, gone: Iterable[str], *, moves: bool) -> bool:
+    def _placed(self, gone: Iterable[str], moving: Iterable[str]) -> bool:
         mark, uids, mode = self.view.mark(), sorted(gone), self._places.placement.strategy
         for uid in uids:
             self.leave(uid)
         found = mode is None or place(self.view, self._asks, mode) is None
-        if found and moves and mode is not None:
-            found = moving.elsewhere(self._places, self.view, uids, mode) is not None
+        if found and mode is not None:
+            found = elsewhere(self._places, self.view, sorted(moving), mode) is not None
         self.view.undo(mark)
         return found
 
     def may_fit(self) -> bool:
         """Whether as much is free in all as the gang asks for."""
-        return moving.may_fit(self._places, self.view, self._asks)
+        return may_fit(self._places, self.view, self._asks)
 
     def leave(self, uid: str) -> None:
         """Suppose that nothing of a job were on the nodes."""
-        moving.leave(self._places, self.view, (uid,))
+        leave(self._places, self.view, (uid,))
 
     @cached_property
     def pods(self) -> list[Ask]:
@@ -118,7 +115,7 @@ class Site:
     def nodes_of(self, uid: str) -> list[str]:
         """The nodes on which a job has something."""
         occupants = self._places.ledger.occupants
-        return list(dict.fromkeys(occupants[key].node for key in moving.occupants_of(self._places, uid)))
+        return list(dict.fromkeys(occupants[key].node for key in occupants_of(self._places, uid)))
 
     def room(self, ask: Ask, node: str) -> bool:
         """Whether a node has room for a pod by its free resources."""
@@ -153,7 +150,7 @@ class Site:
     def freed(self, uid: str, node: str) -> Mapping[str, int]:
         """What a job has on a node, apart from shared devices."""
         found: Vector = {}
-        for key in moving.occupants_of(self._places, uid):
+        for key in occupants_of(self._places, uid):
             occupant = self._places.ledger.occupants[key]
             if occupant.node == node:
                 add_into(found, occupant.request, occupant.count)
@@ -162,7 +159,7 @@ class Site:
     def shares(self, uid: str) -> bool:
         """Whether a job has shared devices."""
         occupants = self._places.ledger.occupants
-        return any(occupants[key].share for key in moving.occupants_of(self._places, uid))
+        return any(occupants[key].share for key in occupants_of(self._places, uid))
 
     def sets(
         self, ask: Ask, node: str, here: Sequence[str], best: Option | None, prices: Prices
@@ -185,17 +182,14 @@ class Site:
         self.view.take(ask, need, node, 1)
 
 
-def site_of(
-    places: AdmitterState, uid: str, placement: str = "", *, moves: bool = False, grows: Grows | None = None
-) -> Site | None:
+def site_of(places: AdmitterState, uid: str, placement: str = "", *, grows: Grows | None = None) -> Site | None:
     """What a claimant sees of the nodes; None where jobs are not placed. ``placement``: as in QuotaReserved.
 
-    ``moves``: what is gone starts again elsewhere. ``grows``: the replicas that it asks for, where it runs, and how
-    many pods those are.
+    ``grows``: the replicas that it asks for, where it runs, and how many pods those are.
     """
     gang = places.gangs.get(uid)
     if places.placement.strategy is None or gang is None:
         return None
     gang = replace(gang, placement=placement)
     asks = asks_of(places, gang) if grows is None else asks_of_growth(places, gang, *grows)
-    return Site(places, uid, asks, moves=moves) if asks or grows is None else None
+    return Site(places, uid, asks) if asks or grows is None else None

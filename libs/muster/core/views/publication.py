@@ -21,6 +21,7 @@ from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.podtrouble import PodTrouble
 from muster.model.resources import format_quantity, texts
+from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodState
 
 
@@ -119,7 +120,7 @@ def _about_workload(  # noqa: C901 - a table of events
         case decisions.EvictionOrdered(path=""):
             return None  # It makes room on nodes, and takes back no quota.
         case decisions.EvictionOrdered():
-            leaving: list[decisions.Victim | decisions.PartialVictim] = [*event.suspended, *event.partial]
+            leaving: list[Victim | PartialVictim] = [*event.suspended, *event.partial]
             victims = [_named(each.ref) for each in leaving]
             return made(public.PublicWorkloadReclaimed, quota=event.path, victims=victims, reason=event.kind)
         case effects.EffectApplied():

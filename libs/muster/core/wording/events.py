@@ -6,7 +6,7 @@ usage and waiting times are known there. ``muster tail`` has the event alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -37,6 +37,7 @@ from muster.events.shares import SharesChanged
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, lower, shorten
+from muster.model.victims import Victim
 
 MAX_TEXT = 400
 
@@ -207,7 +208,7 @@ def _proposed(event: d.CandidatesProposed) -> str:
     return f"{counted(len(event.candidates), 'job')} to try now: {shown}{more}"
 
 
-def _victims(victims: tuple[d.Victim, ...], more: int = 0) -> str:
+def _victims(victims: Sequence[Victim], more: int = 0) -> str:
     """``more``: how many beyond those that were noted."""
     shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims[:5])
     hidden = max(0, len(victims) - 5) + more
@@ -250,12 +251,12 @@ def _by_what_right(event: d.EvictionOrdered) -> str:
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
     if not event.claims:
         return events_nodes.room_made(event, around)
-    ending = tuple(each for each in event.victims if each.ends_by)
-    more = around.more if event.suspended else 0
-    whole = f"{_victims(event.suspended, more)} suspended" if event.suspended else ""
-    ends = f"the end of {_victims(ending, around.more - more)} awaited" if ending else ""
+    ending, gives = [each for each in event.gives if each.ends_by], [each for each in event.gives if not each.ends_by]
+    whole = f"{_victims(gives, around.more)} suspended" if gives else ""
+    moved = f"{events_nodes.moved(event)} moved" if event.moves else ""
+    ends = f"the end of {_victims(ending, 0 if gives else around.more)} awaited" if ending else ""
     parts = f"{events_ray.parts(event.partial)} released" if event.partial else ""
-    return f"{' and '.join(each for each in (whole, ends, parts) if each)} so that it {_for_what(event)}"
+    return f"{' and '.join(each for each in (whole, moved, ends, parts) if each)} so that it {_for_what(event)}"
 
 
 def _gone(_event: facts.ObjectGone) -> str:

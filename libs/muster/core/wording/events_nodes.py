@@ -80,7 +80,10 @@ def room_proposed(event: d.PreemptionProposed) -> str:
     """Which jobs are proposed as victims for a job without places on the nodes."""
     count = len(event.victims)
     jobs = "1 job is" if count == 1 else f"up to {count} jobs are"
-    how = "to move to other nodes" if event.kind == "move" else "for eviction"
+    moving = sum(victim.moves for victim in event.victims)
+    how = "to move to other nodes" if moving == count else "for eviction"
+    if 0 < moving < count:
+        how = f"for eviction, {moving} of them to move to other nodes"
     return f"its quota has room, and the nodes have none: {jobs} proposed {how}"
 
 
@@ -99,22 +102,32 @@ def plan_tried(event: PlanTried) -> str:
 
 def room_made(event: d.EvictionOrdered, around: Happening) -> str:
     """Which jobs leave so that it has room on the nodes."""
-    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in event.victims[:5])
-    hidden = max(0, len(event.victims) - 5) + around.more
+    if len(event.moves) == len(event.victims) + around.more:
+        ways = moved(event, around.more)
+        return f"moved to make room for it on the nodes: {ways}; each keeps its quota and starts again there"
+    gives = event.gives
+    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in gives[:5])
+    hidden = max(0, len(gives) - 5) + around.more
     more = f", and {hidden} more" if hidden else ""
-    if event.moves:
-        names = {each.ref.uid: each.ref.key for each in event.victims}
-        ways = ", ".join(
-            f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
-            for each in event.moves[:5]
-        )
-        return f"moved to make room for it on the nodes: {ways}{more}; each keeps its quota and starts again there"
     why = (
         f"of lower priority than {event.priority}"
         if event.kind == "priority"
         else f"above the {terms(event.queue).owed} of its queue"
     )
-    return f"suspended to make room for it on the nodes: {shown}{more}, {why}"
+    beside = f"; moved for it: {moved(event)}" if event.moves else ""
+    return f"suspended to make room for it on the nodes: {shown}{more}, {why}{beside}"
+
+
+def moved(event: d.EvictionOrdered, hidden: int = 0) -> str:
+    """The jobs that move for another, from where to where. ``hidden``: how many beyond those that were noted."""
+    names = {each.ref.uid: each.ref.key for each in event.victims}
+    shown = [
+        f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
+        for each in event.moves[:5]
+        if each.uid in names
+    ]
+    hidden = max(hidden, len(event.moves) - len(shown))
+    return f"{', '.join(shown)}, and {hidden} more" if hidden else ", ".join(shown)
 
 
 def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:

@@ -10,12 +10,12 @@ from muster.core.wording import reasons
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import amounts, terms
 from muster.events import alarms, elastic
-from muster.events.decisions import PartialVictim
 from muster.events.raydemand import RayDemandObserved
 from muster.model.demand import Shortfall
 from muster.model.raydemand import RAY_UNIT, RayConstraint, RayShape
 from muster.model.resources import format_vector
 from muster.model.text import counted, moment
+from muster.model.victims import PartialVictim
 
 SHOWN = 3
 """Alternatives that the text of one denial names."""

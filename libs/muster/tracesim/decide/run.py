@@ -44,13 +44,10 @@ from muster.tracesim.decide.answer import (
 )
 from muster.tracesim.decide.live import LiveUnit
 from muster.tracesim.decide.situation import Situation, SituationJob, SituationUnit
-from muster.tracesim.stages import ACTUATOR, FOR_EVER_MS, WATCHER, Stages
+from muster.tracesim.stages import ACTUATOR, FOR_EVER_MS, MOVES, WATCHER, Stages
 
 SETTLING_MS = 60_000
 """How much virtual time may pass until everything is quiet: retries and pauses, not waiting."""
-
-MOVES = 16
-"""How many jobs may be moved at once, as on a cluster."""
 
 MAX_JOINS = 3
 """How often a pod beyond its gang's minimum is submitted: a gang may be evicted and admitted again meanwhile."""

@@ -9,10 +9,11 @@ import pytest
 from kit.rayscenes import RayScene
 from muster.core.autoscaling.reading import closely
 from muster.events.base import Cause, Event
-from muster.events.decisions import EvictionOrdered, PartialVictim
+from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GateSet, WorkersChosen
 from muster.model.keys import Ref
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayIdle, RayShape
+from muster.model.victims import PartialVictim
 
 ONE = Ref("RayCluster", "a", "one", "one-uid")
 WORKERS = ("first", "second", "third")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from kit import facts, nodes
 from kit.bench import Bench
 from muster.events.base import Cause, Event
-from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, QuotaReserved, Victim
+from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, QuotaReserved
 from muster.events.gangs import NodesClaimed
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
+from muster.model.victims import Victim
 from muster.model.workload import PodSet
 
 FOUR = facts.vector(cpu=4)

@@ -15,11 +15,12 @@ from muster.core.gang.state import KEPT_MS
 from muster.core.quota.claim import LEAVES_WITHIN_MS
 from muster.events.base import Cause
 from muster.events.claims import PlanStale, PlanTried
-from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, Victim
+from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased
 from muster.events.envelope import Stored
 from muster.events.facts import QueueObserved, WorkloadGone
 from muster.events.reasons import OrderKind
 from muster.model.keys import Ref
+from muster.model.victims import Victim
 
 
 def answer(play: Play, claimant: str, kind: OrderKind, *named: str, attempt: int = 1) -> str:

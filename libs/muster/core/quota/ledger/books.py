@@ -275,10 +275,9 @@ class Books(Struct):
         """
         if event.claims:
             self.open_claim(claim_of(event, at))
-            return
-        leave = self.claims.moving if event.kind == "move" else self.claims.leaving
         for victim in event.victims:
-            if victim.ref.uid in self.charges:
+            if victim.ref.uid in self.charges and (victim.moves or not event.claims):
+                leave = self.claims.moving if victim.moves else self.claims.leaving
                 leave[victim.ref.uid] = victim.attempt
                 self._settle(victim.ref.uid)
 

@@ -8,16 +8,11 @@ from muster.core.quota.claim import Claim, Part
 from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Charge, QueuedRequest, counted
 from muster.events.claims import ClaimOpened
-from muster.events.decisions import (
-    EvictionOrdered,
-    PartialVictim,
-    QuotaReserved,
-    WorkloadAdopted,
-    WorkloadQueued,
-)
+from muster.events.decisions import EvictionOrdered, QuotaReserved, WorkloadAdopted, WorkloadQueued
 from muster.model.demand import Demand
 from muster.model.quota import QuotaNode
 from muster.model.resources import Vector
+from muster.model.victims import PartialVictim
 
 
 def demand_of_part(part: PartialVictim) -> Demand:
@@ -48,7 +43,7 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
         claim.top, claim.promised = event.top, event.promised
     else:
         claim.growth = event.growth
-        claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
+        claim.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
         claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
     return claim
 
