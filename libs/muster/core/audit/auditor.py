@@ -170,9 +170,12 @@ class Auditor:
     def _settle(self, event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
         """Charges are at the leaves where the trees in force put them."""
         if isinstance(event, QuotaTreeAccepted):
-            before, said = self._trees.by_root.get(event.tree.root), event.tree.rules.borrow_freely_ms
+            root, said = event.tree.root, event.tree.rules.borrow_freely_ms
+            before = self._trees.by_root.get(root)
             if said != (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
-                self._said[event.tree.root] = max(said, 0)
+                self._said[root] = max(said, 0)
+                for waiting in self._waiting.values():
+                    waiting.freely_ms = max(said, 0) if root_of(waiting.queue) == root else waiting.freely_ms
         self._trees.note(event, self._seq)
         self._used = {}
         for uid, charge in self._charges.items():

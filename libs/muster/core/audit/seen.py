@@ -61,6 +61,10 @@ def charge_of(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) 
     return ChargeSeen(queue, request, attempt, pods, gives, adopted=adopted, granted=request, named=event.named)
 
 
+FREELY_MS = 7 * 24 * 3_600_000
+"""How long a job waits at the most that borrows only what is not kept for owners."""
+
+
 class WaitingSeen(Struct):
     place: Place
     attempt: int
@@ -74,23 +78,22 @@ class WaitingSeen(Struct):
     expected_ms: int = 0
     freely_ms: int = 0
     """How long one is expected to run at the most that borrows all that is free, where its tree keeps it."""
-    freely_from: int = 0
-    """Log time (ms) from which it does so all the same."""
+    queued_at: int = 0
+    """Log time (ms)"""
 
     def lines(self, at: int, soon: Mapping[str, int]) -> list[tuple[Any, ...]]:
         """The lines in which it waits: those of equal requests, and of these the ones that borrow whatever is free.
         ``soon``: root -> how long one may be expected to run by now that does.
         """
         line = (self.queue, *self.asks)
-        by_now = soon.get(root_of(self.queue), 0)
-        ends_soon = 0 < self.expected_ms <= max(self.freely_ms, by_now)
-        freely = self.freely_ms and by_now and (ends_soon or at >= self.freely_from)
+        ends_soon = 0 < self.expected_ms <= max(self.freely_ms, soon.get(root_of(self.queue), 0))
+        freely = self.freely_ms and (ends_soon or at >= self.queued_at + FREELY_MS)
         return [line, (*line, "freely")] if freely else [line]
 
 
 def waiting_of(event: WorkloadQueued, seq: int) -> WaitingSeen:
     place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
-    times = event.expected_ms, event.freely_ms, event.freely_at
+    times = event.expected_ms, event.freely_ms, event.queued_at
     return WaitingSeen(place, event.attempt, event.queue, asks_of(event), seq, False, False, *times)
 
 

@@ -55,10 +55,14 @@ def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
 
 
 def ruled(queues: Queues, tree: QuotaTree) -> None:
-    """A tree is about to be in force: where it says otherwise what is soon, what its jobs were queued with is void."""
+    """A tree is about to be in force: where it says otherwise what is soon, that counts for all of its jobs."""
     said = tree.rules.borrow_freely_ms
-    if queues.ledger.rules_of(tree.root).borrow_freely_ms != said:
-        queues.lending.soon[tree.root] = max(said, 0)
+    if queues.ledger.rules_of(tree.root).borrow_freely_ms == said:
+        return
+    longest = queues.lending.soon[tree.root] = max(said, 0)
+    for job in queues.jobs.values():
+        if root_of(job.queue) == tree.root:
+            job.freely_ms, job.freely_at = longest, job.queued_at + WEEK_MS if longest else 0
 
 
 def noted(queues: Queues, now: int) -> None:
@@ -177,11 +181,9 @@ class Reserve:
         self._sums: dict[str, _Sums] = {}
 
     def spares(self, job: Job) -> bool:
-        """Whether a job borrows whatever is free: it is expected to end soon, or has waited for long enough, or for
-        those that come now any time is soon: its tree says nothing more, and nothing is known of its jobs.
-        """
-        by_now = self.queues.lending.soon.get(root_of(job.queue), 0)
-        soon = not (job.freely_ms and by_now) or 0 < job.expected_ms <= max(job.freely_ms, by_now)
+        """Whether a job borrows whatever is free: it is expected to end soon, or has waited for long enough."""
+        longest = max(job.freely_ms, self.queues.lending.soon.get(root_of(job.queue), 0))
+        soon = not job.freely_ms or 0 < job.expected_ms <= longest
         return soon or self.now >= job.freely_at
 
     def keeps(self, job: Job, *scratches: Scratch) -> Shortfall | None:
