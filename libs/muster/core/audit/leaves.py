@@ -25,6 +25,7 @@ from muster.events.decisions import (
 )
 from muster.events.envelope import MAX_EVENTS, Stored
 from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.model.keys import Ref
 from muster.model.quota import KAI_ROOT
 
 _NAMES = ("quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinator.sh/name")
@@ -48,8 +49,8 @@ class LeafAudit:
         """That of quota; queues of KAI have rules of their own, and nothing is asked of them."""
         self._asked: dict[str, tuple[str, str, int]] = {}
         """workload uid -> (namespace, quota its label names, sequence since when)"""
-        self._charged: dict[str, tuple[str, str]] = {}
-        """workload uid -> (leaf, how the violation names it)"""
+        self._charged: dict[str, tuple[str, Ref, str]] = {}
+        """workload uid -> (leaf, workload, quota that it named when it was charged)"""
         self._versions: dict[str, int] = {}
         """uid -> newest version: what comes late says nothing"""
         self._judged = 0
@@ -74,10 +75,10 @@ class LeafAudit:
 
     def finish(self) -> Iterator[Finding]:
         """What must hold at the end: what the accountant has seen of every move, it has followed."""
-        for uid, (leaf, told) in self._charged.items():
+        for uid, (leaf, ref, _) in self._charged.items():
             home, since = self._home(uid)
             if home and since <= self._judged:
-                yield "I22", leaf == home, f"{told} is charged at {leaf} and belongs to {home}"
+                yield "I22", leaf == home, f"{ref} is charged at {leaf} and belongs to {home}"
 
     def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:
         match event:
@@ -85,8 +86,8 @@ class LeafAudit:
                 pass
             case QuotaTreeAccepted() | QuotaTreeRemoved():
                 self._trees.note(event, stored.seq)
-                for uid, (leaf, told) in self._charged.items():  # A tree moves what is charged along by itself.
-                    self._charged[uid] = (self._home(uid)[0] or leaf, told)
+                for uid, (leaf, ref, named) in self._charged.items():  # A tree moves what is charged along by itself.
+                    self._charged[uid] = (self._trees.leaf(ref.namespace, named) or leaf, ref, named)
             case WorkloadObserved() if event.workload.rv > self._versions.get(event.workload.ref.uid, -1):
                 workload = event.workload
                 self._versions[workload.ref.uid] = workload.rv
@@ -107,7 +108,7 @@ class LeafAudit:
                 home, since = self._home(event.ref.uid)
                 told = f"{event.ref} is charged at {event.queue} and belongs to {home}"
                 yield "I22", not home or since > stored.commit.in_seq or event.queue == home, told
-                self._charged[event.ref.uid] = (event.queue, str(event.ref))
+                self._charged[event.ref.uid] = (event.queue, event.ref, event.named)
             case QuotaReleased():
                 self._charged.pop(event.ref.uid, None)
             case _:
