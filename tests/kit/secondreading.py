@@ -212,6 +212,11 @@ class Reading:
         self.charges[event["ref"]["uid"]] = event["queue"], event["request"]
         self._homed(event["ref"]["uid"], event)
 
+    def _charge_changed(self, _at: str, event: Json) -> None:
+        """What runs is charged, also beyond what was admitted."""
+        if event["ref"]["uid"] in self.charges:
+            self.charges[event["ref"]["uid"]] = event["queue"], event["request"]
+
     def _quota_released(self, at: str, event: Json) -> None:
         uid = event["ref"]["uid"]
         if self.charges.pop(uid, None) is None:
@@ -396,7 +401,8 @@ class Reading:
             for resource, amount in queued["request"].items()
         )
         freely, expected = queued.get("freely_ms", 0), queued.get("expected_ms", 0)
-        return "lending is kept" if borrows and freely and not 0 < expected <= freely else ""
+        kept = freely or tree.rules.get("borrow-freely", "0") != "0"
+        return "lending is kept" if borrows and kept and not 0 < expected <= freely else ""
 
     @staticmethod
     def _preemptible(job: Json) -> bool:

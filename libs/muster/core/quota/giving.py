@@ -68,7 +68,7 @@ class Inside(GivingRules, frozen=True):
         return giver.queue == self.queue or (self.others and spares(giver, found))
 
     def fair(self, found: Search) -> bool:
-        if all(found.giver(uid).queue == self.queue for uid in found.chosen):
+        if all(giver.queue == self.queue for giver in found.givers()):
             return True
         return bool(found.managed()) and not found.above_min()
 

@@ -103,7 +103,7 @@ class Between(GivingRules, frozen=True):
         if all(found.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
             return False
         room = {name: self._quota(side, name) - found.used(side, name) + gives.get(name, 0) for name in self.names}
-        gone = (giver, *map(found.giver, found.chosen))
+        gone = (giver, *found.givers())
         return any(self._fits_back(each, giver, room, found) for each in gone if self.sides(each.queue)[1] == side)
 
     def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], found: Search) -> bool:
@@ -139,7 +139,7 @@ class Between(GivingRules, frozen=True):
     def fair(self, found: Search) -> bool:
         """Whether no side of the claimant ends further above its share than one that gave, in any resource."""
         taken: dict[str, set[str]] = {}
-        for giver in map(found.giver, found.chosen):
+        for giver in found.givers():
             taken.setdefault(giver.queue, set()).update(name for name, amount in giver.request.items() if amount)
         for leaf, given in taken.items():
             own, side = self.sides(leaf)

@@ -192,6 +192,10 @@ class Search(Struct):
         charge = self.ledger.charges[uid]
         return Giver(charge.queue, charge.demand)
 
+    def givers(self) -> Iterator[Giver]:
+        """Those of the chosen that release their quota."""
+        return (self.giver(uid) for uid in self.chosen if uid not in self.moving)
+
     def copied(self) -> Search:
         """One that goes on from here on its own."""
         extra, firm = ({path: dict(each) for path, each in of.items()} for of in (self.gone.extra, self.gone.firm))
