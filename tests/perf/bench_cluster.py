@@ -10,6 +10,7 @@ Run: python tests/perf/bench_cluster.py [--jobs 1000] [--rounds 3] [--profile le
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import re
@@ -255,6 +256,20 @@ def cpu(services: Sequence[Running]) -> Counter[str]:
     """{service: ms of CPU so far}"""
     times = {service.name: psutil.Process(service.pid).cpu_times() for service in services}
     return Counter({name: round(1000 * (each.user + each.system)) for name, each in times.items()})
+
+
+def others(own: str) -> Counter[str]:
+    """{process: ms of CPU so far} of everything that is not ours: the servers, and this process under a name."""
+    names = ("kube-apiserver", "etcd", "kwok", "kube-scheduler", "nats-server")
+    spent = Counter[str]()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times, name = child.cpu_times(), child.name()
+            if name in names:
+                spent[name] += round(1000 * (times.user + times.system))
+    times = psutil.Process().cpu_times()
+    spent[own] = round(1000 * (times.user + times.system))
+    return spent
 
 
 async def by_class(running: Sequence[Running]) -> tuple[int, int, int]:

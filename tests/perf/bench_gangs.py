@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from bench_cluster import LIMIT_S, Bench, total
+from bench_cluster import LIMIT_S, Bench, cpu, others, total
 from figures import Progress, Table
 
 from kit.cluster import furnish
@@ -40,6 +41,7 @@ from muster.ports import ApiUnreachableError
 NODE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "16", "pods": "110"}
 POD = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
 NOBODY, KUBE, MUSTER = "nobody", "default-scheduler", "muster"
+OWN = "the bench"
 _rounds = itertools.count(1)
 
 
@@ -178,8 +180,10 @@ class GangBench:
             await self._create(namespace, size, scheduler)
             return size.pods / (await followed.until_bound(size.pods) - followed.first)
 
-    async def bound_at_last(self, size: Size, running: Sequence[Running]) -> float:
-        """Pods bound per second of gangs that Muster knows, from the change of their quota to the last binding."""
+    async def bound_at_last(self, size: Size, running: Sequence[Running]) -> tuple[float, dict[str, float]]:
+        """Pods bound per second of gangs that Muster knows, from the change of their quota to the last binding, and
+        what that takes of the machine.
+        """
 
         async def known() -> int:
             return (await total(running, "muster_events", type="pod_observed")).total()
@@ -194,9 +198,13 @@ class GangBench:
 
             await until(all_known, timeout_s=LIMIT_S, every_s=1.0)
             assert not followed.bound, "they wait for quota"
-            began = time.perf_counter()
+            began, spent = time.perf_counter(), cpu(running) + others(OWN)
             await self._bench.set_tree(size.pods * int(POD["cpu"]), [namespace])
-            return size.pods / (await followed.until_bound(size.pods) - began)
+            took = await followed.until_bound(size.pods) - began
+            spent = cpu(running) + others(OWN) - spent
+            machine = 100 * spent.total() / (1000 * took * (os.cpu_count() or 1))
+            each = {f"CPU of {name} per pod, ms": ms / size.pods for name, ms in sorted(spent.items())}
+            return size.pods / took, {"CPU of the machine in use, %": machine, **each}
 
     @asynccontextmanager
     async def _followed(self) -> AsyncIterator[tuple[str, Followed]]:
@@ -296,9 +304,10 @@ async def _round(
             found[f"{size}, first creation to last binding, s"] = size.pods / rate
             found[f"{size}, share of the raw rate"] = rate / raw
             say(f"gangs, round {which}: {size} that wait for quota")
-            rate = await gangs.bound_at_last(size, running)
+            rate, spent = await gangs.bound_at_last(size, running)
             found[f"{size} that wait for quota, pods bound/s"] = rate
             found[f"{size} that wait for quota, share of the raw rate"] = rate / raw
+            found |= {f"{size} that wait for quota, {what}": figure for what, figure in spent.items()}
     return found
 
 

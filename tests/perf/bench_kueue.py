@@ -10,21 +10,19 @@ Run: python tests/perf/bench_kueue.py [--rounds 3] [--share 1] [--no-preempt] [-
 
 import argparse
 import asyncio
-import contextlib
 import csv
 import json
 import os
 import statistics
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import psutil
-from bench_cluster import LIMIT_S, Bench, cpu, total
+from bench_cluster import LIMIT_S, Bench, cpu, others, total
 from figures import Grid, Progress, Table
 from joblog import evictions, stages
 from sampling import sampled
@@ -298,20 +296,6 @@ async def set_policy(bench: Bench, policy: str) -> None:
             await bench.kube.patch("scheduling.x-k8s.io/v1alpha1", "Queue", name, QUEUE_NAMESPACE, patch=change)
 
 
-def others() -> Counter[str]:
-    """{process: ms of CPU so far} of everything that is not ours: the servers, and the users with the operator."""
-    names = ("kube-apiserver", "etcd", "nats-server")
-    spent = Counter[str]()
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times, name = child.cpu_times(), child.name()
-            if name in names:
-                spent[name] += round(1000 * (times.user + times.system))
-    own = psutil.Process().cpu_times()
-    spent["users and operator"] = round(1000 * (own.user + own.system))
-    return spent
-
-
 async def round_of(
     bench: Bench, nats_url: str, share: int, policy: str, keep: Path | None = None, **settings: str
 ) -> dict[str, float]:
@@ -321,9 +305,9 @@ async def round_of(
     try:
         async with bench.muster(nats_url, "lean", **settings) as running:
             before = await total(running, "muster_kube_requests")
-            used, around = cpu(running), others()
+            used, around = cpu(running), others("users and operator")
             took = await users.run()
-            used, around = cpu(running) - used, others() - around
+            used, around = cpu(running) - used, others("users and operator") - around
             log = await proof.commits_of(nats_url, bench.cell)
             requests = await total(running, "muster_kube_requests") - before
             if keep is not None:

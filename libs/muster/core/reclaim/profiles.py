@@ -54,11 +54,24 @@ def owed(
     """
     rules = judges(given, queue, demand, shares)
     found = _first(rules, given, queue, demand, replace(candidates, most=0), site)
-    much = DEAR_MS * sum(counted(demand).values())
-    if site is None or not candidates.most or (found.uids and found.price <= much):
+    if site is None or not candidates.most:
+        return found
+    begun, asked = search(given, queue, demand, places=True), counted(demand)
+    much = DEAR_MS * sum(asked.get(name, 0) for name in begun.names)
+    if found.uids and (found.price <= much or 2 * _least(begun, rules, candidates) >= found.price):
         return found
     moved = _first(rules, given, queue, demand, candidates, site)
     return moved if moved.uids and (not found.uids or 2 * moved.price < found.price) else found
+
+
+def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) -> int:
+    """What the quota that is short costs at the least: all of it of those that have worked least."""
+    short, alike = begun.missing(), candidates.alike
+    if short is None or alike is None:
+        return 0
+    lots = (lots for leaf, lots in alike.lots.items() if any(judge.asks(leaf) for judge in rules))
+    newest = max((-lot[0].youth for each in lots for lot in each.values()), default=candidates.now)
+    return short.missing * max(candidates.now - newest, 0)
 
 
 def outranked(
