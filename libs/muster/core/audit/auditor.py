@@ -46,7 +46,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, path_chain, root_of
-from muster.model.quota import DEFAULT_RULES, QuotaNode
+from muster.model.quota import DEFAULT_RULES, QuotaNode, Rules
 from muster.model.resources import Vector, format_quantity
 
 CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28, 29))
@@ -170,12 +170,10 @@ class Auditor:
     def _settle(self, event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
         """Charges are at the leaves where the trees in force put them."""
         if isinstance(event, QuotaTreeAccepted):
-            root, said = event.tree.root, event.tree.rules.borrow_freely_ms
-            before = self._trees.by_root.get(root)
-            if said != (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
-                self._said[root] = max(said, 0)
-                for waiting in self._waiting.values():
-                    waiting.freely_ms = max(said, 0) if root_of(waiting.queue) == root else waiting.freely_ms
+            self._ruled(event.tree.root, event.tree.rules)
+        else:
+            for root in [root for root, tree in self._trees.by_root.items() if tree.ref.uid == event.ref.uid]:
+                self._ruled(root, DEFAULT_RULES)
         self._trees.note(event, self._seq)
         self._used = {}
         for uid, charge in self._charges.items():
@@ -183,6 +181,15 @@ class Auditor:
             if workload is not None:
                 charge.queue = self._trees.leaf(workload.ref.namespace, charge.named) or charge.queue
             self._add(charge, 1)
+
+    def _ruled(self, root: str, rules: Rules) -> None:
+        """What its tree says of those that borrow freely counts for all that wait."""
+        before, said = self._trees.by_root.get(root), rules.borrow_freely_ms
+        if said == (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
+            return
+        self._said[root] = max(said, 0)
+        for waiting in self._waiting.values():
+            waiting.freely_ms = max(said, 0) if root_of(waiting.queue) == root else waiting.freely_ms
 
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority

@@ -47,6 +47,7 @@ from muster.events.facts import (
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, root_of
+from muster.model.quota import DEFAULT_RULES
 
 BACKOFF_MS = 5_000
 BACKOFF_MAX_MS = 300_000
@@ -85,7 +86,7 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
 
 
 def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Iterable[str]:
-    lending.ruled(queues, event.tree)
+    lending.ruled(queues, event.tree.root, event.tree.rules)
     queues.ledger.install(event.tree)
     return _trees_changed(queues, at.at)
 
@@ -97,6 +98,8 @@ def shares_changed(queues: Queues, _at: Position, event: SharesChanged) -> Itera
 
 
 def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Iterable[str]:
+    for root in [root for root, tree in queues.ledger.trees.items() if tree.ref.uid == event.ref.uid]:
+        lending.ruled(queues, root, DEFAULT_RULES)
     queues.ledger.remove(event.ref.uid)
     return _trees_changed(queues, at.at)
 

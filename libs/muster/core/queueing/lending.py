@@ -22,7 +22,7 @@ from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
-from muster.model.quota import QuotaTree
+from muster.model.quota import Rules
 from muster.model.resources import Vector, add_into
 
 HOUR_MS = 3_600_000
@@ -54,14 +54,14 @@ def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
     return said if said > 0 else mean_ms * LONG
 
 
-def ruled(queues: Queues, tree: QuotaTree) -> None:
-    """A tree is about to be in force: where it says otherwise what is soon, that counts for all of its jobs."""
-    said = tree.rules.borrow_freely_ms
-    if queues.ledger.rules_of(tree.root).borrow_freely_ms == said:
+def ruled(queues: Queues, root: str, rules: Rules) -> None:
+    """A tree is about to be applied so: where that says otherwise what is soon, it counts for all of its jobs."""
+    said = rules.borrow_freely_ms
+    if queues.ledger.rules_of(root).borrow_freely_ms == said:
         return
-    longest = queues.lending.soon[tree.root] = max(said, 0)
+    longest = queues.lending.soon[root] = max(said, 0)
     for job in queues.jobs.values():
-        if root_of(job.queue) == tree.root:
+        if root_of(job.queue) == root:
             job.freely_ms, job.freely_at = longest, job.queued_at + WEEK_MS if longest else 0
 
 
