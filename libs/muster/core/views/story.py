@@ -25,8 +25,8 @@ from muster.core.status.raywaits import ray_waits
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.views.standing import Standing, standing_of
 from muster.core.views.takers import Takers
-from muster.core.wording import raywaits
-from muster.core.wording.events import leaving_for_it, line
+from muster.core.wording import events_victims, raywaits
+from muster.core.wording.events import line
 from muster.core.wording.explain import room_made
 from muster.events.decisions import PreemptionProposed
 from muster.events.envelope import Stored
@@ -205,7 +205,7 @@ def _tried(state: ReadState, record: Record) -> str:
             if not any(uid in charges for uid in victims) and (victims or served):
                 continue
             if served:
-                return room_made(leaving_for_it(event))
+                return room_made(events_victims.leaving(event))
         if each.what in _TRIES:
             return room_made(line(each).text)
     return ""

@@ -6,7 +6,7 @@ usage and waiting times are known there. ``muster tail`` has the event alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from muster.core.wording import (
     events_jobs,
     events_nodes,
     events_ray,
+    events_victims,
     explain,
     explain_claims,
     explain_nodes,
@@ -37,7 +38,6 @@ from muster.events.shares import SharesChanged
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, lower, shorten
-from muster.model.victims import Victim
 
 MAX_TEXT = 400
 
@@ -208,27 +208,13 @@ def _proposed(event: d.CandidatesProposed) -> str:
     return f"{counted(len(event.candidates), 'job')} to try now: {shown}{more}"
 
 
-def _victims(victims: Sequence[Victim], more: int = 0) -> str:
-    """``more``: how many beyond those that were noted."""
-    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims[:5])
-    hidden = max(0, len(victims) - 5) + more
-    return f"{shown}, and {hidden} more" if hidden else shown
-
-
 def _preemption(event: d.PreemptionProposed) -> str:
     if event.short is None:
         return events_nodes.room_proposed(event)
     if not event.victims and not event.partial:
         return f"{_request(event.queue, event.request)} is proposed to be held for it: it has waited too long"
-    proposed = f"proposed {leaving_for_it(event)}"
+    proposed = f"proposed {events_victims.leaving(event)}"
     return f"{proposed}; {reasons.WITHHELD[event.withheld]}" if event.withheld else proposed
-
-
-def leaving_for_it(event: d.PreemptionProposed) -> str:
-    """The victims of a claim and the workers that Ray clusters release to it, without saying how far that is."""
-    whole = f"victims: {_victims(event.victims)}" if event.victims else ""
-    parts = f"workers to release: {events_ray.parts(event.partial)}" if event.partial else ""
-    return "; ".join(each for each in (whole, parts) if each)
 
 
 def _for_what(event: d.EvictionOrdered) -> str:
@@ -252,9 +238,9 @@ def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
     if not event.claims:
         return events_nodes.room_made(event, around)
     ending, gives = [each for each in event.gives if each.ends_by], [each for each in event.gives if not each.ends_by]
-    whole = f"{_victims(gives, around.more)} suspended" if gives else ""
-    moved = f"{events_nodes.moved(event)} moved" if event.moves else ""
-    ends = f"the end of {_victims(ending, 0 if gives else around.more)} awaited" if ending else ""
+    whole = f"{events_victims.listed(gives, around.more)} suspended" if gives else ""
+    moved = f"{events_victims.moved(event)} moved" if event.moves else ""
+    ends = f"the end of {events_victims.listed(ending, 0 if gives else around.more)} awaited" if ending else ""
     parts = f"{events_ray.parts(event.partial)} released" if event.partial else ""
     return f"{' and '.join(each for each in (whole, moved, ends, parts) if each)} so that it {_for_what(event)}"
 

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 
 from muster.core.codes.happenings import Happening
 from muster.core.objects.meta import rfc3339
-from muster.core.wording import explain, explain_nodes, problems, reasons
+from muster.core.wording import events_victims, explain, explain_nodes, problems, reasons
 from muster.core.wording.terms import terms
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
 from muster.events.claims import PlanTried
 from muster.model.problem import problem
-from muster.model.resources import format_vector
 from muster.model.text import counted
 
 NO_PLACES_FREED = "the evictions that were tried would not free the nodes it needs"
@@ -103,31 +102,17 @@ def plan_tried(event: PlanTried) -> str:
 def room_made(event: d.EvictionOrdered, around: Happening) -> str:
     """Which jobs leave so that it has room on the nodes."""
     if len(event.moves) == len(event.victims) + around.more:
-        ways = moved(event, around.more)
+        ways = events_victims.moved(event, around.more)
         return f"moved to make room for it on the nodes: {ways}; each keeps its quota and starts again there"
-    gives = event.gives
-    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in gives[:5])
-    hidden = max(0, len(gives) - 5) + around.more
-    more = f", and {hidden} more" if hidden else ""
     why = (
         f"of lower priority than {event.priority}"
         if event.kind == "priority"
         else f"above the {terms(event.queue).owed} of its queue"
     )
-    beside = f"; moved for it: {moved(event)}" if event.moves else ""
-    return f"suspended to make room for it on the nodes: {shown}{more}, {why}{beside}"
-
-
-def moved(event: d.EvictionOrdered, hidden: int = 0) -> str:
-    """The jobs that move for another, from where to where. ``hidden``: how many beyond those that were noted."""
-    names = {each.ref.uid: each.ref.key for each in event.victims}
-    shown = [
-        f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
-        for each in event.moves[:5]
-        if each.uid in names
-    ]
-    hidden = max(hidden, len(event.moves) - len(shown))
-    return f"{', '.join(shown)}, and {hidden} more" if hidden else ", ".join(shown)
+    beside = f"; moved for it: {events_victims.moved(event)}" if event.moves else ""
+    return (
+        f"suspended to make room for it on the nodes: {events_victims.listed(event.gives, around.more)}, {why}{beside}"
+    )
 
 
 def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
