@@ -149,3 +149,21 @@ def test_some_are_evicted_and_others_move_in_one_plan(kai: bool) -> None:
     [moved] = {"first", "second"} & {*cluster.ordered("owed")}
     goes_on(cluster, moved, than=then)
     assert cluster.running.keys() == {"owed", "first", "second"}
+
+
+def test_of_two_that_could_give_the_smaller_moves() -> None:
+    """c may give two of its three GPUs: were the small job evicted, the large one could not be."""
+    cluster = Packed([4, 4], {"a": 3, "b": 4, "c": 1}, kai=False, moves=16)
+    cluster.arrives("tied", "a", Shape(1, 3), "n0")
+    cluster.arrives("filler", "a", Shape(1, 1), "n0")
+    for name, gpus in (("small", 1), ("large", 2)):
+        cluster.arrives(name, "c", Shape(1, gpus))
+        cluster.passes(60_000)
+    cluster.ends("filler")
+    then = cluster.bench.now
+    cluster.arrives("owed", "b", Shape(1, 4))
+    cluster.passes(3 * STOP_MS)
+    assert "owed" in cluster.running, cluster.told("owed")
+    assert sorted(cluster.ordered("owed")) == ["large", "small"]
+    goes_on(cluster, "small", than=then)
+    assert "large" not in cluster.running

@@ -375,12 +375,9 @@ class PreemptorState(StageState):
                 yield shape, job
 
     def is_refused(self, shape: Shape) -> bool:
-        """Whether a shape that was refused is refused now."""
+        """Whether a shape that was refused is refused now: by the limit that refused it, or by any other."""
         ledger = self.queues.ledger
-        held = bool(ledger.claims.by_uid)
-        return not clear(shape, ledger) or (
-            held and ledger.shortfall(shape.queue, shape.demand, now=self.now) is not None
-        )
+        return not clear(shape, ledger) or ledger.shortfall(shape.queue, shape.demand, now=self.now) is not None
 
     def parked(self, queue: str, most: Callable[[str], int] = lambda _: UNBOUNDED) -> Iterator[Shape]:
         """The shapes of a queue that were refused and could be admitted some day; ``most``: no more of a resource may

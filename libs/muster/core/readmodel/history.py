@@ -139,10 +139,18 @@ def _tree(state: ReadState, at: Position, _event: d.QuotaTreeAccepted) -> Iterat
 def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterator[Said]:
     job = state.queues.jobs.get(event.ref.uid)
     place = job.place if job is not None else None
-    state.takers.append(Taker(at.seq, event.ref.key, event.queue, event.request, place))
+    if not _handed_on(state, event.ref.uid):
+        state.takers.append(Taker(at.seq, event.ref.key, event.queue, event.request, place))
     if len(state.takers) >= 2 * TAKERS:
         del state.takers[:-TAKERS]
     yield from _charged(state, at, event)
+
+
+def _handed_on(state: ReadState, uid: str) -> bool:
+    """Whether the quota was its own before: it moves to other nodes."""
+    record = state.records.get(uid)
+    last = record.happenings[-1].event if record is not None and record.happenings else None
+    return isinstance(last, d.QuotaReleased) and last.reason == "moved"
 
 
 def _charged(state: ReadState, at: Position, event: d.QuotaReserved | d.QuotaMoved) -> Iterator[Said]:

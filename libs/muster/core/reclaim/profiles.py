@@ -61,7 +61,9 @@ def owed(
     if found.uids and (found.price <= much or 2 * _least(begun, rules, candidates) >= found.price):
         return found
     moved = _first(rules, given, queue, demand, candidates, site)
-    return moved if moved.uids and (not found.uids or 2 * moved.price < found.price) else found
+    if moved.uids and (not found.uids or 2 * moved.price < found.price):
+        return moved
+    return found._replace(gave_up=found.gave_up or moved.gave_up)
 
 
 def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) -> int:

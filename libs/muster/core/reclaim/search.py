@@ -57,7 +57,7 @@ class _Planner:
 
     def plan(self) -> Found:
         for start in self._starts():
-            found = self._filled(start)
+            found = self._filled(start) or (self._filled(tuple(start)[::-1]) if self.moves else None)
             if found is not None:
                 found.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
                 if not found.chosen:
@@ -137,10 +137,9 @@ class _Planner:
 
     def _taken(self, found: Search, uid: str) -> bool:
         gives = self.may(uid) and self._gives(found, uid)
-        if not gives and not self._moves(found, uid):
-            return False
-        found.take(uid, moves=not gives)
-        return True
+        if taken := gives or self._moves(found, uid):
+            found.take(uid, moves=not gives)
+        return taken
 
     def _gives(self, found: Search, uid: str) -> bool:
         giver = found.giver(uid)
@@ -391,10 +390,10 @@ class _Planner:
         for uids in islice(cheapest(givers, self.prices.rank, self.prices.lost), MAX_EXACT):
             if best is not None and self.prices.cost(uids)[:2] > self.prices.cost(best.chosen)[:2]:
                 break
-            found = self._set(self.prices.in_order(uids))
+            order = self.prices.in_order(uids)
+            found = self._set(order)
+            if self.moves and (found is None or not self._enough(found)):
+                found = self._set(order[::-1])  # Others of them give, and others move.
             better = best is None or self.prices.cost(uids) < self.prices.cost(best.chosen)
-            if found is not None and better and self._enough(found):
-                best = found
-        if best is None:
-            return Found([], gave_up=2 ** len(givers) > MAX_EXACT)
-        return self._found(best)
+            best = found if found is not None and better and self._enough(found) else best
+        return self._found(best) if best is not None else Found([], gave_up=2 ** len(givers) > MAX_EXACT)
