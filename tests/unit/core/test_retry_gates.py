@@ -117,8 +117,8 @@ def test_what_changes_while_a_plan_is_tried_opens_the_gate() -> None:
     scene.bench.sound()
 
 
-def test_what_is_held_for_age_does_not_bar_a_claim_to_what_is_owed() -> None:
-    """root/n refused a/owed; what refuses it since c/x has gone is the root, and nobody has looked for that yet."""
+def test_a_limit_that_refuses_by_now_counts_as_the_one_that_did() -> None:
+    """root/n refused a/owed; since c/x has gone the root does, and no denial says so."""
     scene = Scene()
     inner = tuple(facts.node(name, {"cpu": least}, {"cpu": 8}, (name,)) for name, least in (("a", 4), ("c", 0)))
     leaves = (
@@ -136,7 +136,7 @@ def test_what_is_held_for_age_does_not_bar_a_claim_to_what_is_owed() -> None:
     scene.bench.now += 20_000
     scene.line("gone c/x")
     scene.take("quota_accountant", "preemptor")
-    assert [each.kind for each in scene.bench.happened(PreemptionProposed)] == ["age"]
+    assert [each.kind for each in scene.bench.happened(PreemptionProposed)] == ["guarantee"]
     scene.settle()
     assert orders(scene) == [("owed", ["y"])]
     scene.bench.sound()

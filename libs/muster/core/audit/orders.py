@@ -81,7 +81,7 @@ class Orders(Struct):
     served: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often it was ordered to leave for one that has had less service"""
     cleared: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims ordered to leave for room on nodes that have not left"""
+    """uid -> attempt of the victims that leave for room on nodes, or for a claim that has ended, and have not left"""
     moving: dict[str, int] = field(default_factory=dict)
     """The same of those that are to move: they keep their quota"""
     handed_on: str = ""
@@ -122,7 +122,8 @@ class Orders(Struct):
             case PlacementChosen():
                 self.places = event.strategy is not None
             case ClaimEnded():
-                self.by_uid.pop(event.ref.uid, None)
+                order = self.by_uid.pop(event.ref.uid, None)
+                self.cleared |= order.victims if order is not None else {}
             case QuotaReserved() | WorkloadAdopted():
                 self._charged(event)
             case QuotaReleased():
@@ -157,9 +158,11 @@ class Orders(Struct):
         opened = list(self.by_uid)
         later = [each for other, each in others if opened.index(other) > opened.index(served)]
         del self.by_uid[served]
-        for heir in [*alike, *later][:1]:
+        heirs = [*alike, *later][:1]
+        for heir in heirs:
             heir.victims = order.victims | heir.victims
             heir.partial = heir.partial | order.partial
+        self.cleared |= {} if heirs else order.victims
 
     def _grown(self, event: GrowthGranted) -> None:
         """Less is held for a cluster by as many replicas as it is granted, or nothing."""

@@ -37,7 +37,7 @@ class Claims(Struct):
     total: Scratch = field(default_factory=Scratch)
     """What all claims hold."""
     leaving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of victims that leave as a whole, for a claim or for room on nodes, and have not left yet"""
+    """uid -> attempt of victims that leave as a whole, whatever has become of their claim, and have not left yet"""
     cuts: dict[str, Part] = field(default_factory=dict)
     """uid -> the part it releases for a claim, and goes on"""
     moving: dict[str, int] = field(default_factory=dict)
@@ -64,14 +64,12 @@ class Claims(Struct):
         self.cuts |= claim.partial
 
     def end(self, uid: str) -> Claim | None:
-        """Nothing is held for this claimant any more."""
+        """Nothing is held for this claimant any more; its victims leave all the same."""
         claim = self.by_uid.pop(uid, None)
         if claim is not None:
             self.aged.pop(uid, None)
             self.tall.pop(uid, None)
             self._hold(claim, -1)
-            for victim in claim.victims:
-                self._stays(victim)
             for victim in claim.partial:
                 self.cuts.pop(victim, None)
         return claim
