@@ -345,7 +345,7 @@ class Judge:
 # --- chance -----------------------------------------------------------------------------------------------------
 
 
-def filled(rng: Random, most: int, *, kai: bool) -> Packed:
+def filled(rng: Random, most: int, *, kai: bool, moves: int = 0) -> Packed:
     """A cluster whose borrowers have filled it, jobs of all ages on every node; ``b`` owns a part and uses none."""
     size = rng.choice((4, 4, 8))
     count = rng.randint(2, most)
@@ -354,7 +354,7 @@ def filled(rng: Random, most: int, *, kai: bool) -> Packed:
     left = total - part
     first = rng.randint(0, left)
     parents = {"b": "x", "a": "y", "c": "y"} if not kai and rng.random() < 0.5 else {}
-    cluster = Packed([size] * count, {"a": first, "b": part, "c": left - first}, kai=kai, parents=parents)
+    cluster = Packed([size] * count, {"a": first, "b": part, "c": left - first}, kai=kai, parents=parents, moves=moves)
     only_small = rng.random() < 0.3
 
     def shape() -> Shape:

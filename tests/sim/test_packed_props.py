@@ -72,6 +72,34 @@ def test_what_is_guaranteed_is_given(kai: bool) -> None:
 
 
 @pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_moves_break_no_guarantee(kai: bool) -> None:
+    """Jobs that may not be evicted for an owner go on elsewhere; what could be given without moves is given."""
+    given, moved = Tally(), 0
+    for seed in range(12):
+        rng = Random(f"moved {seed} {kai}")
+        cluster = filled(rng, 5, kai=kai, moves=16)
+        for number in range(4):
+            shape, name = claim(rng, cluster), f"owed{number}"
+            judge = Judge(cluster, "b", shape)
+            if not judge.within_guarantee():
+                continue
+            possible, may = judge.possible() is not None, judge.candidates()
+            cluster.arrives(name, "b", shape)
+            cluster.passes(3 * STOP_MS)
+            stay = [each for each in cluster.ordered(name) if each in judge.runs and each not in may]
+            moved += len(stay)
+            assert all(each in cluster.running for each in stay), (seed, number)
+            given.askable += shape.milli * possible
+            given.given += shape.milli * (possible and name in cluster.running)
+            if name not in cluster.running:
+                cluster.ends(name)
+                cluster.passes(2 * STOP_MS)
+        cluster.bench.sound()
+    assert given.share >= LEAST, given
+    assert moved, "no job moved: these clusters say nothing"
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
 def test_a_node_is_cleared_whatever_the_ages_of_what_runs_there(kai: bool) -> None:
     """Of two nodes of four GPUs each has an old and a young job of two; the youngest two are not on one node."""
     cluster = Packed([4, 4], {"a": 4, "b": 4}, kai=kai)
@@ -167,3 +195,20 @@ def test_of_two_that_could_give_the_smaller_moves() -> None:
     assert sorted(cluster.ordered("owed")) == ["large", "small"]
     goes_on(cluster, "small", than=then)
     assert "large" not in cluster.running
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_what_leaves_for_one_that_is_gone_leaves_for_the_next(kai: bool) -> None:
+    cluster = Packed([4], {"a": 3, "b": 1}, kai=kai)
+    for name in ("oldest", "older", "old", "young"):
+        cluster.arrives(name, "a", Shape(1, 1))
+        cluster.passes(60_000)
+    cluster.arrives("gone", "b", Shape(1, 1))
+    cluster.passes(5_000)
+    cluster.ends("gone")
+    cluster.arrives("owed", "b", Shape(1, 1))
+    cluster.passes(STOP_MS)
+    assert cluster.ordered("gone") == ["young"]
+    assert not cluster.ordered("owed")
+    assert cluster.running.keys() == {"oldest", "older", "old", "owed"}
+    cluster.bench.sound()

@@ -11,7 +11,7 @@ from muster.model.victims import Victim
 
 
 def listed(victims: Sequence[Victim], more: int = 0) -> str:
-    """The first of them, with what each has and where. ``more``: how many beyond those that were noted."""
+    """The first of them, each with its request and its queue. ``more``: how many beyond those that were noted."""
     shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims[:5])
     hidden = max(0, len(victims) - 5) + more
     return f"{shown}, and {hidden} more" if hidden else shown
