@@ -245,8 +245,9 @@ class Consolidating:
         if what < 4 and name:
             self._to_job(name, what)
         elif what == 4 and name and self.pods(name):
-            pod = rng.choice(self.pods(name))["metadata"]["name"]
-            self.call("PATCH", api.PODS, "ns", pod, {"metadata": {"finalizers": [STUCK]}})
+            pod = rng.choice(self.pods(name))["metadata"]
+            if "deletionTimestamp" not in pod:  # One that goes takes no finalizer.
+                self.call("PATCH", api.PODS, "ns", pod["name"], {"metadata": {"finalizers": [STUCK]}})
         elif what == 5 and name and self.pods(name):
             if not any(
                 each["metadata"]["name"] == f"keep-{name}" for each in self.call("GET", api.DISRUPTION_BUDGETS)["items"]
