@@ -266,6 +266,11 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
         return tuple(victim for victim in self.victims if not victim.ends_by)
 
     @property
+    def evicted(self) -> tuple[Victim, ...]:
+        """Those of the suspended that are queued again, and do not move."""
+        return tuple(victim for victim in self.suspended if not victim.moves)
+
+    @property
     def gives(self) -> tuple[Victim, ...]:
         """The victims that release their quota: all but those that move."""
         return tuple(victim for victim in self.victims if not victim.moves)

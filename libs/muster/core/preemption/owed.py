@@ -26,11 +26,11 @@ def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = N
     shares = shares_with(ledger, job.ref.uid, queue, demand) if ledger.by_shares(queue) else None
     candidates = state.candidates(queue, may)
     if site is not None:
-        candidates = moving(state, job, candidates)
+        candidates = with_moves(state, job, candidates)
     return profiles.owed(basis(ledger, job.ref.uid), queue, demand, candidates, site, shares)
 
 
-def moving(state: PreemptorState, job: Job, candidates: Candidates) -> Candidates:
+def with_moves(state: PreemptorState, job: Job, candidates: Candidates) -> Candidates:
     """The same, and the jobs that may move for it, whatever their queues and priorities, for they go on elsewhere. A
     job that has taken part in a move takes part in no other for an hour, so no two can move each other.
     """

@@ -1,9 +1,9 @@
 """Jobs with room in their quota that find no place on the nodes: other jobs are moved or evicted for them.
 
-Searched once for each time that one has found no place: first for moves, then between queues, then in its own. The
-victims that were found are proposed; the gang admitter confirms the places. Where quota has become short since it found
-no place, the proposal brings it back to its queue: only there something is held for it. Where no victims leave room the
-job rests until what may go, or the nodes, have changed.
+Searched once for each time that one has found no place: in KAI queues first for moves, then between queues, then in
+its own. The victims that were found are proposed; the gang admitter confirms the places. Where quota has become short
+since it found no place, the proposal brings it back to its queue: only there something is held for it. Where no victims
+leave room the job rests until what may go, or the nodes, have changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import structs
 from muster.core.preemption import plans
 from muster.core.preemption.enlisting import weigh
 from muster.core.preemption.heads import left_of
-from muster.core.preemption.owed import moving, outranked, owed, site_now
+from muster.core.preemption.owed import outranked, owed, site_now, with_moves
 from muster.core.preemption.state import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import chain_of, counted
@@ -309,7 +309,7 @@ def _elsewhere(state: PreemptorState, job: Job) -> Found:
     if site is None or not state.reclaims(job.queue) or ledger.shortfall(job.queue, job.demand) is not None:
         return profiles.NO_VICTIMS
     runs = {leaf: running for leaf, running in state.runs.items() if ledger.by_shares(leaf)}
-    candidates = moving(state, job, state.candidates(job.queue).only(runs))
+    candidates = with_moves(state, job, state.candidates(job.queue).only(runs))
     return profiles.elsewhere(basis(ledger, job.ref.uid), job.queue, job.demand, candidates, site)
 
 

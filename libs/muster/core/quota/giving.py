@@ -82,7 +82,7 @@ class OfService(GivingRules, frozen=True):
         return giver.queue == self.queue or spares(giver, found)
 
 
-class Unforced(GivingRules, frozen=True):
+class MovesOnly(GivingRules, frozen=True):
     """No job gives its quota: others may only move."""
 
     def gives(self, giver: Giver, found: Search) -> bool:

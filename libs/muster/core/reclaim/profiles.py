@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from muster.core.quota.demand import counted
-from muster.core.quota.giving import Inside, OfGuarantee, OfService, Unforced, rules
+from muster.core.quota.giving import Inside, MovesOnly, OfGuarantee, OfService, rules
 from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
 from muster.core.quota.reclaim import Basis, Candidates, GivingRules, Run, Search, search
@@ -110,7 +110,7 @@ def underserved(given: Basis, queue: str, demand: Demand, candidates: Candidates
 
 def elsewhere(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site) -> Found:
     """The jobs that are moved for its places; what it asks for is free, if not together."""
-    return _first([Unforced()], given, queue, demand, candidates, site) if site.may_fit() else NO_VICTIMS
+    return _first([MovesOnly()], given, queue, demand, candidates, site) if site.may_fit() else NO_VICTIMS
 
 
 def workers(

@@ -120,8 +120,7 @@ def _about_workload(  # noqa: C901 - a table of events
         case decisions.EvictionOrdered(path=""):
             return None  # It makes room on nodes, and takes back no quota.
         case decisions.EvictionOrdered():
-            gives = [each for each in event.suspended if not each.moves]
-            leaving: list[Victim | PartialVictim] = [*gives, *event.partial]
+            leaving: list[Victim | PartialVictim] = [*event.evicted, *event.partial]
             victims = [_named(each.ref) for each in leaving]
             return made(public.PublicWorkloadReclaimed, quota=event.path, victims=victims, reason=event.kind)
         case effects.EffectApplied():

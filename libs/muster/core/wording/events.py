@@ -237,10 +237,10 @@ def _by_what_right(event: d.EvictionOrdered) -> str:
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
     if not event.claims:
         return events_nodes.room_made(event, around)
-    ending, gives = [each for each in event.gives if each.ends_by], [each for each in event.gives if not each.ends_by]
-    whole = f"{events_victims.listed(gives, around.more)} suspended" if gives else ""
+    ending, evicted = [each for each in event.gives if each.ends_by], event.evicted
+    whole = f"{events_victims.listed(evicted, around.more)} suspended" if evicted else ""
     moved = f"{events_victims.moved(event)} moved" if event.moves else ""
-    ends = f"the end of {events_victims.listed(ending, 0 if gives else around.more)} awaited" if ending else ""
+    ends = f"the end of {events_victims.listed(ending, 0 if evicted else around.more)} awaited" if ending else ""
     parts = f"{events_ray.parts(event.partial)} released" if event.partial else ""
     return f"{' and '.join(each for each in (whole, moved, ends, parts) if each)} so that it {_for_what(event)}"
 
