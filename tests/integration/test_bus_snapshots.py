@@ -7,7 +7,7 @@ import pytest
 
 from kit.nats import SMALL
 from kit.proxy import Proxy
-from muster.bus import objects
+from muster.bus import objects, snapshots
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
@@ -81,6 +81,17 @@ async def test_a_snapshot_that_is_not_what_was_saved_is_not_used(kept: Kept) -> 
     await kept.js.publish(message.subject, b"stale", {})
     assert await kept.load() is None
     assert "digest" in kept.warnings[0]
+
+
+async def test_a_small_object_that_is_a_huge_state_is_not_used(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros shrink to a thousandth: a few megabytes could end every process that reads them."""
+    assert await kept.save(10)
+    assert await kept.save(20, bytes(3 * len(BODY)))
+    monkeypatch.setattr(snapshots, "MOST_BYTES", 2 * len(BODY))
+    assert await kept.load() == 10
+    assert "at 20 is not used" in kept.warnings[0]
+    assert not await kept.save(30, bytes(3 * len(BODY)))
+    assert "was not saved" in kept.warnings[-1]
 
 
 async def test_an_object_that_is_gone_is_warned_of_and_no_error(kept: Kept) -> None:

@@ -33,6 +33,11 @@ KEPT = 3
 LEVEL = 1
 """Of compression: more saves a few parts of a hundred, and takes several times as long."""
 
+MOST_BYTES = 2**29
+"""Of a body: half of the memory that a service has where nothing else is said. A larger one is not kept, and not read:
+bytes that say nothing shrink to a thousandth.
+"""
+
 Warn = Callable[[str], None]
 """Told in one sentence why a snapshot cannot be used."""
 
@@ -91,7 +96,7 @@ class JetStreamSnapshots:
                 continue
             try:
                 stored = await self._objects(stage).get(kept.object)
-                body = await asyncio.to_thread(zlib.decompress, stored)
+                body = await asyncio.to_thread(_inflated, stored)
             except (ObjectBroken, BusError, zlib.error) as err:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is not used: {err}")
                 continue
@@ -125,6 +130,12 @@ class JetStreamSnapshots:
             return False
 
     async def _save(self, snapshot: Snapshot) -> bool:
+        if len(snapshot.body) > MOST_BYTES:
+            self._warn(
+                f"snapshot of {snapshot.stage}/{snapshot.shard} at {snapshot.seq} was not saved: it has "
+                f"{len(snapshot.body)} bytes, and {MOST_BYTES} are read at the most"
+            )
+            return False
         digest = body_hash(snapshot.body)
         kept = KeptSnapshot(
             generation=self._identity.generation,
@@ -177,6 +188,15 @@ async def forget_snapshots(js: JetStream, cell: str) -> None:
         entry = await state.get(key)
         if entry is not None:
             await state.set(key, encode(Pointer()), revision=entry.revision)
+
+
+def _inflated(stored: bytes) -> bytes:
+    """Raises zlib.error where it is cut, or has more than MOST_BYTES."""
+    inflating = zlib.decompressobj()
+    body = inflating.decompress(stored, MOST_BYTES)
+    if not inflating.eof:
+        raise zlib.error(f"it is cut, or has more than {MOST_BYTES} bytes")
+    return body
 
 
 def _newer(kept: KeptSnapshot, pointer: Pointer) -> bool:

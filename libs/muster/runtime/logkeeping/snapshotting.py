@@ -83,20 +83,31 @@ def make_snapshot(identity: LogIdentity, stage: str, shard: str, state: StageSta
 
 
 async def restore(snapshots: Snapshots, identity: LogIdentity, stage: str, shard: str, fresh: S) -> tuple[S, str]:
-    """The newest usable state of a (stage, shard), and why it is not a newer one: ``fresh`` when there is none."""
-    snapshot = await snapshots.load(stage, shard)
-    if snapshot is None:
-        return fresh, "no_snapshot"
+    """The newest usable state of a (stage, shard), and how it was found; where there is none ``fresh``, and why the
+    newest snapshot is not used.
+    """
+    how = ""
+    async with contextlib.aclosing(snapshots.each(stage, shard)) as found:
+        async for snapshot in found:
+            state, why = _read(snapshot, identity, fresh)
+            if state is not None:
+                gc.freeze()  # It lives as long as the process does.
+                return state, why
+            how = how or why
+    return fresh, how or "no_snapshot"
+
+
+def _read(snapshot: Snapshot, identity: LogIdentity, fresh: S) -> tuple[S | None, str]:
+    """The state in a snapshot; None where it is of another log or shape, cannot be read, or is not of its position."""
     if snapshot.log_id != identity.log_id:
-        return fresh, "other_log"
+        return None, "other_log"
     if snapshot.schema != state_schema(type(fresh)):
-        return fresh, "other_schema"
+        return None, "other_schema"
     try:
         state = decode_state(snapshot.body, type(fresh))
     except UNREADABLE:
-        return fresh, "unreadable"
-    gc.freeze()  # It lives as long as the process does.
-    return state, "restored"
+        return None, "unreadable"
+    return (state, "restored") if state.seq == snapshot.seq else (None, "unreadable")
 
 
 async def restore_before(
@@ -114,11 +125,7 @@ async def usable(
     """Every usable state of a (stage, shard), the newest first; ``seq``: only those that are not after it."""
     async with contextlib.aclosing(snapshots.each(stage, shard)) as found:
         async for snapshot in found:
-            passed = seq is not None and snapshot.seq > seq
-            if passed or snapshot.log_id != identity.log_id or snapshot.schema != state_schema(type(fresh)):
-                continue
-            try:
-                state = decode_state(snapshot.body, type(fresh))
-            except UNREADABLE:
-                continue
-            yield state
+            if seq is None or snapshot.seq <= seq:
+                state, _ = _read(snapshot, identity, fresh)
+                if state is not None:
+                    yield state
