@@ -69,10 +69,12 @@ class Play:
         running = {"rv": facts.next_rv(), "phase": "running", "suspended": False, "settled": False, "annotated": True}
         self.jobs[name] = replace(self.jobs[name], intent=f"1-{seq}-0", **running)
         self.at[name] = [each.node for each in event.placements for _ in range(each.count)]
-        request = self.jobs[name].pod_sets[0].request
+        of, devices = self.jobs[name].pod_sets[0], [device for each in event.placements for device in each.devices]
+        here = {"running": True, "request": of.request, "rules": of.rules}
         pods = [
-            PodState(self.pod(name, index), facts.next_rv(), event.ref.uid, at, running=True, request=request)
+            PodState(self.pod(name, index), facts.next_rv(), event.ref.uid, at, devices=own, **here)
             for index, at in enumerate(self.at[name])
+            for own in [tuple(devices[index : index + 1])]
         ]
         self.bench.facts(facts.seen(self.jobs[name]), *(PodObserved(pod=each) for each in pods))
 

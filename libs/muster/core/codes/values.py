@@ -194,6 +194,8 @@ class NoPlace(Struct, frozen=True):
     """Log time (ms) at which its gang found no place last."""
     kept: tuple[NodesKept, ...] = ()
     """Nodes that are kept now: what is free there it does not get, unless they are kept for it."""
+    leaves: tuple[str, ...] = ()
+    """namespace/name of the jobs that leave, or move to other nodes, to make room for it."""
 
 
 class Suspended(Struct, frozen=True):

@@ -9,7 +9,7 @@ after the last of them has left.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -68,16 +68,30 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
     order = NodesOrder(places, at.at + KEPT_MS, {**leaving}, dict.fromkeys(leaving), of_move=bool(event.moves))
     order.growth, order.pods = event.growth, event.pods
+    order.frees = _shared(state, leaving)
     if event.claims:
         order.claims = event.queue
     if before is not None:
         order.leaving, order.going = before.leaving | order.leaving, before.going | order.going
+        for node, devices in before.frees.items():
+            order.frees[node] = [*devices, *order.frees.get(node, ())]
         order.places, order.claims = order.places or before.places, order.claims or before.claims
     state.orders[event.ref.uid] = order
     for move in event.moves:
         asks = repr(asks_of(state, state.gangs[move.uid])) if move.uid in state.gangs else ""
         mine = NodesOrder(move.places, order.until, {**leaving}, dict.fromkeys(leaving), of_move=True, moved=asks)
+        mine.frees = order.frees
         state.orders[move.uid] = mine
+
+
+def _shared(state: AdmitterState, leaving: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
+    """Node -> the GPU devices of which some have shares. ``leaving``: uid -> keys of its occupants"""
+    found: dict[str, list[int]] = {}
+    for each in (state.ledger.occupants[key] for keys in leaving.values() for key in keys):
+        if each.share:
+            devices = found.setdefault(each.node, [])
+            devices += [device for device in each.devices if device not in devices]
+    return found
 
 
 def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
@@ -186,24 +200,28 @@ def awaits(state: AdmitterState, uid: str) -> bool:
 
 def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
     """Keep what is free of these nodes for the jobs of the orders, less those just placed."""
-    for uid, asked, places in _kept(state):
+    for uid, asked, places, frees in _kept(state):
         asks = {ask.name: ask for ask in asked}
         for each in places if uid not in placed else ():
             if each.pod_set in asks:
-                view.keep(asks[each.pod_set], each.node, each.count, each.devices)
+                view.keep(asks[each.pod_set], each.node, each.count, each.devices, frees.get(each.node, ()))
 
 
-def _kept(state: AdmitterState) -> Iterator[tuple[str, Sequence[Ask], Sequence[Placement]]]:
-    """(uid of a job, its request, its places): as ordered, and as they would be until a plan is ordered or stale."""
+KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequence[int]]]
+"""(uid of a job, its request, its places, node -> the GPU devices that its victims share)"""
+
+
+def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
+    """As ordered, and as they would be until a plan is ordered or stale."""
     for uid, order in in_force(state):
         if uid in state.gangs and (state.gangs[uid].waits or order.moved or order.growth is not None):
-            yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places
+            yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places, order.frees
     for uid, plan in state.plans.items():
         if plan.tried is not None and plan.tried.fits:
             said = plan.proposed
-            yield uid, asks_of_claimant(state, uid, said.growth, said.pods), plan.tried.places
+            yield uid, asks_of_claimant(state, uid, said.growth, said.pods), plan.tried.places, {}
             for move in plan.tried.moves:
-                yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places
+                yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places, {}
 
 
 def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed: Container[str]) -> bool:

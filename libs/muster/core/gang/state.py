@@ -165,6 +165,8 @@ class NodesOrder(Struct):
     """uid of a victim that has not been admitted again -> keys of its occupants on the nodes"""
     going: dict[str, None]
     """uids of victims that are still charged"""
+    frees: dict[str, list[int]] = field(default_factory=dict)
+    """node -> its GPU devices of which the victims have shares"""
     claims: str = ""
     """The queue of which quota is held for it: the order is kept until that claim ends, with places or without."""
     of_move: bool = False

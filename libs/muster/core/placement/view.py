@@ -119,10 +119,11 @@ class View:
         self._move(node, after)
         self.taken.append(Taken(ask, node, count, devices))
 
-    def keep(self, ask: Ask, node: str, count: int, devices: Sequence[int] = ()) -> Kept:
+    def keep(self, ask: Ask, node: str, count: int, devices: Sequence[int] = (), frees: Sequence[int] = ()) -> Kept:
         """Keep from all others the free part of the room of ``count`` pods, even if it is too little for one.
 
-        ``devices``: of which they are to have shares, one pod after the other. Returns what that is, for ``unkeep``.
+        ``devices``: of which they are to have shares, one pod after the other. ``frees``: devices that others share and
+        leave, for pods that are to have whole ones. Returns what that is, for ``unkeep``.
         """
         before = self.slot(node)
         need = self.need(ask, node)
@@ -141,6 +142,10 @@ class View:
             part = min(need.share, max(left, 0))
             after.shared[device] = left - part
             shares[device] = shares.get(device, 0) + part
+        if frees and need.gpu >= 0 and not need.share:
+            lacks = (dict(need.parts).get(need.gpu, 0) * count - kept[need.gpu]) // WHOLE
+            for device in [each for each in frees if after.shared.get(each, 0) > 0][: max(lacks, 0)]:
+                shares[device], after.shared[device] = after.shared[device], 0
         self._move(node, after)
         return Kept(kept, shares)
 

@@ -266,7 +266,7 @@ class _Turn:
             self._begin()
         if self.open >= MAX_OPEN:
             return False
-        if self.blocking and (not self._head_first() or self._passes()):
+        if self.blocking and (not self._head_first() or self._passes()) and not self._to_held(here=True):
             return False
         ledger, proposed = self.state.queues.ledger, self.state.queues.proposed
         while self._has_head(scratch):
@@ -274,15 +274,18 @@ class _Turn:
             line = self.lines[key]
             if self.reserve is not None and self._is_kept(place.uid, line, scratch):
                 if self.blocking:
+                    if self._to_held():
+                        continue
                     return False
                 line.takes = self.reserve.spares  # What keeps one from borrowing keeps all others of its shape.
                 self._next()
                 continue
             if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=self.state.now):
                 return True
-            if self.blocking:
+            if not self.blocking:
+                heappop(self.heads)
+            elif not self._to_held():
                 return False
-            heappop(self.heads)
         return False
 
     def _has_head(self, scratch: Scratch | None = None) -> bool:
@@ -315,6 +318,21 @@ class _Turn:
         """Whether what is free is kept for owners, and not lent to a job that may run long."""
         job = line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
         return self.reserve is not None and self.reserve.keeps(job, scratch) is not None
+
+    def _to_held(self, *, here: bool = False) -> bool:
+        """Drop all before the next job that quota is held for, ``here``: unless the first is one; False where none is.
+
+        Under Block it was the head when others were evicted for it: it is not behind one that came back since.
+        """
+        claims = self.state.queues.ledger.claims.by_uid
+        if not any(claim.queue == self.queue for claim in claims.values()):
+            return False
+        while self._has_head():
+            if here and self.heads[0][0].uid in claims:
+                return True
+            here = True
+            self._next()
+        return False
 
     def _head_first(self) -> bool:
         """Whether the head of the whole queue is among those that may be tried, and is the first of them."""

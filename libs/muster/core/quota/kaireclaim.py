@@ -82,8 +82,16 @@ class Between(GivingRules, frozen=True):
                 return one, other
         return mine[-1], theirs[-1]
 
+    def _shareless(self, leaf: str) -> bool:
+        """Whether what runs there began before its queue got queues below it, of which the claimant's is one: it has no
+        share beside theirs, and cannot start there again.
+        """
+        return leaf != self.queue and leaf in chain_of(self.queue)
+
     def gives(self, giver: Giver, found: Search) -> bool:
         """Whether a victim's side may give one more, with those chosen so far gone, and cannot take it back."""
+        if self._shareless(giver.queue):
+            return True
         if not self.asks(giver.queue):
             return False
         own, side = self.sides(giver.queue)
@@ -125,6 +133,8 @@ class Between(GivingRules, frozen=True):
     def _asks(self, leaf: str) -> bool:
         if leaf == self.queue or not self._beside(leaf):
             return False
+        if self._shareless(leaf):
+            return True
         own, side = self.sides(leaf)
         if side not in self.ledger.nodes:
             return False  # Its queue was deleted, or is disabled: what runs there has no share to be above.
@@ -140,7 +150,8 @@ class Between(GivingRules, frozen=True):
         """Whether no side of the claimant ends further above its share than one that gave, in any resource."""
         taken: dict[str, set[str]] = {}
         for giver in found.givers():
-            taken.setdefault(giver.queue, set()).update(name for name, amount in giver.request.items() if amount)
+            if not self._shareless(giver.queue):
+                taken.setdefault(giver.queue, set()).update(name for name, amount in giver.request.items() if amount)
         for leaf, given in taken.items():
             own, side = self.sides(leaf)
             for name in self.names:
@@ -158,6 +169,8 @@ class Between(GivingRules, frozen=True):
         """How a queue comes in turn to give: lower priority first, then the largest part of its limit for keeping; of
         those under one side the same is asked below it, level by level.
         """
+        if self._shareless(leaf):
+            return ()
         _, side = self.sides(leaf)
         path = chain_of(leaf)
         below = path[path.index(side) :: -1] if side in path else (side,)

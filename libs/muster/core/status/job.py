@@ -179,8 +179,16 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return _status(state, uid, refused_code(refusal.reason), NotQueued(refusal))
     if uid in state.queues.unplaced and uid in state.shortages:
         kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
-        return _status(state, uid, "GangUnschedulable", replace(_no_place(state, uid), tried=tried, kept=kept))
+        found = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
+        return _status(state, uid, "GangUnschedulable", found)
     return None
+
+
+def _leaves_for(state: ReadState, uid: str) -> tuple[str, ...]:
+    """namespace/name of the jobs that are still charged and leave, or move, for a job."""
+    name, charges = state.queues.workloads[uid].ref.key, state.queues.ledger.charges
+    going = (each for each, why in state.leaving.items() if why.claimant == name and each in charges)
+    return tuple(sorted(state.queues.workloads[each].ref.key for each in going if each in state.queues.workloads))
 
 
 def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:

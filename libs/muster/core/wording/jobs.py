@@ -293,6 +293,10 @@ def _unplaced(status: JobStatus, found: NoPlace, now: int) -> str:
     said = reason(status).text
     if found.tried:
         said += f". It was evaluated last {span(max(0, now - found.tried))} ago"
+    if found.leaves:
+        more = f", and {len(found.leaves) - 5} more" if len(found.leaves) > 5 else ""
+        leave = "1 job leaves its nodes" if len(found.leaves) == 1 else f"{len(found.leaves)} jobs leave their nodes"
+        said += f". {leave} to make room for it: {', '.join(found.leaves[:5])}{more}"
     mine = [each for each in found.kept if each.uid and each.gang == status.job]
     others = [each for each in found.kept if each not in mine and each.gang != found.shortage.kept_for]
     return said + "".join(f". {explain_nodes.kept_now(each, own=each in mine)}" for each in (*mine, *others))

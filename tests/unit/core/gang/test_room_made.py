@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kit import facts
+from kit import facts, nodes
 from kit.audits import audit
 from kit.clearings import Play, halves
 from muster.core.gang import orders
@@ -20,7 +20,9 @@ from muster.events.envelope import Stored
 from muster.events.facts import QueueObserved, WorkloadGone
 from muster.events.reasons import OrderKind
 from muster.model.keys import Ref
+from muster.model.placing import PodRules
 from muster.model.victims import Victim
+from muster.model.workload import PodSet
 
 
 def answer(play: Play, claimant: str, kind: OrderKind, *named: str, attempt: int = 1) -> str:
@@ -51,6 +53,7 @@ def test_the_room_is_kept_while_the_victim_is_leaving_and_the_job_starts_there()
     play.job("big", "a", 2, "build")
     assert play.ordered() == ["y"], "one is enough, and the younger goes"
     assert not play.claims(), "no quota is held for it"
+    assert "1 job leaves its nodes to make room for it: default/y" in play.told("big")
     play.suspended("y")
     play.job("thief", "a", 1, "inference")
     assert play.runs()["thief"] == play.runs()["x"], "beside x there is room; what is cleared is kept"
@@ -58,7 +61,29 @@ def test_the_room_is_kept_while_the_victim_is_leaving_and_the_job_starts_there()
     assert "late" not in play.runs() and "big" not in play.runs()
     play.left("y")
     assert play.runs()["big"] != play.runs()["x"]
+    assert "make room" not in play.told("big").splitlines()[0]
     assert len(play.ordered()) == 1
+    play.bench.sound()
+
+
+def test_jobs_that_share_a_device_do_not_return_to_it_one_by_one() -> None:
+    """Each leaves a part of it, and the job they are evicted for asks for all of it."""
+    play = halves(a=12)
+    play.bench.facts(nodes.node("gpus", cpu=8, gpu=1), nodes.node("no-cores", cpu=0, gpu=1))
+    part, whole = facts.vector(cpu=1, gpu="0.25"), facts.vector(cpu=1, gpu=1)
+    shares = ("one", "two", "three")
+    for name in shares:
+        sets = (PodSet("main", 1, facts.vector(cpu=1), rules=PodRules(share=250)),)
+        play.job(name, "a", 1, pod_sets=sets, need={"ack": part, "full": part})
+    assert all(play.runs()[name] == ["gpus"] for name in shares)
+    play.job("owner", "a", 1, "build", pod_sets=(PodSet("main", 1, whole),), need={"ack": whole, "full": whole})
+    assert sorted(play.ordered()) == sorted(shares)
+    for name in shares:
+        play.suspended(name)
+    for name in shares:
+        play.left(name)
+        assert "gpus" not in [at for other in shares for at in play.runs().get(other, ())]
+    assert play.runs()["owner"] == ["gpus"]
     play.bench.sound()
 
 

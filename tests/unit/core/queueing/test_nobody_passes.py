@@ -180,6 +180,22 @@ def test_nobody_is_evicted_for_one_that_may_not_pass() -> None:
     scene.bench.sound()
 
 
+def test_a_head_that_quota_is_held_for_is_not_behind_one_that_comes_back() -> None:
+    """Both would wait until the claim has had its time."""
+    scene = Scene()
+    scene.tree_of(("a", 4), ("b", 0))
+    ref = Ref("Queue", "kube-queue", "a", "queue-a")
+    scene.do(QueueObserved(ref=ref, rv=facts.next_rv(), path="root/a", policy="Block"))
+    scene.lines("synced", "gang b/x head=1 workers=1x6")
+    scene.runs("b/x")
+    scene.lines("gang a/held head=1 workers=1x3")
+    assert [event.ref.name for event in scene.bench.happened(EvictionOrdered)] == ["held"]
+    scene.lines("gang a/before head=1 workers=1x4 prio=5")
+    scene.suspended("b/x")
+    assert [event.ref.name for event in scene.bench.happened(GangAdmitted)] == ["x", "held"]
+    scene.bench.sound()
+
+
 @pytest.mark.parametrize("kind", ["move", "guarantee", "priority"])
 @pytest.mark.parametrize("lacks", ["a place", "quota"])
 def test_no_node_is_cleared_for_one_that_may_not_pass(kind: str, lacks: str) -> None:

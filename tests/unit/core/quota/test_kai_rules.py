@@ -129,6 +129,20 @@ def test_a_victim_is_judged_before_it_is_subtracted() -> None:
     assert not rules.gives(begun(rules).giver(second), begun(rules, first)), "3 of a share of 4"
 
 
+def test_what_runs_in_a_queue_that_got_queues_below_it_gives_to_those() -> None:
+    """It has no share beside theirs; elsewhere it counts as what its queue uses."""
+    found = ledger(queue("top", gpu=(4, -1, 1)), queue("a", "top", gpu=(4, -1, 1)), queue("b", gpu=(4, -1, 1)))
+    uid = uses(found, "top", gpu=4)
+    uses(found, "b", gpu=4)
+    rules = asks(found, "a", gpu=2)
+    assert rules.may_claim()
+    assert rules.asks(found.queues["top"])
+    assert not rules.asks(found.queues["b"])
+    assert rules.gives(begun(rules).giver(uid), begun(rules))
+    assert rules.fair(begun(rules, uid))
+    assert not asks(found, "b", gpu=2).asks(found.queues["top"]), "it uses what its queue is guaranteed"
+
+
 def test_nobody_gives_within_its_own_queue() -> None:
     found = ledger(queue("a", gpu=EQUAL), queue("b", gpu=EQUAL))
     uid = uses(found, "a", gpu=8)
