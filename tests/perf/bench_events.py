@@ -176,8 +176,11 @@ def measure(size: Size, say: Progress) -> Table:
     found: dict[str, float] = {}
     for kind, make in kinds(cluster).items():
         say(f"events: {kind}")
+        before = len(cluster.bench.happened(GangAdmitted))
         took = sorted(cluster.ms(make(at)) for at in range(size.events))
         found |= {f"{kind}, p50 ms": took[len(took) // 2], f"{kind}, p99 ms": took[len(took) * 99 // 100]}
+        if started := len(cluster.bench.happened(GangAdmitted)) - before:
+            found[f"{kind}, jobs that start"] = started / size.events
     gc.unfreeze()
     about = (
         f"All deciders in one process, no bus: CPU time until nothing more is due. {size.requests:,} jobs with as many "
