@@ -96,9 +96,9 @@ muster log voids --log log.jsonl.gz
         function="log_recover",
         order=35,
         summary="Say whether a log lost commits that were read, and start its next generation from the cluster.",
-        details="Each service keeps beside the log how far it has read. A log that cannot show that lost its end, and "
-        "may have grown over it. The keeper starts the next generation by itself where two services agree; where one "
-        "service alone says so, a person decides.",
+        details="Each process keeps beside the log how far it has read. A log that cannot show that lost its end, and "
+        "may have grown over it. The keeper starts the next generation by itself where two processes agree; where one "
+        "of several alone says so, a person decides.",
         examples="""
 muster log recover
 muster log recover --yes

@@ -69,7 +69,7 @@ async def test_junk_of_no_key_stops_another(tmp_path: Path) -> None:
                 for ack in await asyncio.gather(*(js.publish(each, junk, {}) for each in written(service))):
                     assert ack is not None, (name, service)
                     assert ack.error is None, (name, service, ack)
-            await JetStreamMarks(own, "main").all()
+            await JetStreamMarks(own, "main").of(log.identity)
             await JetStreamReplicas(own, "main").live()
             await recorded_cluster(own, log.identity)
             snapshots = JetStreamSnapshots(own, log.identity, warn=lambda _: None)

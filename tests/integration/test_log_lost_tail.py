@@ -20,7 +20,7 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
-from muster.bus.marks import JetStreamMarks, Mark, give_up, hear_marks
+from muster.bus.marks import JetStreamMarks, Mark, Testimony, give_up, hear_marks
 from muster.bus.server import EmbeddedServer
 from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
@@ -29,6 +29,7 @@ from muster.events.system import Genesis, TimeReached
 from muster.ports import LogGoneError, LogLostError, LogSealedError
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
+from muster.runtime.layouts import KEEPER, LAYOUTS, SERVICES, overlap
 from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.runners.leader import AnyLeader, Leader
 from muster.runtime.service import open_process
@@ -70,8 +71,11 @@ class Scene:
             return batch[0].digest
         raise AssertionError("nothing there")
 
-    async def mark(self, service: str, seq: int, digest: bytes = b"\x01" * 16) -> None:
-        await JetStreamMarks(self.js, "main").put(Mark(service, self.log.identity.log_id, seq, digest.hex()))
+    async def mark(self, user: str, seq: int, digest: bytes = b"\x01" * 16) -> None:
+        await JetStreamMarks(self.js, "main").put(user, Mark(self.log.identity.log_id, seq, digest.hex()))
+
+    async def hear(self) -> Testimony:
+        return await hear_marks(self.js, self.log, overlap)
 
 
 @pytest.fixture
@@ -140,18 +144,50 @@ async def test_where_two_services_miss_commits_the_next_generation_is_founded(sc
     good = await scene.digest(3)
     await scene.mark("watcher", 3, good)
     await scene.mark("preemptor", 40)
-    alone = await hear_marks(scene.js, scene.log)
-    assert ([each.service for each in alone.lost], alone.agrees) == (["preemptor"], False)
+    alone = await scene.hear()
+    assert ([*alone.lost], alone.agrees) == (["preemptor"], False)
     await scene.mark("actuator", 41)
-    found = await hear_marks(scene.js, scene.log)
-    assert found.agrees
+    assert (await scene.hear()).agrees
     made = await give_up(scene.js, scene.log.identity, 1, by="the keeper")
     assert await give_up(scene.js, scene.log.identity, 1, by="another") == made
     after = await open_log(scene.js, "main")
     assert (after.identity.generation, after.identity.first, after.identity.earlier) == (2, 1, ())
     with pytest.raises(LogSealedError):
         await scene.log.append(commit(9), expected=scene.last)
-    assert (await hear_marks(scene.js, after)).lost == ()
+    assert not (await hear_marks(scene.js, after, overlap)).lost
+
+
+@pytest.mark.parametrize("layout", ["all", "deciders"])
+async def test_a_layout_is_no_witness_of_what_was_read_after_it(scene: Scene, layout: str) -> None:
+    """Each service left a mark before it went into a process of several; then the log loses what that one read."""
+    good = await scene.digest(3)
+    for service in (each for each in SERVICES if each != KEEPER):
+        await scene.mark(service, 3, good)
+    now = [each for each in LAYOUTS[layout] if each != KEEPER]
+    for process in now:
+        await scene.mark(process, 40)
+    found = await scene.hear()
+    assert sorted(found.lost) == sorted(now)
+    assert found.agrees
+
+
+async def test_a_key_of_the_layout_before_is_one_witness(scene: Scene) -> None:
+    good = await scene.digest(5)
+    for process in LAYOUTS["deciders"]:
+        await scene.mark(process, 5, good)
+    await scene.mark("queue_sorter", 40)
+    found = await scene.hear()
+    assert ([*found.lost], found.agrees) == (["queue_sorter"], False)
+
+
+async def test_a_process_asks_for_what_its_services_read_in_the_layout_before(scene: Scene) -> None:
+    await scene.mark("queue_sorter", 40)
+    async with AsyncExitStack() as stack:
+        opening = asyncio.ensure_future(open_process(Config(nats_url=scene.server.url), "deciders", stack))
+        other = await open_process(Config(nats_url=scene.server.url), "actuator", stack)
+        assert other.log.identity == scene.log.identity
+        await give_up(scene.js, scene.log.identity, 1, by="a person")
+        assert (await opening).log.identity.generation == 2
 
 
 MINE = encode_commit(genesis_commit(Genesis(log_id="mine", generation=1, own_time=True), 1))

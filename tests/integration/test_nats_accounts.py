@@ -110,13 +110,20 @@ async def test_a_process_does_what_is_its_services_own(server: ProductionNats, u
             await _holds(js, log, stage)
             if stage in FOLDERS:
                 await _keeps(js, log, stage)
-        for service in services:
-            await JetStreamMarks(js, "main").put(Mark(service, log.identity.log_id, 1, "00"))
+        await JetStreamMarks(js, "main").put(user, Mark(log.identity.log_id, 1, "00"))
         read = [stored.seq async for batch in _whole(log) for stored in batch]
         assert read == [*range(1, 2 * len(stages) + 2)]
         for service in {*services} & {*natsaccounts.QUARANTINERS}:
             await Quarantine(js, "main").put(service, b"?", "not readable")
         assert (await log.usage()).last_seq == read[-1]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+async def test_a_process_of_several_services_is_one_witness(server: ProductionNats, group: str) -> None:
+    """Two that miss commits have the log given up: no key writes the mark of another user."""
+    for user in members(group):
+        await forbidden(server, group, f"$KV.{subjects.state_bucket('main')}.mark.{user}", b"{}")
+        await forbidden(server, user, f"$KV.{subjects.state_bucket('main')}.mark.{group}", b"{}")
 
 
 async def _holds(js: JetStream, log: JetStreamLog, stage: str) -> None:

@@ -378,7 +378,7 @@ class JetStreamLog:
     def _lost(self, what: str) -> LogLostError:
         return LogLostError(
             f"log {self._stream} {what}: it lost commits, and nothing more is built on it. Its next generation starts "
-            "from the state of the cluster: the keeper founds it where the services agree, else `muster log recover`"
+            "from the state of the cluster: the keeper founds it where the processes agree, else `muster log recover`"
         )
 
     async def _first(self) -> bytes | None:

@@ -1,13 +1,14 @@
-"""High-water marks: how far each service has read a log, kept beside it, and what is done when the log falls short.
+"""High-water marks: how far each process has read a log, kept beside it, and what is done when the log falls short.
 
 A log that lost its end and grew again is another log under the same name: its sequences, intents and public ids would
 be used twice. So it gets no further commit: its successor starts from the state of the cluster, as after the loss of a
-whole log. The marks are the witnesses.
+whole log. The marks are the witnesses: one for each key, whatever services the process with that key has.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -26,27 +27,29 @@ from muster.ports import LogIdentity, LogLostError
 
 LOST = "it lost commits that were read"
 MARKS = "mark"
-"""Below it in the state bucket: one key for each service."""
+"""Below it in the state bucket: one key for each user, which no other user may write."""
 AGREEING = 2
-"""So many services must have read what a log does not have, where none says otherwise, until it is given up for good
-without a person. One alone may hold a stolen key.
+"""So many users must have read what a log does not have, where none says otherwise, until it is given up for good
+without a person. One alone may be a stolen key.
 """
+
+Overlap = Callable[[str, str], bool]
+"""Whether two users have a service in common, and so are of two layouts."""
 
 
 class Mark(Struct, frozen=True):
-    """A service has read a log up to ``seq``; ``digest`` tells the commit there from any other, in hexadecimal."""
+    """A log was read up to ``seq``; ``digest`` tells the commit there from any other, in hexadecimal."""
 
-    service: str
     log_id: str
     seq: int
     digest: str
 
 
 class Testimony(Struct, frozen=True):
-    """What the marks say of a log: ``lost`` names positions that it cannot show, ``shown`` those that it can."""
+    """What the marks say of a log, by user: ``lost`` name positions that it does not hold, ``shown`` those it does."""
 
-    lost: tuple[Mark, ...] = ()
-    shown: tuple[Mark, ...] = ()
+    lost: dict[str, Mark] = {}
+    shown: dict[str, Mark] = {}
     begins: bool = True
     """Whether the log has its genesis. It had one before anything pointed to it, and no key of a stage removes it."""
 
@@ -59,8 +62,8 @@ class Testimony(Struct, frozen=True):
         """Whether it is sure that the log lost commits."""
         if not self.begins:
             return True
-        first = min((each.seq for each in self.lost), default=0)
-        against = [each for each in self.shown if each.seq >= first]
+        first = min((each.seq for each in self.lost.values()), default=0)
+        against = [each for each in self.shown.values() if each.seq >= first]
         return bool(self.lost) and not against and len(self.lost) >= min(AGREEING, len(self.lost) + len(self.shown))
 
 
@@ -73,21 +76,21 @@ class JetStreamMarks:
     def __init__(self, js: JetStream, cell: str) -> None:
         self._bucket = KvBucket(js, subjects.state_bucket(cell))
 
-    async def put(self, mark: Mark) -> None:
-        """Keep a mark in place of the service's last one. Raises BusError."""
-        entry = await self._bucket.get(f"{MARKS}.{mark.service}")
+    async def put(self, user: str, mark: Mark) -> None:
+        """Keep a mark in place of the user's last one. Raises BusError."""
+        entry = await self._bucket.get(f"{MARKS}.{user}")
         revision = entry.revision if entry is not None else 0
-        await self._bucket.set(f"{MARKS}.{mark.service}", encode(mark), revision=revision)
+        await self._bucket.set(f"{MARKS}.{user}", encode(mark), revision=revision)
 
-    async def of(self, service: str) -> Mark | None:
-        """The mark of a service. Raises BusError."""
-        entry = await self._bucket.get(f"{MARKS}.{service}")
-        return _read(entry.value) if entry is not None else None
-
-    async def all(self) -> list[Mark]:
-        """Those of every service. Raises BusError."""
-        found = [await self.of(key.partition(".")[2]) for key in await self._bucket.keys(MARKS)]
-        return [each for each in found if each is not None]
+    async def of(self, log: LogIdentity) -> dict[str, Mark]:
+        """Those of a log, by user. Raises BusError."""
+        found: dict[str, Mark] = {}
+        for key in await self._bucket.keys(MARKS):
+            entry = await self._bucket.get(key)
+            mark = _read(entry.value) if entry is not None else None
+            if mark is not None and mark.log_id == log.log_id:
+                found[key.partition(".")[2]] = mark
+        return found
 
 
 def _read(value: bytes | None) -> Mark | None:
@@ -97,32 +100,48 @@ def _read(value: bytes | None) -> Mark | None:
         return None
 
 
-async def is_shown(log: JetStreamLog, mark: Mark) -> bool:
-    """Whether a log holds what a service has read of it."""
+async def prove(log: JetStreamLog, mark: Mark) -> None:
+    """Raise LogLostError unless a log holds what was read of it."""
     try:
-        await log.prove(mark.seq, bytes.fromhex(mark.digest))
+        digest = bytes.fromhex(mark.digest)
+    except ValueError:
+        return  # No digest: it says nothing.
+    await log.prove(mark.seq, digest)
+
+
+async def is_shown(log: JetStreamLog, mark: Mark) -> bool:
+    """Whether a log holds what was read of it."""
+    try:
+        await prove(log, mark)
     except LogLostError:
         return False
-    except ValueError:
-        return True  # No digest: it says nothing.
     return True
 
 
-async def hear_marks(js: JetStream, log: JetStreamLog) -> Testimony:
+def witnesses(marks: dict[str, Mark], overlap: Overlap) -> dict[str, Mark]:
+    """Of users that have a service in common the one that has read furthest: the others are of a former layout.
+
+    What they read is true still, but they read no further, and would be missed where the log loses what came later.
+    """
+    return {
+        user: mark
+        for user, mark in marks.items()
+        if not any(other.seq > mark.seq and overlap(user, by) for by, other in marks.items())
+    }
+
+
+async def hear_marks(js: JetStream, log: JetStreamLog, overlap: Overlap) -> Testimony:
     """What the marks say of a log; those of another one say nothing. Raises BusError, LogGoneError.
 
     It lost nothing that matters where its successor has begun with states: those were made of it when it was whole.
     """
     if await _rolled_over(js, log.identity):
         return Testimony()
-    marks = await JetStreamMarks(js, log.identity.cell).all()
-    mine = [mark for mark in marks if mark.log_id == log.identity.log_id]
-    shown = [await is_shown(log, mark) for mark in mine]
-    return Testimony(
-        tuple(mark for mark, good in zip(mine, shown, strict=True) if not good),
-        tuple(mark for mark, good in zip(mine, shown, strict=True) if good),
-        await own_genesis(js, log.identity.cell, log.identity.generation, log.identity.first) is not None,
-    )
+    begins = await own_genesis(js, log.identity.cell, log.identity.generation, log.identity.first) is not None
+    found = Testimony({}, {}, begins)
+    for user, mark in witnesses(await JetStreamMarks(js, log.identity.cell).of(log.identity), overlap).items():
+        (found.shown if await is_shown(log, mark) else found.lost)[user] = mark
+    return found
 
 
 async def _rolled_over(js: JetStream, identity: LogIdentity) -> bool:

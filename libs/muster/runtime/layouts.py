@@ -59,3 +59,13 @@ def process_name(services: tuple[str, ...]) -> str:
 def members(process: str) -> tuple[str, ...]:
     """The services of a process by its name; a name of something else is its only member."""
     return GROUPS.get(process) or tuple(process.replace("-", "_").split(_BETWEEN))
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two processes, by their names, have a service in common: no layout has both."""
+    return not set(members(one)).isdisjoint(members(other))
+
+
+def user_of(process: str) -> str:
+    """The user that a process signs in as, by its name."""
+    return process.replace("-", "_")

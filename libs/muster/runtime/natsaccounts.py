@@ -18,7 +18,8 @@ may say, and an answer reaches nothing else. Readers outside share account EXPOR
 own name on the public stream, and nothing else.
 
 A process of several services signs in as a user of its own, which may do what each of them may (``deciders``, ``all``);
-where that layout is not chosen, no seed of its key exists.
+where that layout is not chosen, no seed of its key exists. How far a process has read the log it says in its own name:
+one key is one witness.
 
 A user has two keys: the one that it signs in with, and the one before it, which the servers accept as long as the
 key is being changed (docs/howto/rotate-keys.md). Both may do the same. ``muster.runtime.natskeys`` makes them.
@@ -201,9 +202,10 @@ def _seats(cell: str, stage: str) -> Iterator[str]:
 
 
 def _process(name: str, cell: str) -> User:
-    """The user of a process: it may do what each of its services may."""
+    """The user of a process: it may do what each of its services may, and say how far it has read the log."""
     needs = [_follower(each, cell) if each in READERS else _service(each, cell) for each in members(name)]
-    allowed = dict.fromkeys(subject for each, _ in needs for subject in each)
+    mark = f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}"
+    allowed = dict.fromkeys((*(subject for each, _ in needs for subject in each), mark))
     asked = dict.fromkeys(operation for _, each in needs for operation in each)
     return _user(name, cell, tuple(allowed), tuple(asked))
 
@@ -223,7 +225,6 @@ def _service(name: str, cell: str) -> Needs:
     if name == "publisher":
         own += [subjects.public_cell_subjects(cell), f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"]
     own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
-    own.append(f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}")
     kept = [subjects.snapshot_bucket(cell, stage) for stage in KEEPERS[name] if stage in FOLDERS]
     if name == "keeper":
         kept = [subjects.base_bucket(cell)]
@@ -242,8 +243,7 @@ def _service(name: str, cell: str) -> Needs:
 def _follower(name: str, cell: str) -> Needs:
     buckets = (subjects.base_bucket(cell), subjects.snapshot_bucket(cell, "readmodel"))
     snapshots = [f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in buckets]
-    mark = f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}"
-    return (*snapshots, mark, *_reading(cell)), OF_THE_LOG
+    return (*snapshots, *_reading(cell)), OF_THE_LOG
 
 
 def _onlooker(cell: str) -> User:

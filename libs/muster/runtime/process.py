@@ -77,8 +77,8 @@ class Process(Struct, dict=True):
     connection: Connection
     js: JetStream
     log: SharedLog
-    services: tuple[str, ...] = ()
-    """The services that it is."""
+    user: str = ""
+    """The user that it signs in as."""
     transport: ApiTransport | None = None
     """The connection to the API server, which its services share."""
     runners: list[AnyFollower] = field(default_factory=list)
@@ -345,14 +345,12 @@ class Process(Struct, dict=True):
         state = max((each.state for each in self.runners), key=lambda each: each.seq, default=None)
         if state is None or state.seq <= before or not state.docket.last:
             return before
-        marks, log_id = JetStreamMarks(self.js, self.config.cell), self.log.identity.log_id
-        found = [Mark(service, log_id, int(state.seq), state.docket.last.hex()) for service in self.services]
+        mark = Mark(self.log.identity.log_id, int(state.seq), state.docket.last.hex())
         try:
-            for mark in found:
-                await marks.put(mark)
+            await JetStreamMarks(self.js, self.config.cell).put(self.user, mark)
         except (BusError, UnansweredError) as err:
-            self.logger.warning("mark_not_kept", seq=state.seq, why=str(err))
-        return found[0].seq
+            self.logger.warning("mark_not_kept", seq=mark.seq, why=str(err))
+        return mark.seq
 
     async def _watch_room(self) -> None:
         """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""

@@ -20,7 +20,7 @@ from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.marks import JetStreamMarks, give_up, hear_marks
+from muster.bus.marks import JetStreamMarks, give_up, hear_marks, prove
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.kube.errors import KubeConfigError
 from muster.ports import (
@@ -38,7 +38,7 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
-from muster.runtime.layouts import members
+from muster.runtime.layouts import overlap, user_of
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import ClockSkewError
 from muster.runtime.runners.leasing import LostLeadershipError
@@ -96,7 +96,7 @@ async def open_process(
     if (await log.usage()).sealed:
         logger.warning("log_sealed", generation=log.identity.generation, completing=keeping)
     while (await log.usage()).sealed:
-        if keeping and (await hear_marks(js, log)).agrees:
+        if keeping and (await hear_marks(js, log, overlap)).agrees:
             await give_up(js, log.identity, clock.now(), by=service)
         elif keeping:
             from muster.runtime.logkeeping.rolling import roll  # It loads every stage there is.
@@ -109,7 +109,7 @@ async def open_process(
     log = await _proven(js, config, log, service, clock, logger, keeping=keeping, own_time=own_time)
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
-    return Process(config, name, clock, logger, Metrics(), connection, js, shared, members(service), stack=stack)
+    return Process(config, name, clock, logger, Metrics(), connection, js, shared, user_of(service), stack=stack)
 
 
 async def _proven(
@@ -123,23 +123,24 @@ async def _proven(
     keeping: bool,
     own_time: bool,
 ) -> JetStreamLog:
-    """The log, once it holds what the services of this process have read of it before: its successor where it does not.
+    """The log, once it holds what the services of this process have read of it before, in this layout or another: its
+    successor where it does not.
 
-    That is waited for; with ``keeping`` it is founded where the services agree.
+    That is waited for; with ``keeping`` it is founded where the processes agree.
     """
     marks = JetStreamMarks(js, config.cell)
     told = False
     while True:
-        read = [mark for each in members(service) if (mark := await marks.of(each)) is not None]
+        read = await marks.of(log.identity)
         try:
-            for mark in read:
-                if mark.log_id == log.identity.log_id:
-                    await log.prove(mark.seq, bytes.fromhex(mark.digest))
+            for user, mark in read.items():
+                if overlap(user, service):
+                    await prove(log, mark)
         except LogLostError as err:
             if not told:
                 logger.error("log_lost_commits", message=str(err))
             told = True
-            if keeping and (await hear_marks(js, log)).agrees:
+            if keeping and (await hear_marks(js, log, overlap)).agrees:
                 await give_up(js, log.identity, clock.now(), by=service)
             else:
                 await asyncio.sleep(SEALED_WAIT_S)

@@ -11,6 +11,7 @@ from muster.bus.cell import open_log
 from muster.bus.marks import LOST, give_up, hear_marks
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
+from muster.runtime.layouts import overlap
 from muster.runtime.pairing import recorded_cluster
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, OK
@@ -22,7 +23,7 @@ from muster_cli.reading import connected, locate, tell_which
 async def log_recover(
     *,
     yes: Annotated[
-        bool, Parameter(negative="", help="Found the next generation, where a service misses commits.")
+        bool, Parameter(negative="", help="Found the next generation, where a process misses commits.")
     ] = False,
     bus: Bus | None = None,
 ) -> int:
@@ -33,22 +34,23 @@ async def log_recover(
     async with connected(place) as js:
         log = await open_log(js, place.config.cell)
         identity = log.identity
-        found = await hear_marks(js, log)
+        found = await hear_marks(js, log, overlap)
         if not found.begins:
             out.line("the log does not have its first commit: NATS lost all of it")
-        for mark in found.lost:
-            out.line(f"{mark.service} has read the log up to sequence {mark.seq}, and that is not in it")
+        for user, mark in found.lost.items():
+            out.line(f"{user} has read the log up to sequence {mark.seq}, and that is not in it")
         known = await recorded_cluster(js, identity)
+        others = counted(len(found.shown), "process", "processes")
         set_back = known.set_back if known is not None else ""
         if set_back:
             out.line(set_back)
         if found.whole and not set_back:
-            out.line(f"The log holds all that {counted(len(found.shown), 'service')} read of it: nothing to recover.")
+            out.line(f"The log holds all that {others} read of it: nothing to recover.")
             return OK
         if not yes:
             out.line(
-                f"{counted(len(found.shown), 'service')} read nothing that is missing. With --yes the log starts again "
-                "from the state of the cluster: running jobs are adopted, and the waiting jobs keep their order."
+                f"{others} read nothing that is missing. With --yes the log starts again from "
+                "the state of the cluster: running jobs are adopted, and the waiting jobs keep their order."
             )
             return FAILED
         by = short(os.environ.get("USER") or "unknown")

@@ -16,6 +16,7 @@ from muster.bus.log import JetStreamLog
 from muster.bus.marks import give_up, hear_marks
 from muster.bus.shares import close, filled, shares
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
+from muster.runtime.layouts import overlap
 from muster.runtime.logkeeping.archive import ArchiveError
 from muster.runtime.logkeeping.archiving import archive, archive_of
 from muster.runtime.logkeeping.budget import WINDOW_S, Budget
@@ -133,11 +134,11 @@ class LogKeeper:
         await self._archive(log)
 
     async def _check_whole(self, log: JetStreamLog) -> None:
-        """Found the next generation where the services agree that this one lost commits that they have read."""
-        found = await hear_marks(self._js, log)
+        """Found the next generation where the processes agree that this one lost commits that they have read."""
+        found = await hear_marks(self._js, log, overlap)
         if found.whole:
             return
-        names = [f"{each.service} at {each.seq}" for each in found.lost]
+        names = [f"{user} at {mark.seq}" for user, mark in found.lost.items()]
         self._hooks.note("error", "log_lost_commits", witnesses=names, agree=found.agrees)
         if found.agrees:
             made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper")
