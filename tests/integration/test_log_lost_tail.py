@@ -157,6 +157,22 @@ async def test_where_two_services_miss_commits_the_next_generation_is_founded(sc
     assert not (await hear_marks(scene.js, after, overlap)).lost
 
 
+async def test_a_snapshot_is_kept_behind_the_mark(scene: Scene) -> None:
+    """So what is lost of it is missed, although nobody believes a snapshot that the log cannot show."""
+    async with AsyncExitStack() as stack:
+        process = await open_process(Config(nats_url=scene.server.url), "queue-sorter", stack)
+        process.add_decider(DECIDERS["queue_sorter"])
+        (runner,) = process.runners
+        running = asyncio.ensure_future(alone(runner))
+        await until(lambda: runner.caught_up or running.done())
+        await runner.keep_snapshot()
+        running.cancel()
+        kept = await process.snapshots().load("queue_sorter", "0")
+        marks = await JetStreamMarks(scene.js, "main").of(scene.log.identity)
+        assert kept is not None
+        assert kept.seq == marks["queue_sorter"].seq == runner.state.seq
+
+
 @pytest.mark.parametrize("layout", ["all", "deciders"])
 async def test_a_layout_is_no_witness_of_what_was_read_after_it(scene: Scene, layout: str) -> None:
     """Each service left a mark before it went into a process of several; then the log loses what that one read."""

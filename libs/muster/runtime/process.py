@@ -19,11 +19,9 @@ from muster.bus.errors import BusError, UnansweredError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
-from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.replicas import JetStreamReplicas
-from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.stage import SHOWN_KINDS, Stage
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
@@ -39,6 +37,7 @@ from muster.ports import (
 from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
+from muster.runtime.marking import MarkedSnapshots, Marking
 from muster.runtime.measuring import Measuring
 from muster.runtime.pairing import record_cluster, record_set_back
 from muster.runtime.runners.activating import Activator, announce
@@ -59,8 +58,6 @@ STOP_LIMIT_S = 5.0
 READ_MODEL_COMMITS = 2_000
 """How far the newest snapshot of the read model lies behind at most: commands that ask fold that much."""
 ROOM_CHECK_S = 15.0
-MARK_S = 5.0
-"""How often it is written down beside the log how far it was read."""
 ALARM_PERCENT = 80
 CLOSING_PERCENT = 95
 """How full the log may be until nothing new is admitted, so that releases and effects still fit."""
@@ -77,8 +74,7 @@ class Process(Struct, dict=True):
     connection: Connection
     js: JetStream
     log: SharedLog
-    user: str = ""
-    """The user that it signs in as."""
+    marking: Marking
     transport: ApiTransport | None = None
     """The connection to the API server, which its services share."""
     runners: list[AnyFollower] = field(default_factory=list)
@@ -124,11 +120,11 @@ class Process(Struct, dict=True):
     def lease(self, stage: str, shard: str = "0") -> JetStreamLease:
         return JetStreamLease(self.js, self.log.identity, stage, shard, self.name)
 
-    def snapshots(self) -> JetStreamSnapshots:
+    def snapshots(self) -> MarkedSnapshots:
         def warn(event: str, *values: object) -> None:
             self.logger.warning(event, values=str(values))
 
-        return JetStreamSnapshots(self.js, self.log.identity, warn=warn)
+        return MarkedSnapshots(self.js, self.log.identity, warn=warn, marking=self.marking)
 
     async def base(self) -> Sequence[Snapshot]:
         """The states that the log can be read from, where what came before them was deleted. Raises BusError."""
@@ -303,7 +299,7 @@ class Process(Struct, dict=True):
                 if self.runners or self.publishers:
                     tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
-                tasks.create_task(self._keep_marks())
+                tasks.create_task(self.marking.run())
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:
@@ -318,7 +314,7 @@ class Process(Struct, dict=True):
             # What was kept of a sealed generation is of no use any more.
             self.snapshotting = not isinstance(why, LogSealedError | LogLostError)
             if isinstance(why, LogLostError):
-                await self._keep_mark(0)
+                await self.marking.keep(again=True)
             raise why from group
         finally:
             await self._leave()
@@ -330,27 +326,6 @@ class Process(Struct, dict=True):
         for runner in self.runners:
             if isinstance(runner, Leader) and runner.stage.name == "quota_accountant" and self.config.ruleset:
                 tasks.create_task(Activator(runner, replicas, self.config.ruleset).run())
-
-    async def _keep_marks(self) -> None:
-        """Write down beside the log how far it was read: a process that starts later sees when the log is shorter than
-        that.
-        """
-        kept = 0
-        while True:
-            await asyncio.sleep(MARK_S)
-            kept = await self._keep_mark(kept)
-
-    async def _keep_mark(self, before: int) -> int:
-        """Write down how far it was read, if that is further than before."""
-        state = max((each.state for each in self.runners), key=lambda each: each.seq, default=None)
-        if state is None or state.seq <= before or not state.docket.last:
-            return before
-        mark = Mark(self.log.identity.log_id, int(state.seq), state.docket.last.hex())
-        try:
-            await JetStreamMarks(self.js, self.config.cell).put(self.user, mark)
-        except (BusError, UnansweredError) as err:
-            self.logger.warning("mark_not_kept", seq=mark.seq, why=str(err))
-        return mark.seq
 
     async def _watch_room(self) -> None:
         """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""

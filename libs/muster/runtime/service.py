@@ -39,7 +39,9 @@ from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import overlap, user_of
+from muster.runtime.marking import Marking
 from muster.runtime.process import Process
+from muster.runtime.runners.follower import AnyFollower
 from muster.runtime.runners.leader import ClockSkewError
 from muster.runtime.runners.leasing import LostLeadershipError
 from muster.runtime.runners.shared import SharedLog
@@ -109,7 +111,11 @@ async def open_process(
     log = await _proven(js, config, log, service, clock, logger, keeping=keeping, own_time=own_time)
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
-    return Process(config, name, clock, logger, Metrics(), connection, js, shared, user_of(service), stack=stack)
+    runners: list[AnyFollower] = []
+    marking = Marking(JetStreamMarks(js, config.cell), user_of(service), log.identity, runners, logger)
+    return Process(
+        config, name, clock, logger, Metrics(), connection, js, shared, marking, runners=runners, stack=stack
+    )
 
 
 async def _proven(

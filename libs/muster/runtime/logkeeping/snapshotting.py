@@ -14,7 +14,7 @@ import msgspec
 
 from muster.core.stage import StageState
 from muster.events.envelope import UNREADABLE
-from muster.ports import LogIdentity, Snapshot, Snapshots
+from muster.ports import Log, LogIdentity, LogLostError, Snapshot, Snapshots
 
 S = TypeVar("S", bound=StageState)
 
@@ -82,19 +82,32 @@ def make_snapshot(identity: LogIdentity, stage: str, shard: str, state: StageSta
     )
 
 
-async def restore(snapshots: Snapshots, identity: LogIdentity, stage: str, shard: str, fresh: S) -> tuple[S, str]:
-    """The newest usable state of a (stage, shard), and how it was found; where there is none ``fresh``, and why the
-    newest snapshot is not used.
+async def restore(snapshots: Snapshots, log: Log, stage: str, shard: str, fresh: S) -> tuple[S, str]:
+    """The newest usable state of a (stage, shard) whose position the log can show, and how it was found; where there is
+    none ``fresh``, and why the newest snapshot is not used.
     """
     how = ""
     async with contextlib.aclosing(snapshots.each(stage, shard)) as found:
         async for snapshot in found:
-            state, why = _read(snapshot, identity, fresh)
+            state, why = _read(snapshot, log.identity, fresh)
+            if state is not None and not await _shows(log, state):
+                state, why = None, "not_in_log"
             if state is not None:
                 gc.freeze()  # It lives as long as the process does.
                 return state, why
             how = how or why
     return fresh, how or "no_snapshot"
+
+
+async def _shows(log: Log, state: StageState) -> bool:
+    """Whether the log holds what a state was made of. Where it does not, the marks say whether the log or the snapshot
+    is wrong.
+    """
+    try:
+        await log.prove(state.seq, state.docket.last)
+    except LogLostError:
+        return False
+    return True
 
 
 def _read(snapshot: Snapshot, identity: LogIdentity, fresh: S) -> tuple[S | None, str]:

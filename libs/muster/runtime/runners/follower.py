@@ -94,8 +94,6 @@ class Follower(Generic[S]):
                 f"the state of {self.stage.name}/{self.shard} can neither be read nor folded again: the log begins at "
                 f"sequence {origin}; run the version that kept it, or bring the generations before it back"
             )
-        if self.state.seq:
-            await self.log.prove(self.state.seq, self.state.docket.last)
         async with asyncio.TaskGroup() as tasks:
             self._cursor.open(self.state.seq)
             try:
@@ -146,9 +144,7 @@ class Follower(Generic[S]):
 
     async def _restore(self) -> None:
         if self.snapshots is not None:
-            state, how = await restore(
-                self.snapshots, self.log.identity, self.stage.name, self.shard, self.stage.initial()
-            )
+            state, how = await restore(self.snapshots, self.log, self.stage.name, self.shard, self.stage.initial())
             self.seat = Seat(self.stage, state)
             self._kept = self.state.seq
             # A snapshot may lie behind our last commit, and nothing that follows would tell of it.

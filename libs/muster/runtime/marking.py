@@ -1,0 +1,70 @@
+"""How far a process has read the log, written down beside it: one that starts later sees when the log is shorter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from muster.bus.errors import BusError, UnansweredError
+from muster.bus.jetstream import JetStream
+from muster.bus.marks import JetStreamMarks, Mark
+from muster.bus.snapshots import JetStreamSnapshots, Warn
+from muster.ports import LogIdentity, Snapshot
+from muster.runtime.runners.follower import AnyFollower
+from muster.telemetry.logs import Logger
+
+MARK_S = 5.0
+"""How often it is written down."""
+
+
+class Marking:
+    """The mark of a process, under the name of its user. ``runners``: those whose states tell how far it has read."""
+
+    def __init__(
+        self, marks: JetStreamMarks, user: str, identity: LogIdentity, runners: Sequence[AnyFollower], logger: Logger
+    ) -> None:
+        self._marks = marks
+        self._user = user
+        self._identity = identity
+        self._runners = runners
+        self._logger = logger
+        self._kept = 0
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Keep the mark until cancelled."""
+        while True:
+            await asyncio.sleep(MARK_S)
+            await self.keep()
+
+    async def keep(self, *, again: bool = False) -> bool:
+        """Write down how far it has read, where that is further than the mark says, or ``again``; False where it
+        could not be.
+        """
+        async with self._turn:
+            state = max((each.state for each in self._runners), key=lambda each: each.seq, default=None)
+            if state is None or not state.docket.last or (state.seq <= self._kept and not again):
+                return True
+            mark = Mark(self._identity.log_id, int(state.seq), state.docket.last.hex())
+            try:
+                await self._marks.put(self._user, mark)
+            except (BusError, UnansweredError) as err:
+                self._logger.warning("mark_not_kept", seq=mark.seq, why=str(err))
+                return False
+            self._kept = mark.seq
+            return True
+
+
+class MarkedSnapshots(JetStreamSnapshots):
+    """Snapshots that are saved behind the mark: what the log cannot show of one, the mark misses too.
+
+    So a snapshot need not be believed where the log cannot show its position.
+    """
+
+    def __init__(self, js: JetStream, identity: LogIdentity, *, warn: Warn, marking: Marking) -> None:
+        super().__init__(js, identity, warn=warn)
+        self._marking = marking
+
+    async def save(self, snapshot: Snapshot) -> bool:
+        """See ports.Snapshots. False also where the mark could not be kept."""
+        return await self._marking.keep() and await super().save(snapshot)
