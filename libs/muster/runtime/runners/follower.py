@@ -98,15 +98,7 @@ class Follower(Generic[S]):
             self._cursor.open(self.state.seq)
             try:
                 await self.started(tasks)
-                async with aclosing(self.log.earlier(self._cursor, self.state.docket.last)) as stream:
-                    async for batch in stream:
-                        self._fold(batch)
-                        self.unfolded_since = batch[-1].stored_at
-                        await self.act()
-                        await asyncio.sleep(0)
-                while not self._joins():
-                    self._woken.clear()
-                    await self._woken.wait()
+                await self._catch_up()
                 while True:
                     self._woken.clear()
                     await self.act()
@@ -150,6 +142,19 @@ class Follower(Generic[S]):
             # A snapshot may lie behind our last commit, and nothing that follows would tell of it.
             self.last_own = await self.log.last(self.stage.name, self.shard)
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
+
+    async def _catch_up(self) -> None:
+        while True:
+            self._woken.clear()
+            async with aclosing(self.log.earlier(self._cursor, self.state.docket.last)) as stream:
+                async for batch in stream:
+                    self._fold(batch)
+                    self.unfolded_since = batch[-1].stored_at
+                    await self.act()
+                    await asyncio.sleep(0)
+            if self._joins():
+                return
+            await self._woken.wait()
 
     def _joins(self) -> bool:
         """Fold the commits that were read, and with the process from here on; False where the state is ahead."""

@@ -1,4 +1,8 @@
-"""One reader for all stages of a process: the log is read, decoded and judged once, and all fold it in that turn."""
+"""One reader for all stages of a process: the log is read, decoded and judged once, and all fold it in that turn.
+
+What follows at its own pace (the publisher), or catches up, holds no other: one that falls behind by a whole window
+reads for itself, until it is within the window again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from muster.ports import Clock, Log, LogIdentity
 from muster.runtime.runners.folding import Folding
 
 WINDOW = 10_000
-"""Commits the reader may be ahead of the slowest that catches up, or follows at its own pace."""
+"""Commits that are kept for those that follow at their own pace, or catch up."""
 
 BATCH = 500
 
@@ -27,7 +31,7 @@ class MeasuredLog(Log, Protocol):
 
 
 class Cursor:
-    """A place in a shared log: nothing after it is dropped while it is open.
+    """A place in a shared log: up to WINDOW commits after it are kept while it is open.
 
     ``news``: called in the turn in which there is more to take.
     """
@@ -40,17 +44,17 @@ class Cursor:
         self._told = False
 
     def open(self, after: int) -> None:
-        """Begin after a sequence; what lies before the shared reader is :meth:`SharedLog.earlier`."""
+        """Begin after a sequence; what lies before the window is :meth:`SharedLog.earlier`."""
         self.after = after
         self._log.enter(self)
 
     def take(self) -> list[Stored] | None:
-        """What comes next; an empty list once, when the end that the log had is reached; None when there is nothing."""
+        """What comes next; an empty list once, when the end that the log had is reached; None when nothing is kept."""
         batch = self._log.kept(self.after)
         if batch:
             self.move(batch[-1].seq)
             return batch
-        if self._told or not self._log.end_reached:
+        if self._told or self.behind or not self._log.end_reached:
             return None
         self._told = True
         return []
@@ -84,8 +88,6 @@ class SharedLog:
         self._cursors: dict[Cursor, None] = {}
         self.folding = Folding()
         """The states that have caught up."""
-        self._room = asyncio.Event()
-        """Set when the slowest follower has gone on."""
         self.end_reached = False
 
     @property
@@ -126,6 +128,7 @@ class SharedLog:
                 self.end_reached = self.end_reached or not batch
                 if self._cursors:
                     self._kept += batch
+                    self._drop(len(self._kept) - WINDOW)
                 else:
                     self._base += len(batch)
                 self.folding.fold(batch)
@@ -133,12 +136,9 @@ class SharedLog:
                     self.folding.reached()
                 for cursor in tuple(self._cursors):
                     cursor.news()
-                while len(self._kept) >= WINDOW:
-                    self._room.clear()
-                    await self._room.wait()
 
     async def earlier(self, cursor: Cursor, last: bytes) -> AsyncGenerator[list[Stored], None]:
-        """What lies before the shared reader; it is read apart, once."""
+        """What lies before the window; it is read apart."""
         while cursor.after < self._base:
             async with aclosing(self._log.follow(cursor.after, last)) as stream:
                 async for batch in stream:
@@ -154,19 +154,21 @@ class SharedLog:
         cursor = Cursor(self, news.set)
         cursor.open(after)
         try:
-            async with aclosing(self.earlier(cursor, last)) as stream:
-                async for batch in stream:
-                    yield batch
             while True:
                 news.clear()
+                async with aclosing(self.earlier(cursor, last)) as stream:
+                    async for batch in stream:
+                        last = batch[-1].digest
+                        yield batch
                 while (found := cursor.take()) is not None:
+                    last = found[-1].digest if found else last
                     yield found
                 await news.wait()
         finally:
             cursor.close()
 
     def kept(self, after: int, most: int = BATCH) -> list[Stored]:
-        """What was read after a sequence; nothing where that lies before the shared reader."""
+        """What was read after a sequence; nothing where that lies before the window."""
         return [] if after < self._base else self._kept[after - self._base : after - self._base + most]
 
     @property
@@ -178,9 +180,13 @@ class SharedLog:
         """Drop what every follower has taken."""
         seen = min((self.read, *(cursor.after for cursor in self._cursors))) - self._base
         if seen >= min(BATCH, len(self._kept)) > 0:
-            del self._kept[:seen]
-            self._base += seen
-            self._room.set()
+            self._drop(seen)
+
+    def _drop(self, count: int) -> None:
+        """Keep the oldest no longer."""
+        if count > 0:
+            del self._kept[:count]
+            self._base += count
 
     def enter(self, cursor: Cursor) -> None:
         """A follower takes what comes."""
