@@ -39,6 +39,7 @@ def ids(cell: str, start: int, count: int) -> list[str]:
 @pytest.fixture
 async def ready(js: JetStream, cell: str) -> None:
     await open_stores(js, cell, create=True, limits=SMALL)
+    await open_log(js, cell, create=True, limits=SMALL)
 
 
 @pytest.mark.usefixtures("ready")
@@ -54,6 +55,24 @@ async def test_events_are_published_in_order_and_the_last_one_is_known(js: JetSt
     await publisher.settle()
     # Another process, and other cells in between: what was settled is certain, what was last may have gaps before it.
     assert await PublicPublisher(js, cell).resume() == Published(f"{cell}-1-201-0", f"{cell}-1-200-0")
+
+
+@pytest.mark.usefixtures("ready")
+async def test_a_stream_without_a_message_left_goes_on_where_it_was(js: JetStream, cell: str) -> None:
+    publisher = PublicPublisher(js, cell)
+    await publisher.resume()
+    await publisher.keep()
+    await publish(publisher, cell, 1, 20)
+    settled = await publisher.settle()
+    await publisher.keep()
+    await js.ask(f"STREAM.PURGE.{subjects.PUBLIC_STREAM}", {"filter": subjects.public_cell_subjects(cell)})
+    assert await stored(js, cell) == []
+    again = PublicPublisher(js, cell)
+    assert await again.resume() == Published(last="", settled=settled)
+    await publish(again, cell, 21, 1)
+    await again.settle()
+    await again.keep()
+    assert await PublicPublisher(js, cell).resume() == Published(f"{cell}-1-21-0", settled)
 
 
 @pytest.mark.usefixtures("ready")

@@ -47,6 +47,8 @@ def written(service: str) -> list[str]:
             found.append(f"$O.{subjects.snapshot_bucket('main', stage)}.M.x")
     for stage in APPENDERS.get(service, ()):
         found += [f"muster.log.main.1.{seat}" for seat in RIGHTS if seat.startswith(f"{stage}.")]
+    if service == "publisher":
+        found.append(f"$KV.{state}.published")
     if service == "watcher":
         found.append(f"$KV.{state}.cluster")
     return found

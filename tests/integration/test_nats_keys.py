@@ -71,6 +71,7 @@ def _beside_the_log() -> Iterator[tuple[str, set[str]]]:
         yield f"$KV.{STATE}.mark.{user}", {user} - {"cli"}
     yield f"$KV.{STATE}.log", FOUNDERS
     yield f"$KV.{STATE}.cluster", {"watcher"}
+    yield f"$KV.{STATE}.published", {"publisher"}
     yield f"$KV.{STATE}.anything", set()
     for bucket, owner in {**SNAPSHOTS, BASE: "keeper"}.items():
         yield f"$O.{bucket}.C.a", {owner}

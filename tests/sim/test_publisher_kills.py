@@ -35,8 +35,8 @@ def history() -> Sequence[Stored]:
 class Cell:
     """Publishers of one log, one after the other, and the stream that they write."""
 
-    def __init__(self, stream: PublicStream, kill_at: int = 0, window: int = 256) -> None:
-        self.stream, self.kill_at, self.window = stream, kill_at, window
+    def __init__(self, stream: PublicStream, kill_at: int = 0, window: int = 256, rests_s: float = 0.0) -> None:
+        self.stream, self.kill_at, self.window, self.rests_s = stream, kill_at, window, rests_s
         self.log = RecordedLog(history())
         self.leases = MemoryLeases()
         self.processes: list[FrozenProcess] = []
@@ -70,12 +70,14 @@ class Cell:
             if task.done():
                 raise AssertionError("it ended") from task.exception()
             if not process.dead:
+                await asyncio.sleep(self.rests_s)
                 process.kill()
                 return loop.time()
 
 
-def play(stream: PublicStream, kill_at: int = 0, window: int = 256) -> tuple[float, Cell]:
-    cell = Cell(stream, kill_at, window)
+def play(stream: PublicStream, kill_at: int = 0, window: int = 256, rests_s: float = 0.0) -> tuple[float, Cell]:
+    """``rests_s``: for so long there is nothing to publish before it ends."""
+    cell = Cell(stream, kill_at, window, rests_s)
     loop = looptime.new_event_loop(noop_cycles=2)
     loop.set_task_factory(task_factory)
     try:
@@ -118,5 +120,34 @@ def test_a_window_of_events_costs_one_round_trip(window: int) -> None:
     took, _ = play(stream, window=window)
     trips = -(-len(expected()) // window)
     assert stream.sent == len(expected())
-    # One more to learn where to go on; and what ends it is looked at now and then.
-    assert (trips + 1) * ROUND_TRIP_S <= took < (trips + 2) * ROUND_TRIP_S
+    # Two more to learn that nothing was published; and what ends it is looked at now and then.
+    assert (trips + 2) * ROUND_TRIP_S <= took < (trips + 3) * ROUND_TRIP_S
+
+
+def test_what_is_too_old_to_be_in_the_stream_is_not_published_again() -> None:
+    stream = PublicStream()
+    play(stream, rests_s=60.0)
+    stream.empty()
+    play(stream)
+    assert stream.ever == expected()
+
+
+def test_a_stream_that_never_had_a_message_gets_all() -> None:
+    """Also where another one had: somebody has removed it, and it was founded again."""
+    before, stream = PublicStream(), PublicStream()
+    play(before, rests_s=60.0)
+    stream.beside = before.beside
+    play(stream)
+    assert stream.stored == expected()
+
+
+@pytest.mark.parametrize("rests_s", [0.0, 60.0])
+def test_emptied_while_it_is_killed_at_any_await_point_it_lacks_no_event(rests_s: float) -> None:
+    _, cell = play(PublicStream(), window=4)
+    for kill_at in range(1, cell.processes[0].steps + 1):
+        stream = PublicStream()
+        stream.order = expected()
+        play(stream, kill_at, window=4, rests_s=rests_s)
+        stream.empty()
+        play(stream, kill_at, window=4)
+        assert [*dict.fromkeys(stream.ever)] == expected(), f"killed at {kill_at}"

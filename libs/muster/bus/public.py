@@ -3,6 +3,7 @@
 Messages are sent without waiting for the one before, so after a crash the last one stored need not mean that all
 before it are. Each therefore carries the newest event up to which everything was acknowledged when it was sent;
 from there a new publisher goes on, and what it sends twice has the same ``ce-id`` (the server drops most of it).
+That event is also kept beside the log, for when the stream has no message left.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from nats.aio.msg import Msg
 from muster.bus.connection import Connection, no_responders
 from muster.bus.errors import UnansweredError
 from muster.bus.jetstream import MESSAGE_ID, GrowingPause, JetStream, PubAck, decode_ack
+from muster.bus.kv import KvBucket
 from muster.events import subjects
 
 ACK_TIMEOUT_S = 5.0
@@ -24,6 +26,8 @@ ACK_TIMEOUT_S = 5.0
 CE_ID = "ce-id"
 SETTLED = "muster-settled"
 """Header: the ce-id up to which all events of the cell were acknowledged."""
+KEPT = "published"
+"""In the state bucket: the same, at most as far."""
 
 
 class Published(Struct, frozen=True):
@@ -51,13 +55,29 @@ class PublicPublisher:
         self._window = window
         self._sent: deque[_Sent] = deque()
         self._settled = ""
+        self._beside = KvBucket(js, subjects.state_bucket(cell))
+        self._kept = ""
 
     async def resume(self) -> Published:
         """Where to go on: after ``settled``; both texts are empty when nothing was published yet. Call it first."""
         found = await self._js.last(subjects.PUBLIC_STREAM, subjects.public_cell_subjects(self._cell))
-        headers = found.headers if found is not None else {}
-        self._settled = headers.get(SETTLED, "")
-        return Published(last=headers.get(CE_ID, ""), settled=self._settled)
+        if found is not None:
+            self._settled = found.headers.get(SETTLED, "")
+            return Published(last=found.headers.get(CE_ID, ""), settled=self._settled)
+        info = await self._js.info(subjects.PUBLIC_STREAM)
+        if info is not None and info.state.last_seq:  # It had messages: they are too old by now, or were removed.
+            entry = await self._beside.get(KEPT)
+            self._settled = self._kept = (entry.value or b"").decode(errors="replace") if entry is not None else ""
+        return Published(last="", settled=self._settled)
+
+    async def keep(self) -> None:
+        """Write down beside the log up to where all is acknowledged. Raises BusError, UnansweredError."""
+        settled = self._settled
+        if settled == self._kept:
+            return
+        entry = await self._beside.get(KEPT)
+        await self._beside.set(KEPT, settled.encode(), revision=entry.revision if entry is not None else 0)
+        self._kept = settled
 
     async def publish(self, subject: str, headers: Mapping[str, str], body: bytes) -> None:
         """Send one event; ``headers`` must hold its ``ce-id``. Waits while the window is full or the bus is away.

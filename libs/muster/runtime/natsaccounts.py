@@ -37,6 +37,7 @@ from msgspec import Struct
 from muster.bus.cell import FOLDERS, object_buckets
 from muster.bus.connection import API_PREFIX
 from muster.bus.marks import MARKS
+from muster.bus.public import KEPT
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
@@ -224,6 +225,7 @@ def _service(name: str, cell: str) -> Needs:
         own.append(subjects.quarantine_subject(cell, name))
     if name == "publisher":
         own += [subjects.public_cell_subjects(cell), f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"]
+        own.append(f"$KV.{subjects.state_bucket(cell)}.{KEPT}")
     own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
     kept = [subjects.snapshot_bucket(cell, stage) for stage in KEEPERS[name] if stage in FOLDERS]
     if name == "keeper":

@@ -47,6 +47,9 @@ class Silent:
         await asyncio.Event().wait()
         return ""
 
+    async def keep(self) -> None:
+        pass
+
 
 @pytest.mark.looptime
 async def test_a_publisher_whose_events_are_not_stored_is_not_ready() -> None:

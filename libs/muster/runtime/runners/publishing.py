@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Protocol
 
+from muster.bus.errors import BusError, UnansweredError
 from muster.bus.public import Published
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
@@ -21,6 +22,9 @@ from muster.runtime.runners.hooks import Hooks, NoHooks
 from muster.runtime.runners.leasing import KeptLease
 from muster.telemetry.traceids import traceparent
 
+KEEP_S = 5.0
+"""How often it is written down how far it has published."""
+
 
 class Outlet(Protocol):
     """Where public events go (``bus.public.PublicPublisher``)."""
@@ -30,6 +34,8 @@ class Outlet(Protocol):
     async def publish(self, subject: str, headers: dict[str, str], body: bytes) -> None: ...
 
     async def settle(self) -> str: ...
+
+    async def keep(self) -> None: ...
 
 
 class Publisher:
@@ -60,14 +66,25 @@ class Publisher:
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.lease.keep())
+            tasks.create_task(self._keep())
             await self._publish()
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            try:
+                await self._outlet.keep()
+            except (BusError, UnansweredError) as err:
+                self._hooks.note("warning", "published_not_kept", why=str(err))
 
     def waits_s(self) -> float:
         """For how many seconds a public event has been waiting to be stored; 0 where none is."""
         return 0.0 if self._sent_since is None else asyncio.get_running_loop().time() - self._sent_since
 
     async def stop(self) -> None:
-        """Give up the lease."""
+        """Write down how far it has published, and give up the lease."""
+        with suppress(BusError, UnansweredError):
+            await self._outlet.keep()
         await self.lease.release()
 
     async def _publish(self) -> None:
