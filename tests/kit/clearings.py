@@ -18,6 +18,7 @@ from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import PodGone, PodObserved, WorkloadGone
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
+from muster.model.placing import PodRules
 from muster.model.workload import PodSet, PodState, Workload
 
 
@@ -48,6 +49,12 @@ class Play:
         said = {"need": {"ack": need, "full": need}, "pod_sets": sets, "created": self.bench.now, **changes}
         self.jobs[name] = work(name, of, priority_class=priority, **said)
         self.bench.facts(facts.seen(self.jobs[name]))
+
+    def shares(self, name: str, of: str, share: int) -> None:
+        """A job of one pod with thousandths of a GPU comes."""
+        sets = (PodSet("main", 1, facts.vector(cpu=1), rules=PodRules(share=share)),)
+        need = facts.vector(cpu=1, gpu=f"{share}m")
+        self.job(name, of, 1, pod_sets=sets, need={"ack": need, "full": need})
 
     def settle(self) -> None:
         """Who is admitted runs at once where it was placed; who is to leave stays until the test lets it go."""
@@ -102,7 +109,7 @@ class Play:
 
     def suspended(self, name: str) -> None:
         """The order to suspend it is carried out; its pods are still there."""
-        orders = self.orders()
+        orders = self.bench.happened(EvictionOrdered)
         order = next(each for each in reversed(orders) if name in [victim.ref.name for victim in each.victims])
         seq = next(each.seq for each in self.bench.log if order in each.commit.events)
         attempt = next(each.attempt for each in order.victims if each.ref.name == name)

@@ -324,6 +324,8 @@ class Play:
         changes: dict[str, object] = {"created": self.bench.now - 60_000}
         if "at" in options:
             changes["queued_at"] = self.bench.now - 60_000 + int(options["at"])
+        if "prio" in options:
+            changes["priority"] = int(options["prio"])
         job = facts.job(name, namespace or "video", need={"ack": need, "full": need}, pod_sets=sets, **changes)
         self.jobs[names[0]] = job
         self.bench.facts(facts.seen(job))

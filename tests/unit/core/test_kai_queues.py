@@ -288,3 +288,17 @@ def test_what_runs_in_a_deleted_queue_is_left_alone_until_the_queue_is_back() ->
     again = queue("b", gpu=(1, -1, 1), ref=Ref(KIND, "", "b", "queue-b-2"))
     ordered = [event for event in said(found, again) if isinstance(event, EvictionOrdered)]
     assert [len(event.victims) for event in ordered] == [2]
+
+
+def test_what_is_owed_gets_it_when_a_lost_node_is_back() -> None:
+    """It was refused as more than the cluster has: by now it is not, and others use what it is owed."""
+    lost = nodes.node("n2", cpu=64, memory=256, gpu=2)
+    found = bench(queue("a", gpu=(3, -1, 1)), queue("b", gpu=(0, -1, 1)), gpus=2)
+    for name in ("b1", "b2"):
+        said(found, seen(work(name, "b", gpu=1)))
+        said(found, seen(work(name, "b", gpu=1, suspended=False, phase="running", settled=False)))
+    events = said(found, seen(work("mine", "a", gpu=3)))
+    [refused] = [event for event in events if isinstance(event, QuotaDenied)]
+    assert refused.reason == "exceeds_limit"
+    ordered = [event for event in said(found, lost) if isinstance(event, EvictionOrdered)]
+    assert [len(event.victims) for event in ordered] == [1]

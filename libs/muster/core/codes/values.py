@@ -198,6 +198,13 @@ class NoPlace(Struct, frozen=True):
     """namespace/name of the jobs that leave, or move to other nodes, to make room for it."""
 
 
+class Room(Struct, frozen=True):
+    """It has quota and is not admitted yet."""
+
+    leaves: tuple[str, ...] = ()
+    """namespace/name of the jobs that leave, or move to other nodes, to make room for it."""
+
+
 class Suspended(Struct, frozen=True):
     """A decision of ours has suspended it."""
 
@@ -248,6 +255,7 @@ Values = (
     | Short
     | ResumeRefused
     | NoPlace
+    | Room
     | Suspended
     | Start
     | Adoption

@@ -7,7 +7,8 @@ where nodes may be added, and releases it otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import ClassVar
 
 from muster.core.gang import binding, claims, folds, gpugroups, orders, podquota, unplaced, waiting
@@ -18,7 +19,7 @@ from muster.core.gang.growing import Growing
 from muster.core.gang.placer import PodGangPlacer
 from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.placement.place import place
-from muster.core.placement.view import View
+from muster.core.placement.view import Kept, View
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
@@ -71,20 +72,26 @@ class GangAdmitter(Stage[AdmitterState]):
         hopeless: dict[str, Shortage] = {}
         """Asks that found no place -> why: no job with the same request is tried again in this commit."""
         yield from claims.over(state)
-        mine, kept = {claim.key for claim in claims.standing(state)}, dict.fromkeys(orders.kept(state))
+        mine, ordered = {claim.key for claim in claims.standing(state)}, dict.fromkeys(orders.kept(state))
         if state.placement.strategy is not None:
-            placed: set[str] = set()
+            kept, placed = orders.keep(state, view), set[str]()
             for uid, reservation in state.reservations.items():
-                first = bool(reservation.room_until) or uid in kept
-                if first and (uid not in mine or uid in kept) and not orders.awaits(state, uid):
-                    mark = view.mark()
-                    yield from _tried(state, view, reservation, hopeless, placer, placed)
-                    if view.mark() != mark:
-                        placed.add(uid)
-            for uid in kept:
+                first = bool(reservation.room_until) or uid in ordered
+                if first and (uid not in mine or uid in ordered) and not orders.awaits(state, uid):
+                    anywhere = uid not in kept and not _fits(state, view, uid)
+                    mark = _unkept(view, chain(*kept.values()) if anywhere else kept.get(uid, ()))
+                    yield from _tried(state, view, reservation, {}, placer)
+                    if len(view.taken) == mark[1]:
+                        view.undo(mark)
+                        continue
+                    placed.add(uid)
+                    if anywhere:
+                        kept = orders.keep(state, view, placed)
+            for uid in ordered:
                 if uid in state.unplaced and not orders.awaits(state, uid):
+                    mark = _unkept(view, kept.get(uid, ()))
                     yield from unplaced.claimed(state, view, uid)
-            orders.keep(state, view, placed)
+                    view.undo(mark)
         yield from self._claimants(state, view, placer)
         if state.placement.strategy is None:
             native = state.placement.mode == "native"
@@ -96,7 +103,7 @@ class GangAdmitter(Stage[AdmitterState]):
                     )
         else:
             for uid, reservation in state.reservations.items():
-                if uid not in mine and not reservation.room_until and uid not in kept:
+                if uid not in mine and not reservation.room_until and uid not in ordered:
                     yield from _tried(state, view, reservation, hopeless, placer)
         yield from placer.decisions_due()
 
@@ -162,25 +169,37 @@ class GangAdmitter(Stage[AdmitterState]):
         return [*found, *binding.check(state)]
 
 
+def _fits(state: AdmitterState, view: View, uid: str) -> bool:
+    """Whether a job has its places beside what is kept for others."""
+    gang, mode, mark = state.gangs.get(uid), state.placement.strategy, view.mark()
+    fits = gang is None or mode is None or place(view, asks_of(state, gang), mode) is None
+    view.undo(mark)
+    return fits
+
+
+def _unkept(view: View, kept: Iterable[tuple[str, Kept]]) -> tuple[int, int]:
+    """A job may have what is kept for it; returns the mark to undo that to."""
+    mark = view.mark()
+    for node, each in kept:
+        view.unkeep(node, each)
+    return mark
+
+
 def _tried(
     state: AdmitterState,
     view: View,
     reservation: Reservation,
     hopeless: dict[str, Shortage],
     placer: PodGangPlacer,
-    placed: Container[str] = (),
 ) -> Iterator[Decision]:
-    """An admission with a place for every pod, or why a gang without one waits.
-
-    ``placed``: uids of jobs that were placed before it; nothing is kept for them any more.
-    """
+    """An admission with a place for every pod, or why a gang without one waits."""
     gang = state.gangs.get(reservation.ref.uid)
     if reservation.deferred or gang is None or gang.held:
         return
     asks, mode = asks_of(state, gang), state.placement.strategy
     assert mode is not None
     key, mark = repr(asks), view.mark()
-    as_planned = orders.take(state, view, reservation.ref.uid, asks, placed)
+    as_planned = orders.take(state, view, reservation.ref.uid, asks)
     short = None if as_planned else hopeless.get(key)
     if short is None and not as_planned:
         short = place(view, asks, mode)

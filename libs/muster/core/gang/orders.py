@@ -18,7 +18,7 @@ from muster.core.gang.asks import asks_of, asks_of_claimant, laid_out
 from muster.core.gang.moving import elsewhere, leave, occupants_of, placements
 from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry
 from muster.core.placement.place import place
-from muster.core.placement.view import Ask, View
+from muster.core.placement.view import Ask, Kept, View
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
@@ -198,13 +198,20 @@ def awaits(state: AdmitterState, uid: str) -> bool:
     return any(ledger.nodes[each.node].idle for each in order.places if each.node in ledger.nodes)
 
 
-def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
-    """Keep what is free of these nodes for the jobs of the orders, less those just placed."""
+def keep(state: AdmitterState, view: View, but: Container[str] = ()) -> dict[str, list[tuple[str, Kept]]]:
+    """Keep what is free of these nodes for the jobs of the orders; of each, what that is.
+
+    ``but``: jobs for which nothing is kept.
+    """
+    found: dict[str, list[tuple[str, Kept]]] = {}
     for uid, asked, places, frees in _kept(state):
         asks = {ask.name: ask for ask in asked}
-        for each in places if uid not in placed else ():
+        mine = found.setdefault(uid, [])
+        for each in places if uid not in but else ():
             if each.pod_set in asks:
-                view.keep(asks[each.pod_set], each.node, each.count, each.devices, frees.get(each.node, ()))
+                kept = view.keep(asks[each.pod_set], each.node, each.count, each.devices, frees.get(each.node, ()))
+                mine.append((each.node, kept))
+    return found
 
 
 KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequence[int]]]
@@ -224,22 +231,21 @@ def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
                 yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places, {}
 
 
-def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed: Container[str]) -> bool:
-    """Take the places that were planned for one of a move, beside what is kept for the others; False where they do no
-    longer.
+def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask]) -> bool:
+    """Take the places that were planned for one of a move; False where they do no longer. ``view``: less what is kept
+    for the others.
     """
     order, mode = state.orders.get(uid), state.placement.strategy
     if order is None or not order.places or not _stands(state, order) or not order.of_move or mode is None:
         return False
     planned_nodes = {each.node for each in order.places}
-    beside = view.onto(state.ledger)
-    keep(state, beside, {uid, *(each for each in kept(state) if each in placed)})
+    there = view.onto(state.ledger)
     for name in [name for name in state.ledger.nodes if name not in planned_nodes]:
-        beside.close(name)
-    before = len(beside.taken)
-    if place(beside, asks, mode) is not None:
+        there.close(name)
+    before = len(there.taken)
+    if place(there, asks, mode) is not None:
         return False
-    for taken in beside.taken[before:]:
+    for taken in there.taken[before:]:
         need = view.need(taken.ask, taken.node)
         assert need is not None, f"{taken.node} has had room just now"
         view.take(taken.ask, need, taken.node, taken.count)

@@ -391,7 +391,10 @@ class PreemptorState(StageState):
                     if self.is_parked(shape):
                         yield shape
 
-    @staticmethod
-    def is_parked(shape: Shape) -> bool:
-        """Whether a shape was refused and could be admitted some day."""
-        return shape.denial is not None and not shape.denial.short.hopeless and not shape.denial.short.of_min
+    def is_parked(self, shape: Shape) -> bool:
+        """Whether a shape was refused and could be admitted some day: the limit may have grown since it was refused."""
+        if shape.denial is None or shape.denial.short.of_min:
+            return False
+        short, ledger = shape.denial.short, self.queues.ledger
+        node = ledger.nodes.get(short.path) if short.hopeless else None
+        return not short.hopeless or (node is not None and not ledger.is_beyond(node, short))

@@ -325,10 +325,9 @@ class _Turn:
         Under Block it was the head when others were evicted for it: it is not behind one that came back since.
         """
         claims = self.state.queues.ledger.claims.by_uid
-        if not any(claim.queue == self.queue for claim in claims.values()):
-            return False
-        while self._has_head():
-            if here and self.heads[0][0].uid in claims:
+        held = {uid for uid, claim in claims.items() if claim.firm and claim.queue == self.queue}
+        while held and self._has_head():
+            if here and self.heads[0][0].uid in held:
                 return True
             here = True
             self._next()

@@ -220,6 +220,8 @@ class JobFolds:
     def _failed(self, state: ReadState, _at: Position, event: EffectFailed) -> None:
         if event.reason == "refused" and event.ref.uid in state.queues.workloads:
             state.write_failures[event.ref.uid] = event.problem
+        if event.action == "suspend":
+            state.leaving.pop(event.ref.uid, None)  # It stays.
         self._mark.jobs(event.ref.uid)
 
     def _workload_observed(self, state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:

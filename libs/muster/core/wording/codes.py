@@ -174,9 +174,6 @@ PLAIN: dict[JobCode, Words] = {
     ),
     "LogNearlyFull": Words(explain.LOG_NEARLY_FULL, None),
     "BehindHead": Words(explain.BEHIND_HEAD, None),
-    "Reserved": Words(
-        explain.ADMITTED, lambda status, _: f"Its quota is reserved ({charged(status)}); next it is admitted"
-    ),
     "WouldBeAdmitted": Words(
         explain.ADMITTED,
         lambda status, _: (

@@ -6,7 +6,7 @@ code; codes without values have theirs in ``core.wording.codes``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.core.codes.values import (
@@ -22,6 +22,7 @@ from muster.core.codes.values import (
     Remainder,
     Remains,
     ResumeRefused,
+    Room,
     Short,
     Start,
     Suspended,
@@ -66,6 +67,8 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain_nodes.waiting_for_nodes(found.shortage, pools(found.pools))
         case NoPlace() as found:
             return explain_nodes.deferred_for_nodes(found.shortage, pools(found.pools))
+        case Room():
+            return explain.ADMITTED
         case Suspended() as found:
             return explain.leaving(found.leaving)
         case Start() if status.pods is not None:
@@ -154,6 +157,9 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return f"{reason(status).text}. Charged: {charged(status)}"
         case NoPlace() as found:
             return _unplaced(status, found, now)
+        case Room(leaves):
+            follows = _leaving(leaves) if leaves else "next it is admitted"
+            return f"Its quota is reserved ({charged(status)}); {follows}"
         case Suspended(remains=remains):
             return _ending(status, reason(status).text, remains)
         case Start() as start:
@@ -294,12 +300,16 @@ def _unplaced(status: JobStatus, found: NoPlace, now: int) -> str:
     if found.tried:
         said += f". It was evaluated last {span(max(0, now - found.tried))} ago"
     if found.leaves:
-        more = f", and {len(found.leaves) - 5} more" if len(found.leaves) > 5 else ""
-        leave = "1 job leaves its nodes" if len(found.leaves) == 1 else f"{len(found.leaves)} jobs leave their nodes"
-        said += f". {leave} to make room for it: {', '.join(found.leaves[:5])}{more}"
+        said += f". {_leaving(found.leaves)}"
     mine = [each for each in found.kept if each.uid and each.gang == status.job]
     others = [each for each in found.kept if each not in mine and each.gang != found.shortage.kept_for]
     return said + "".join(f". {explain_nodes.kept_now(each, own=each in mine)}" for each in (*mine, *others))
+
+
+def _leaving(names: Sequence[str]) -> str:
+    leave = "1 job leaves its nodes" if len(names) == 1 else f"{len(names)} jobs leave their nodes"
+    more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{leave} to make room for it: {', '.join(names[:5])}{more}"
 
 
 def holds(holder: Holder, now: int) -> str:

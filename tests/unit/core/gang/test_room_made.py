@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.audits import audit
 from kit.clearings import Play, halves
+from kit.kai import queue
 from muster.core.gang import orders
 from muster.core.gang.state import KEPT_MS
 from muster.core.quota.claim import LEAVES_WITHIN_MS
@@ -20,7 +21,6 @@ from muster.events.envelope import Stored
 from muster.events.facts import QueueObserved, WorkloadGone
 from muster.events.reasons import OrderKind
 from muster.model.keys import Ref
-from muster.model.placing import PodRules
 from muster.model.victims import Victim
 from muster.model.workload import PodSet
 
@@ -70,11 +70,9 @@ def test_jobs_that_share_a_device_do_not_return_to_it_one_by_one() -> None:
     """Each leaves a part of it, and the job they are evicted for asks for all of it."""
     play = halves(a=12)
     play.bench.facts(nodes.node("gpus", cpu=8, gpu=1), nodes.node("no-cores", cpu=0, gpu=1))
-    part, whole = facts.vector(cpu=1, gpu="0.25"), facts.vector(cpu=1, gpu=1)
-    shares = ("one", "two", "three")
+    whole, shares = facts.vector(cpu=1, gpu=1), ("one", "two", "three")
     for name in shares:
-        sets = (PodSet("main", 1, facts.vector(cpu=1), rules=PodRules(share=250)),)
-        play.job(name, "a", 1, pod_sets=sets, need={"ack": part, "full": part})
+        play.shares(name, "a", 250)
     assert all(play.runs()[name] == ["gpus"] for name in shares)
     play.job("owner", "a", 1, "build", pod_sets=(PodSet("main", 1, whole),), need={"ack": whole, "full": whole})
     assert sorted(play.ordered()) == sorted(shares)
@@ -87,12 +85,49 @@ def test_jobs_that_share_a_device_do_not_return_to_it_one_by_one() -> None:
     play.bench.sound()
 
 
+def test_a_victim_that_is_owed_itself_does_not_return_to_what_is_kept_for_its_claimant() -> None:
+    """It is evicted, and others are evicted for it in turn: it starts where those were, not where it was."""
+    play = Play(0, o=9, b=0, c=0)
+    of_queues = {"o": (3, -1, 1), "b": (0, -1, 1), "c": (0, -1, 1)}
+    play.bench.facts(*(queue(name, gpu=gpu) for name, gpu in of_queues.items()))
+    play.bench.facts(*(nodes.node(name, cpu=9, gpu=1) for name in ("n0", "n1", "n2")))
+    for name, of, share in SHARED:
+        play.shares(name, of, share)
+        play.bench.pass_time(1_000)
+    play.bench.pass_time(120_000)
+    whole = facts.vector(cpu=1, gpu=1)
+    play.job("big", "o", 1, pod_sets=(PodSet("main", 1, whole),), need={"ack": whole, "full": whole})
+    assert [victim.ref.name for order in play.claims() for victim in order.victims] == ["s7", "s6", "s2"]
+    for name in ("s2", "s6", "s7"):
+        play.suspended(name)
+    for name in ("s2", "s6"):
+        play.left(name)
+    play.bench.pass_time(1_000)
+    play.settle()
+    assert [victim.ref.name for victim in play.claims()[-1].victims] == ["s3"], "for s6, which is below its share"
+    play.suspended("s3")
+    play.left("s3")
+    assert play.runs()["s6"] == ["n2"]
+    play.left("s7")
+    assert play.runs()["big"] == ["n1"]
+    assert len(play.claims()) == 2
+    play.bench.sound()
+
+
+SHARED = (
+    ("s1", "b", 400), ("s2", "b", 300), ("s3", "b", 400), ("s4", "b", 500), ("s5", "c", 500), ("s6", "c", 300),
+    ("s7", "c", 300),
+)  # fmt: skip
+
+
 def test_a_victim_that_cannot_be_suspended_is_not_waited_for() -> None:
     play = halves()
     play.job("big", "a", 2, "build")
     [order] = play.orders()
     [victim] = order.victims
     play.refused(victim.ref.name)
+    assert "It runs" in play.told(victim.ref.name).splitlines()[0]
+    assert "default/y" not in play.told("big").splitlines()[0]
     play.bench.pass_time(120_000)
     play.settle()
     assert play.ordered() == ["y", "x"], "the other goes in its place"

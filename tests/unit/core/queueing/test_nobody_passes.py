@@ -196,6 +196,20 @@ def test_a_head_that_quota_is_held_for_is_not_behind_one_that_comes_back() -> No
     scene.bench.sound()
 
 
+def test_one_that_quota_is_held_for_by_its_age_passes_no_head() -> None:
+    """No job has been evicted for it."""
+    scene = Scene()
+    scene.tree_of(("a", 0))
+    ref = Ref("Queue", "kube-queue", "a", "queue-a")
+    scene.do(QueueObserved(ref=ref, rv=facts.next_rv(), path="root/a", policy="Block"))
+    scene.lines("placement pack", "node n0 cpu=4", "node n1 cpu=4", "synced", "gang a/first head=4 workers=1x4 prio=5")
+    scene.runs("a/first")
+    scene.lines("gang a/aged head=1 workers=1x3", "time +3600s", "gang a/front head=2 workers=1x2 prio=5")
+    scene.lines("gang a/head head=1 workers=1x3 prio=5", "gone a/first")
+    assert [event.ref.name for event in scene.bench.happened(GangAdmitted)] == ["first", "front", "head"]
+    scene.bench.sound()
+
+
 @pytest.mark.parametrize("kind", ["move", "guarantee", "priority"])
 @pytest.mark.parametrize("lacks", ["a place", "quota"])
 def test_no_node_is_cleared_for_one_that_may_not_pass(kind: str, lacks: str) -> None:

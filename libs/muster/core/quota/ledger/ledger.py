@@ -117,6 +117,11 @@ class Ledger(Books):
         lent = owed and not firmly and lent_beside(self.nodes, self.used, queue, demand)
         return self.claims.held_from(queue, demand, own, owed=owed, lent=lent, now=now)
 
+    def is_beyond(self, node: QuotaNode, short: Shortfall) -> bool:
+        """Whether what was refused at a node asks for more than it may use at all by now."""
+        limit = self.limit(node, short.resource)
+        return limit is not None and short.asked > limit
+
     def limit(self, node: QuotaNode, resource: str) -> int | None:
         """How much a subtree may use now: its max, or less where the tree divides by weight; None for any amount."""
         most = node.limit.get(resource)
