@@ -29,7 +29,7 @@ from muster.events.system import Genesis, TimeReached
 from muster.ports import LogGoneError, LogLostError, LogSealedError
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
-from muster.runtime.layouts import KEEPER, LAYOUTS, SERVICES, overlap
+from muster.runtime.layouts import KEEPER, LAYOUTS, SERVICES, USERS
 from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.runners.leader import AnyLeader, Leader
 from muster.runtime.service import open_process
@@ -75,7 +75,7 @@ class Scene:
         await JetStreamMarks(self.js, "main").put(user, Mark(self.log.identity.log_id, seq, digest.hex()))
 
     async def hear(self) -> Testimony:
-        return await hear_marks(self.js, self.log, overlap)
+        return await hear_marks(self.js, self.log, USERS)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ async def test_where_two_services_miss_commits_the_next_generation_is_founded(sc
     assert (after.identity.generation, after.identity.first, after.identity.earlier) == (2, 1, ())
     with pytest.raises(LogSealedError):
         await scene.log.append(commit(9), expected=scene.last)
-    assert not (await hear_marks(scene.js, after, overlap)).lost
+    assert not (await hear_marks(scene.js, after, USERS)).lost
 
 
 async def test_a_snapshot_is_kept_behind_the_mark(scene: Scene) -> None:

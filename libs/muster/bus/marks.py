@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +26,8 @@ from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import LogIdentity, LogLostError
 
+DIGEST = 16
+"""Bytes of the digest of a commit."""
 LOST = "it lost commits that were read"
 MARKS = "mark"
 """Below it in the state bucket: one key for each user, which no other user may write."""
@@ -33,8 +36,14 @@ AGREEING = 2
 without a person. One alone may be a stolen key.
 """
 
-Overlap = Callable[[str, str], bool]
-"""Whether two users have a service in common, and so are of two layouts."""
+
+class Users(NamedTuple):
+    """What is known of users, by name."""
+
+    overlap: Callable[[str, str], bool]
+    """Whether two have a service in common, and so are of two layouts."""
+    alone: Callable[[str], bool]
+    """Whether one has all services that read the log for decisions."""
 
 
 class Mark(Struct, frozen=True):
@@ -50,6 +59,8 @@ class Testimony(Struct, frozen=True):
 
     lost: dict[str, Mark] = {}
     shown: dict[str, Mark] = {}
+    enough: bool = False
+    """Whether one of those that it lacks is of a user with all services: no other witness is to be had."""
     begins: bool = True
     """Whether the log has its genesis. It had one before anything pointed to it, and no key of a stage removes it."""
 
@@ -64,7 +75,7 @@ class Testimony(Struct, frozen=True):
             return True
         first = min((each.seq for each in self.lost.values()), default=0)
         against = [each for each in self.shown.values() if each.seq >= first]
-        return bool(self.lost) and not against and len(self.lost) >= min(AGREEING, len(self.lost) + len(self.shown))
+        return bool(self.lost) and not against and (self.enough or len(self.lost) >= AGREEING)
 
 
 _marks = msgspec.json.Decoder(Mark)
@@ -94,19 +105,17 @@ class JetStreamMarks:
 
 
 def _read(value: bytes | None) -> Mark | None:
+    """None where it says nothing: it is no mark, or names no commit."""
     try:
-        return _marks.decode(value) if value else None
-    except UNREADABLE:  # It says nothing, then.
+        mark = _marks.decode(value) if value else None
+        return mark if mark is not None and mark.seq > 0 and len(bytes.fromhex(mark.digest)) == DIGEST else None
+    except (*UNREADABLE, ValueError):
         return None
 
 
 async def prove(log: JetStreamLog, mark: Mark) -> None:
     """Raise LogLostError unless a log holds what was read of it."""
-    try:
-        digest = bytes.fromhex(mark.digest)
-    except ValueError:
-        return  # No digest: it says nothing.
-    await log.prove(mark.seq, digest)
+    await log.prove(mark.seq, bytes.fromhex(mark.digest))
 
 
 async def is_shown(log: JetStreamLog, mark: Mark) -> bool:
@@ -118,19 +127,7 @@ async def is_shown(log: JetStreamLog, mark: Mark) -> bool:
     return True
 
 
-def witnesses(marks: dict[str, Mark], overlap: Overlap) -> dict[str, Mark]:
-    """Of users that have a service in common the one that has read furthest: the others are of a former layout.
-
-    What they read is true still, but they read no further, and would be missed where the log loses what came later.
-    """
-    return {
-        user: mark
-        for user, mark in marks.items()
-        if not any(other.seq > mark.seq and overlap(user, by) for by, other in marks.items())
-    }
-
-
-async def hear_marks(js: JetStream, log: JetStreamLog, overlap: Overlap) -> Testimony:
+async def hear_marks(js: JetStream, log: JetStreamLog, users: Users) -> Testimony:
     """What the marks say of a log; those of another one say nothing. Raises BusError, LogGoneError.
 
     It lost nothing that matters where its successor has begun with states: those were made of it when it was whole.
@@ -138,10 +135,22 @@ async def hear_marks(js: JetStream, log: JetStreamLog, overlap: Overlap) -> Test
     if await _rolled_over(js, log.identity):
         return Testimony()
     begins = await own_genesis(js, log.identity.cell, log.identity.generation, log.identity.first) is not None
-    found = Testimony({}, {}, begins)
-    for user, mark in witnesses(await JetStreamMarks(js, log.identity.cell).of(log.identity), overlap).items():
-        (found.shown if await is_shown(log, mark) else found.lost)[user] = mark
-    return found
+    lost: dict[str, Mark] = {}
+    shown: dict[str, Mark] = {}
+    for user, mark in (await JetStreamMarks(js, log.identity.cell).of(log.identity)).items():
+        (shown if await is_shown(log, mark) else lost)[user] = mark
+    return Testimony(_newest(lost, shown, users), _newest(shown, shown, users), any(map(users.alone, lost)), begins)
+
+
+def _newest(marks: dict[str, Mark], shown: dict[str, Mark], users: Users) -> dict[str, Mark]:
+    """These, but for those of a former layout: of users that have a service in common with one that has read further,
+    and shows it.
+    """
+    return {
+        user: mark
+        for user, mark in marks.items()
+        if not any(other.seq > mark.seq and users.overlap(user, by) for by, other in shown.items())
+    }
 
 
 async def _rolled_over(js: JetStream, identity: LogIdentity) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from muster.bus.marks import Users
 from muster.events.speakers import DECIDING
 
 KEEPER = "keeper"
@@ -66,6 +67,14 @@ def overlap(one: str, other: str) -> bool:
     return not set(members(one)).isdisjoint(members(other))
 
 
+def alone(process: str) -> bool:
+    """Whether a process, by its name, has all services but the keeper."""
+    return {*GROUPS["all"]} <= {*members(process)}
+
+
 def user_of(process: str) -> str:
     """The user that a process signs in as, by its name."""
     return process.replace("-", "_")
+
+
+USERS = Users(overlap, alone)

@@ -42,7 +42,7 @@ class Marking:
         could not be.
         """
         async with self._turn:
-            state = max((each.state for each in self._runners), key=lambda each: each.seq, default=None)
+            state = max((each.state for each in self._runners if each.folds), key=lambda each: each.seq, default=None)
             if state is None or not state.docket.last or (state.seq <= self._kept and not again):
                 return True
             mark = Mark(self._identity.log_id, int(state.seq), state.docket.last.hex())

@@ -259,6 +259,7 @@ class Process(Struct, dict=True):
                 outlet=outlet,
                 lease=self.lease("publisher"),
                 snapshots=self.snapshots(),
+                base=self.base,
                 hooks=self.telemetry("publisher"),
             )
         )

@@ -38,7 +38,7 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
-from muster.runtime.layouts import overlap, user_of
+from muster.runtime.layouts import USERS, overlap, user_of
 from muster.runtime.marking import Marking
 from muster.runtime.process import Process
 from muster.runtime.runners.follower import AnyFollower
@@ -98,7 +98,7 @@ async def open_process(
     if (await log.usage()).sealed:
         logger.warning("log_sealed", generation=log.identity.generation, completing=keeping)
     while (await log.usage()).sealed:
-        if keeping and (await hear_marks(js, log, overlap)).agrees:
+        if keeping and (await hear_marks(js, log, USERS)).agrees:
             await give_up(js, log.identity, clock.now(), by=service)
         elif keeping:
             from muster.runtime.logkeeping.rolling import roll  # It loads every stage there is.
@@ -146,7 +146,7 @@ async def _proven(
             if not told:
                 logger.error("log_lost_commits", message=str(err))
             told = True
-            if keeping and (await hear_marks(js, log, overlap)).agrees:
+            if keeping and (await hear_marks(js, log, USERS)).agrees:
                 await give_up(js, log.identity, clock.now(), by=service)
             else:
                 await asyncio.sleep(SEALED_WAIT_S)

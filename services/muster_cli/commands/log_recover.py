@@ -11,7 +11,7 @@ from muster.bus.cell import open_log
 from muster.bus.marks import LOST, give_up, hear_marks
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
-from muster.runtime.layouts import overlap
+from muster.runtime.layouts import USERS
 from muster.runtime.pairing import recorded_cluster
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, OK
@@ -34,7 +34,7 @@ async def log_recover(
     async with connected(place) as js:
         log = await open_log(js, place.config.cell)
         identity = log.identity
-        found = await hear_marks(js, log, overlap)
+        found = await hear_marks(js, log, USERS)
         if not found.begins:
             out.line("the log does not have its first commit: NATS lost all of it")
         for user, mark in found.lost.items():

@@ -12,7 +12,7 @@ from muster.bus.marks import hear_marks
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
-from muster.runtime.layouts import overlap
+from muster.runtime.layouts import USERS
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, OK, VIOLATED
@@ -41,7 +41,7 @@ async def log_roll(
         if complete and not sealed:
             out.line(f"Generation {identity.generation} of cell {identity.cell} is not sealed: nothing to finish.")
             return OK
-        if (await hear_marks(js, log, overlap)).agrees:
+        if (await hear_marks(js, log, USERS)).agrees:
             out.line("The log lost commits that were read: nothing is built on it. See `muster log recover`.")
             return FAILED
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))

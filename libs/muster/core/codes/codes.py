@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.core.codes.values import (
     Adoption,
+    HasQuota,
     NoPlace,
     NotQueued,
     Over,
@@ -20,7 +21,6 @@ from muster.core.codes.values import (
     Plain,
     Remainder,
     ResumeRefused,
-    Room,
     Short,
     Start,
     Suspended,
@@ -149,7 +149,7 @@ CODES: dict[JobCode, Code] = {
     "Overuse": Code(phases=("waiting", "leaving"), tone="act", event="while", values=Suspended, started=True),
     "Reclaimed": Code(phases=("waiting", "leaving"), event="after", values=Suspended, started=True),
     "Preempted": Code(phases=("waiting", "leaving"), event="after", values=Suspended, started=True),
-    "Reserved": Code(phases=("reserved",), tone="good", lasts="moment", values=Room),
+    "Reserved": Code(phases=("reserved",), tone="good", lasts="moment", values=HasQuota),
     "AwaitingNodes": Code(phases=("reserved",), tone="act", values=NoPlace),
     "WouldBeAdmitted": Code(phases=("admitted",), tone="good", lasts="moment"),
     "Admitted": Code(phases=("admitted",), tone="good", lasts="moment"),

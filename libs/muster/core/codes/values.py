@@ -198,7 +198,7 @@ class NoPlace(Struct, frozen=True):
     """namespace/name of the jobs that leave, or move to other nodes, to make room for it."""
 
 
-class Room(Struct, frozen=True):
+class HasQuota(Struct, frozen=True):
     """It has quota and is not admitted yet."""
 
     leaves: tuple[str, ...] = ()
@@ -255,7 +255,7 @@ Values = (
     | Short
     | ResumeRefused
     | NoPlace
-    | Room
+    | HasQuota
     | Suspended
     | Start
     | Adoption

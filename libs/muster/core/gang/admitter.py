@@ -7,7 +7,7 @@ where nodes may be added, and releases it otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import ClassVar
 
@@ -74,24 +74,7 @@ class GangAdmitter(Stage[AdmitterState]):
         yield from claims.over(state)
         mine, ordered = {claim.key for claim in claims.standing(state)}, dict.fromkeys(orders.kept(state))
         if state.placement.strategy is not None:
-            kept, placed = orders.keep(state, view), set[str]()
-            for uid, reservation in state.reservations.items():
-                first = bool(reservation.room_until) or uid in ordered
-                if first and (uid not in mine or uid in ordered) and not orders.awaits(state, uid):
-                    anywhere = uid not in kept and not _fits(state, view, uid)
-                    mark = _unkept(view, chain(*kept.values()) if anywhere else kept.get(uid, ()))
-                    yield from _tried(state, view, reservation, {}, placer)
-                    if len(view.taken) == mark[1]:
-                        view.undo(mark)
-                        continue
-                    placed.add(uid)
-                    if anywhere:
-                        kept = orders.keep(state, view, placed)
-            for uid in ordered:
-                if uid in state.unplaced and not orders.awaits(state, uid):
-                    mark = _unkept(view, kept.get(uid, ()))
-                    yield from unplaced.claimed(state, view, uid)
-                    view.undo(mark)
+            yield from self._served(state, view, placer, ordered, mine - ordered.keys())
         yield from self._claimants(state, view, placer)
         if state.placement.strategy is None:
             native = state.placement.mode == "native"
@@ -106,6 +89,35 @@ class GangAdmitter(Stage[AdmitterState]):
                 if uid not in mine and not reservation.room_until and uid not in ordered:
                     yield from _tried(state, view, reservation, hopeless, placer)
         yield from placer.decisions_due()
+
+    @staticmethod
+    def _served(
+        state: AdmitterState, view: View, placer: PodGangPlacer, ordered: Mapping[str, None], later: Container[str]
+    ) -> Iterator[Decision]:
+        """The jobs that others were suspended for, each with its own kept places and beside those of the others;
+        one that no places are kept for may have theirs, where it finds none beside them.
+
+        ``ordered``: those that have an order with places; ``later``: those that are tried later.
+        """
+        kept, placed = orders.keep(state, view), set[str]()
+        for uid, reservation in state.reservations.items():
+            first = bool(reservation.room_until) or uid in ordered
+            if not first or uid in later or orders.awaits(state, uid):
+                continue
+            anywhere = uid not in kept and not _fits(state, view, uid)
+            mark = _unkept(view, chain(*kept.values()) if anywhere else kept.get(uid, ()))
+            yield from _tried(state, view, reservation, {}, placer)
+            if len(view.taken) == mark[1]:
+                view.undo(mark)
+                continue
+            placed.add(uid)
+            if anywhere:
+                kept = orders.keep(state, view, placed)
+        for uid in ordered:
+            if uid in state.unplaced and not orders.awaits(state, uid):
+                mark = _unkept(view, kept.get(uid, ()))
+                yield from unplaced.claimed(state, view, uid)
+                view.undo(mark)
 
     @staticmethod
     def _claimants(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from muster.core.codes.codes import CODES, JobCode
 from muster.core.codes.values import (
     Adoption,
+    HasQuota,
     Holder,
     Idles,
     InLine,
@@ -25,7 +26,6 @@ from muster.core.codes.values import (
     Remainder,
     Remains,
     ResumeRefused,
-    Room,
     Short,
     Start,
     Suspended,
@@ -147,7 +147,7 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     if not admitted:
         if uid in state.shortages:
             return _status(state, uid, "AwaitingNodes", _no_place(state, uid))
-        return _status(state, uid, "Reserved", Room(_leaves_for(state, uid)))
+        return _status(state, uid, "Reserved", HasQuota(_leaves_for(state, uid)))
     return _status(state, uid, "Admitted" if acting else "WouldBeAdmitted", Plain(), since=admitted)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from muster.core.codes.values import (
     Adoption,
+    HasQuota,
     Holder,
     Idles,
     NoPlace,
@@ -22,7 +23,6 @@ from muster.core.codes.values import (
     Remainder,
     Remains,
     ResumeRefused,
-    Room,
     Short,
     Start,
     Suspended,
@@ -67,7 +67,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain_nodes.waiting_for_nodes(found.shortage, pools(found.pools))
         case NoPlace() as found:
             return explain_nodes.deferred_for_nodes(found.shortage, pools(found.pools))
-        case Room():
+        case HasQuota():
             return explain.ADMITTED
         case Suspended() as found:
             return explain.leaving(found.leaving)
@@ -157,7 +157,7 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return f"{reason(status).text}. Charged: {charged(status)}"
         case NoPlace() as found:
             return _unplaced(status, found, now)
-        case Room(leaves):
+        case HasQuota(leaves):
             follows = _leaving(leaves) if leaves else "next it is admitted"
             return f"Its quota is reserved ({charged(status)}); {follows}"
         case Suspended(remains=remains):

@@ -81,6 +81,11 @@ class Follower(Generic[S]):
         self._checked = 0
 
     @property
+    def folds(self) -> bool:
+        """Whether nothing went wrong: its state is at the position of its docket."""
+        return self._failure is None
+
+    @property
     def state(self) -> S:
         return self.seat.state
 

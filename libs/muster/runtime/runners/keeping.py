@@ -16,7 +16,7 @@ from muster.bus.log import JetStreamLog
 from muster.bus.marks import give_up, hear_marks
 from muster.bus.shares import close, filled, shares
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
-from muster.runtime.layouts import overlap
+from muster.runtime.layouts import USERS
 from muster.runtime.logkeeping.archive import ArchiveError
 from muster.runtime.logkeeping.archiving import archive, archive_of
 from muster.runtime.logkeeping.budget import WINDOW_S, Budget
@@ -135,7 +135,7 @@ class LogKeeper:
 
     async def _check_whole(self, log: JetStreamLog) -> None:
         """Found the next generation where the processes agree that this one lost commits that they have read."""
-        found = await hear_marks(self._js, log, overlap)
+        found = await hear_marks(self._js, log, USERS)
         if found.whole:
             return
         names = [f"{user} at {mark.seq}" for user, mark in found.lost.items()]

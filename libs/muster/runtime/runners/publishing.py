@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Protocol
 
@@ -16,8 +17,8 @@ from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id, schema_address
 from muster.events.registry import encode
 from muster.events.subjects import public_subject
-from muster.ports import Lease, Log, Snapshots
-from muster.runtime.logkeeping.snapshotting import restore_before
+from muster.ports import Lease, Log, Snapshot, Snapshots
+from muster.runtime.logkeeping.snapshotting import read_state, restore_before
 from muster.runtime.runners.hooks import Hooks, NoHooks
 from muster.runtime.runners.leasing import KeptLease
 from muster.telemetry.traceids import traceparent
@@ -42,9 +43,18 @@ class Publisher:
     """At least once, exactly once after de-duplication by ``ce-id``: goes on after what is known to be stored."""
 
     def __init__(
-        self, *, log: Log, outlet: Outlet, lease: Lease, snapshots: Snapshots | None = None, hooks: Hooks | None = None
+        self,
+        *,
+        log: Log,
+        outlet: Outlet,
+        lease: Lease,
+        snapshots: Snapshots | None = None,
+        base: Callable[[], Awaitable[Sequence[Snapshot]]] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
-        """``snapshots``: those of the read model, from which a restart knows what was queued before."""
+        """``snapshots``: those of the read model, from which a restart knows what was queued before; ``base``: the
+        states that a log begins with whose first generations are gone.
+        """
         self._log = log
         self._outlet = outlet
         self.lease = KeptLease(lease, "the publisher")
@@ -54,6 +64,7 @@ class Publisher:
         self._sent_since: float | None = None
         """Since when (time of the loop) something waits to be stored."""
         self._snapshots = snapshots
+        self._base = base
         self._folder = Folder(ReadModel())
         self.state = ReadModel().initial()
         self.unfolded_since = 0
@@ -90,7 +101,7 @@ class Publisher:
     async def _publish(self) -> None:
         settled = parse_ce_id((await self._outlet.resume()).settled)
         identity = self._log.identity
-        after, skip = 0, -1
+        after, skip = identity.origin - 1, -1  # What was deleted unpublished is gone.
         # Generations that succeed each other are read as one log; what a lost one held is gone with it.
         known = {identity.generation, *(each.generation for each in identity.earlier)}
         if settled is not None and settled.generation in known and settled.sequence >= identity.origin:
@@ -118,6 +129,9 @@ class Publisher:
             return 0
         fresh = ReadModel().initial()
         state = await restore_before(self._snapshots, self._log.identity, "readmodel", "0", fresh, after)
+        for each in await self._base() if state is None and self._base is not None else ():
+            if each.stage == "readmodel":
+                state = read_state(each, fresh)
         if state is None:
             return 0
         self.state = state
