@@ -19,8 +19,14 @@ from kit.doubles.publicstream import ROUND_TRIP_S, PublicStream
 from kit.frozen import FrozenProcess, task_factory
 from kit.histories.files import read
 from kit.recorded import RecordedLog
+from kit.snapshots import Few
 from muster.bus.public import PublicPublisher
+from muster.core.readmodel.model import ReadModel
+from muster.core.stage import Folder
 from muster.events.envelope import Stored
+from muster.events.public import parse_ce_id
+from muster.ports import LogIdentity, Snapshot
+from muster.runtime.logkeeping.snapshotting import make_snapshot
 from muster.runtime.runners.publishing import Publisher
 
 HISTORY = "scenario-order"
@@ -75,20 +81,57 @@ class Cell:
                 return loop.time()
 
 
+class Pruned(Cell):
+    """The first half of the log was deleted; what is left begins with the states of then."""
+
+    first = len(history()) // 2 + 1
+
+    async def _main(self, process: str) -> None:
+        self.log.identity = LogIdentity("main", "log", 2, self.first)
+        folder, state = Folder(ReadModel()), ReadModel().initial()
+        for stored in self.log.commits[: self.first - 1]:
+            folder.fold(state, stored)
+        base = [make_snapshot(self.log.identity, "readmodel", "0", state)]
+
+        async def begins() -> list[Snapshot]:
+            return base
+
+        reader = reader_of(self.log)
+        await reader.begin()
+        outlet = PublicPublisher(cast("Any", self.stream), "main", window=self.window)
+        lease = self.leases.lease("publisher", "0", process)
+        self.publisher = Publisher(log=reader, outlet=outlet, lease=lease, snapshots=Few(), base=begins)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(reader.pump())
+            tasks.create_task(self.publisher.run())
+
+
+def test_where_its_place_in_the_log_is_gone_it_begins_with_the_first_commit_there_is() -> None:
+    stream = PublicStream()
+    cell = Pruned(stream)
+    played(cell)
+    sequences = [found.sequence for each in stream.stored if (found := parse_ce_id(each)) is not None]
+    whole = [found.sequence for each in expected() if (found := parse_ce_id(each)) is not None]
+    assert sequences == [each for each in whole if each >= Pruned.first]
+    assert len(sequences) > 3
+
+
 def play(stream: PublicStream, kill_at: int = 0, window: int = 256, rests_s: float = 0.0) -> tuple[float, Cell]:
     """``rests_s``: for so long there is nothing to publish before it ends."""
-    cell = Cell(stream, kill_at, window, rests_s)
+    return played(cell := Cell(stream, kill_at, window, rests_s)), cell
+
+
+def played(cell: Cell) -> float:
     loop = looptime.new_event_loop(noop_cycles=2)
     loop.set_task_factory(task_factory)
     try:
-        took = loop.run_until_complete(cell.run())
+        return loop.run_until_complete(cell.run())
     finally:
         loop.set_exception_handler(lambda _loop, _context: None)
         for process in cell.processes:
             process.bury()
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
-    return took, cell
 
 
 @cache
