@@ -20,14 +20,13 @@ from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.streams import SEALED
+from muster.core.docket import DIGEST
 from muster.events import subjects
 from muster.events.envelope import UNREADABLE
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import LogIdentity, LogLostError
 
-DIGEST = 16
-"""Bytes of the digest of a commit."""
 LOST = "it lost commits that were read"
 MARKS = "mark"
 """Below it in the state bucket: one key for each user, which no other user may write."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _UNSEEN = re.compile(
@@ -53,6 +54,12 @@ def moment(ms: int) -> str:
 def instant(ms: int) -> str:
     """A time for programs, RFC 3339 in UTC with ms: ``2025-01-10T01:36:24.641Z``."""
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
+
+
+def few(names: Sequence[str], beyond: int = 0) -> str:
+    """The first five of many: ``a, b, c, d, e, and 3 more``. ``beyond``: how many there are beside these."""
+    hidden = max(0, len(names) - 5) + beyond
+    return f"{', '.join(names[:5])}, and {hidden} more" if hidden else ", ".join(names[:5])
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -38,7 +38,7 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
-from muster.runtime.layouts import USERS, overlap, user_of
+from muster.runtime.layouts import USERS, user_of
 from muster.runtime.marking import Marking
 from muster.runtime.process import Process
 from muster.runtime.runners.follower import AnyFollower
@@ -140,7 +140,7 @@ async def _proven(
         read = await marks.of(log.identity)
         try:
             for user, mark in read.items():
-                if overlap(user, service):
+                if USERS.overlap(user, service):
                     await prove(log, mark)
         except LogLostError as err:
             if not told:

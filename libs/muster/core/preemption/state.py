@@ -393,8 +393,5 @@ class PreemptorState(StageState):
 
     def is_parked(self, shape: Shape) -> bool:
         """Whether a shape was refused and could be admitted some day: the limit may have grown since it was refused."""
-        if shape.denial is None or shape.denial.short.of_min:
-            return False
-        short, ledger = shape.denial.short, self.queues.ledger
-        node = ledger.nodes.get(short.path) if short.hopeless else None
-        return not short.hopeless or (node is not None and not ledger.is_beyond(node, short))
+        short = shape.denial.short if shape.denial is not None else None
+        return short is not None and not short.of_min and not self.queues.ledger.is_final(short)

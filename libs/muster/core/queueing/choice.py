@@ -324,6 +324,8 @@ class _Turn:
 
         Under Block it was the head when others were evicted for it: it is not behind one that came back since.
         """
+        if self.queue not in self.rooms.claimants:
+            return False
         claims = self.state.queues.ledger.claims.by_uid
         held = {uid for uid, claim in claims.items() if claim.firm and claim.queue == self.queue}
         while held and self._has_head():

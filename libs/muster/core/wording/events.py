@@ -37,7 +37,7 @@ from muster.events.raydemand import RayDemandObserved
 from muster.events.shares import SharesChanged
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
-from muster.model.text import counted, lower, shorten
+from muster.model.text import counted, few, lower, shorten
 
 MAX_TEXT = 400
 
@@ -203,9 +203,8 @@ def _failed(event: effects.EffectFailed) -> str:
 
 
 def _proposed(event: d.CandidatesProposed) -> str:
-    shown = ", ".join(f"{each.ref.key} at {each.queue}" for each in event.candidates[:5])
-    more = f", and {len(event.candidates) - 5} more" if len(event.candidates) > 5 else ""
-    return f"{counted(len(event.candidates), 'job')} to try now: {shown}{more}"
+    names = [f"{each.ref.key} at {each.queue}" for each in event.candidates]
+    return f"{counted(len(names), 'job')} to try now: {few(names)}"
 
 
 def _preemption(event: d.PreemptionProposed) -> str:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from muster.core.wording import events_ray
 from muster.events.decisions import EvictionOrdered, PreemptionProposed
 from muster.model.resources import format_vector
+from muster.model.text import few
 from muster.model.victims import Victim
 
 
 def listed(victims: Sequence[Victim], more: int = 0) -> str:
     """The first of them, each with its request and its queue. ``more``: how many beyond those that were noted."""
-    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims[:5])
-    hidden = max(0, len(victims) - 5) + more
-    return f"{shown}, and {hidden} more" if hidden else shown
+    return few([f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims], more)
 
 
 def leaving(event: PreemptionProposed) -> str:

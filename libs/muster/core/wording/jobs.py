@@ -40,7 +40,7 @@ from muster.core.workloads.registry import child_of
 from muster.events.reasons import AdoptionReason
 from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity, format_vector
-from muster.model.text import counted, span
+from muster.model.text import counted, few, span
 
 # --- in a word and a sentence: QueueUnits, Events, conditions -----------------------------------------------------
 
@@ -308,8 +308,7 @@ def _unplaced(status: JobStatus, found: NoPlace, now: int) -> str:
 
 def _leaving(names: Sequence[str]) -> str:
     leave = "1 job leaves its nodes" if len(names) == 1 else f"{len(names)} jobs leave their nodes"
-    more = f", and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{leave} to make room for it: {', '.join(names[:5])}{more}"
+    return f"{leave} to make room for it: {few(names)}"
 
 
 def holds(holder: Holder, now: int) -> str:

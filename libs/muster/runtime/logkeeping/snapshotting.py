@@ -110,17 +110,13 @@ async def _shows(log: Log, state: StageState) -> bool:
     return True
 
 
-def read_state(snapshot: Snapshot, fresh: S) -> S | None:
-    """The state in a snapshot of any log; None where it is of another shape, or cannot be read."""
-    return _read_state(snapshot, fresh)[0]
-
-
 def _read(snapshot: Snapshot, identity: LogIdentity, fresh: S) -> tuple[S | None, str]:
     """The state in a snapshot; None where it is of another log or shape, cannot be read, or is not of its position."""
-    return _read_state(snapshot, fresh) if snapshot.log_id == identity.log_id else (None, "other_log")
+    return read_state(snapshot, fresh) if snapshot.log_id == identity.log_id else (None, "other_log")
 
 
-def _read_state(snapshot: Snapshot, fresh: S) -> tuple[S | None, str]:
+def read_state(snapshot: Snapshot, fresh: S) -> tuple[S | None, str]:
+    """As :func:`_read`, of whatever log."""
     if snapshot.schema != state_schema(type(fresh)):
         return None, "other_schema"
     try:

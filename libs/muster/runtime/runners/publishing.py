@@ -131,7 +131,7 @@ class Publisher:
         state = await restore_before(self._snapshots, self._log.identity, "readmodel", "0", fresh, after)
         for each in await self._base() if state is None and self._base is not None else ():
             if each.stage == "readmodel":
-                state = read_state(each, fresh)
+                state, _ = read_state(each, fresh)
         if state is None:
             return 0
         self.state = state

@@ -117,9 +117,12 @@ class Ledger(Books):
         lent = owed and not firmly and lent_beside(self.nodes, self.used, queue, demand)
         return self.claims.held_from(queue, demand, own, owed=owed, lent=lent, now=now)
 
-    def is_beyond(self, node: QuotaNode, short: Shortfall) -> bool:
-        """Whether what was refused at a node asks for more than it may use at all by now."""
-        limit = self.limit(node, short.resource)
+    def is_final(self, short: Shortfall) -> bool:
+        """Whether what was refused, as more than may be used there at all, is more than that still."""
+        if not short.hopeless:
+            return False
+        node = self.nodes.get(short.path)
+        limit = self.limit(node, short.resource) if node is not None else 0
         return limit is not None and short.asked > limit
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
