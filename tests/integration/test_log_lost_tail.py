@@ -20,17 +20,19 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
-from muster.bus.marks import JetStreamMarks, Mark, Testimony, give_up, hear_marks
+from muster.bus.marks import MARKS, JetStreamMarks, Mark, Testimony, give_up, hear_marks
 from muster.bus.server import EmbeddedServer
 from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
 from muster.events.envelope import encode_commit, genesis_commit
+from muster.events.registry import encode
 from muster.events.system import Genesis, TimeReached
 from muster.ports import LogGoneError, LogLostError, LogSealedError
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.layouts import KEEPER, LAYOUTS, SERVICES, USERS
 from muster.runtime.logkeeping.rolling import roll
+from muster.runtime.process import Process
 from muster.runtime.runners.leader import AnyLeader, Leader
 from muster.runtime.service import open_process
 
@@ -72,7 +74,15 @@ class Scene:
         raise AssertionError("nothing there")
 
     async def mark(self, user: str, seq: int, digest: bytes = b"\x01" * 16) -> None:
-        await JetStreamMarks(self.js, "main").put(user, Mark(self.log.identity.log_id, seq, digest.hex()))
+        """Write one as its key may, whatever was there."""
+        bucket, key = KvBucket(self.js, subjects.state_bucket("main")), f"{MARKS}.{user}"
+        before = await bucket.get(key)
+        said = encode(Mark(self.log.identity.log_id, seq, digest.hex()))
+        await bucket.set(key, said, revision=before.revision if before is not None else 0)
+
+    async def marks(self) -> dict[str, int]:
+        found = await JetStreamMarks(self.js, "main").of(self.log.identity)
+        return {user: mark.seq for user, mark in found.items()}
 
     async def hear(self) -> Testimony:
         return await hear_marks(self.js, self.log, USERS)
@@ -168,9 +178,8 @@ async def test_a_snapshot_is_kept_behind_the_mark(scene: Scene) -> None:
         await runner.keep_snapshot()
         running.cancel()
         kept = await process.snapshots().load("queue_sorter", "0")
-        marks = await JetStreamMarks(scene.js, "main").of(scene.log.identity)
         assert kept is not None
-        assert kept.seq == marks["queue_sorter"].seq == runner.state.seq
+        assert kept.seq == (await scene.marks())["queue_sorter"] == runner.state.seq
 
 
 @pytest.mark.parametrize("layout", ["all", "deciders"])
@@ -204,6 +213,71 @@ async def test_a_process_asks_for_what_its_services_read_in_the_layout_before(sc
         assert other.log.identity == scene.log.identity
         await give_up(scene.js, scene.log.identity, 1, by="a person")
         assert (await opening).log.identity.generation == 2
+
+
+async def test_a_replica_that_lags_leaves_the_mark_of_the_one_ahead(scene: Scene) -> None:
+    """They share it. The one that lags sees nothing amiss in what it read itself."""
+    marks, log_id = JetStreamMarks(scene.js, "main"), scene.log.identity.log_id
+    third, fifth = (await scene.digest(3)).hex(), (await scene.digest(5)).hex()
+    assert await marks.put(scene.log, "preemptor", Mark(log_id, 5, fifth))
+    assert await marks.put(scene.log, "preemptor", Mark(log_id, 3, third))
+    assert await scene.marks() == {"preemptor": 5}
+    assert await marks.put(scene.log, "preemptor", Mark(log_id, 3, "02" * 16)), "a word against the log is kept"
+    assert await scene.marks() == {"preemptor": 3}
+    with pytest.raises(LogLostError):
+        await marks.put(scene.log, "preemptor", Mark(log_id, 5, fifth))
+    assert await scene.marks() == {"preemptor": 3}
+
+
+@asynccontextmanager
+async def preempting(scene: Scene) -> AsyncIterator[tuple[Process, "asyncio.Task[None]"]]:
+    """A process as the service has it, which has read all there is."""
+    async with AsyncExitStack() as stack:
+        process = await open_process(Config(nats_url=scene.server.url, health_port=-1), "preemptor", stack)
+        process.add_decider(DECIDERS["preemptor"])
+        running = asyncio.ensure_future(process.run())
+        await until(lambda: running.done() or process.runners[0].caught_up)
+        yield process, running
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def test_a_replica_that_lags_appends_nothing_on_a_new_connection(scene: Scene) -> None:
+    """Another has read further, and the log lost that: found before this one reads or writes."""
+    async with preempting(scene) as (process, running):
+        await scene.mark("preemptor", 40)
+        await scene.server.kill()
+        await scene.server.restart()
+        with pytest.raises(LogLostError, match=r"is the mark of preemptor; .* `muster log recover --distrust preemptor`"):
+            await asyncio.wait_for(running, 30.0)
+        assert process.runners[0].state.seq == await scene.log.end()
+        assert await scene.marks() == {"preemptor": 40}
+
+
+async def test_a_replica_that_lags_finds_what_another_says_without_a_new_connection(scene: Scene) -> None:
+    async with preempting(scene) as (process, running):
+        await scene.mark("preemptor", 40)
+        with pytest.raises(LogLostError):
+            await process.marking.keep()
+        with pytest.raises(LogLostError):
+            await asyncio.wait_for(running, 30.0)
+        assert await scene.marks() == {"preemptor": 40}
+
+
+async def test_a_false_mark_is_withdrawn_and_the_log_goes_on(scene: Scene, tmp_path: Path) -> None:
+    await scene.mark("watcher", 3, await scene.digest(3))
+    await scene.mark("preemptor", 10**12)
+    cli, where = Cli(tmp_path), ("--url", scene.server.url)
+    told = await cli.run("log", "recover", "--distrust", "actuator", *where)
+    assert (told.code, "There are those of: preemptor, watcher." in told.out) == (1, True)
+    async with AsyncExitStack() as stack:
+        opening = asyncio.ensure_future(open_process(Config(nats_url=scene.server.url), "preemptor", stack))
+        await open_process(Config(nats_url=scene.server.url), "actuator", stack)
+        assert not opening.done()
+        told = (await cli.run("log", "recover", "--distrust", "preemptor", *where)).ok()
+        assert "The mark of preemptor, at sequence 1000000000000, is withdrawn." in told.out
+        assert (await opening).log.identity == scene.log.identity
+    assert await scene.marks() == {"watcher": 3}
 
 
 MINE = encode_commit(genesis_commit(Genesis(log_id="mine", generation=1, own_time=True), 1))

@@ -110,7 +110,7 @@ async def test_a_process_does_what_is_its_services_own(server: ProductionNats, u
             await _holds(js, log, stage)
             if stage in FOLDERS:
                 await _keeps(js, log, stage)
-        await JetStreamMarks(js, "main").put(user, Mark(log.identity.log_id, 1, "00"))
+        await JetStreamMarks(js, "main").put(log, user, Mark(log.identity.log_id, 1, "00"))
         read = [stored.seq async for batch in _whole(log) for stored in batch]
         assert read == [*range(1, 2 * len(stages) + 2)]
         for service in {*services} & {*natsaccounts.QUARANTINERS}:

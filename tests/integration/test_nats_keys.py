@@ -68,7 +68,7 @@ def _beside_the_log() -> Iterator[tuple[str, set[str]]]:
         yield f"$KV.{LEASES}.replica.{stage}.0.a", {owner}
         yield f"$KV.{STATE}.snapshot.{stage}.0", {owner}
     for user in SERVICES | READERS:
-        yield f"$KV.{STATE}.mark.{user}", {user} - {"cli"}
+        yield f"$KV.{STATE}.mark.{user}", {user, "admin"} - {"cli"}
     yield f"$KV.{STATE}.log", FOUNDERS
     yield f"$KV.{STATE}.cluster", {"watcher"}
     yield f"$KV.{STATE}.published", {"publisher"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 
 from msgspec import Struct
@@ -93,6 +93,10 @@ class JetStreamLog:
         self._last_acked = 0
         self._waiting: dict[str, float] = {}
         """{subject: since when (time of the loop) a commit of it waits to be stored}"""
+        self.witness: Callable[[], Awaitable[None]] | None = None
+        """Asked on each connection before anything is read or written: it raises LogLostError where the log does not
+        hold what others have read of it.
+        """
 
     @property
     def identity(self) -> LogIdentity:
@@ -359,6 +363,8 @@ class JetStreamLog:
                 f"stream {self._stream} holds log {genesis.log_id if genesis else 'without a genesis'} now and not "
                 f"{self._identity.log_id}; restart this process"
             )
+        if self.witness is not None and self._verified_epoch != epoch:
+            await self.witness()
         self._verified_epoch = epoch
 
     async def prove(self, seq: int, digest: bytes) -> None:

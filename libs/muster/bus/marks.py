@@ -86,11 +86,31 @@ class JetStreamMarks:
     def __init__(self, js: JetStream, cell: str) -> None:
         self._bucket = KvBucket(js, subjects.state_bucket(cell))
 
-    async def put(self, user: str, mark: Mark) -> None:
-        """Keep a mark in place of the user's last one. Raises BusError."""
+    async def put(self, log: JetStreamLog, user: str, mark: Mark) -> bool:
+        """Keep a mark in place of the user's last one; False where another process of the user was faster.
+
+        The last one is the word of a process that may have read further, so the log must show it: LogLostError where
+        it does not, and the mark stays. Raises BusError.
+        """
         entry = await self._bucket.get(f"{MARKS}.{user}")
+        before = _read(entry.value) if entry is not None else None
+        if before is not None and before.log_id == mark.log_id:
+            await prove(log, before)
+            if before == mark or (before.seq > mark.seq and await is_shown(log, mark)):
+                return True
         revision = entry.revision if entry is not None else 0
-        await self._bucket.set(f"{MARKS}.{user}", encode(mark), revision=revision)
+        return await self._bucket.set(f"{MARKS}.{user}", encode(mark), revision=revision) is not None
+
+    async def withdraw(self, user: str) -> Mark | None:
+        """Remove the mark of a user; what it was, None where it has none. Raises BusError.
+
+        It has none either where it is written meanwhile: by a process that runs, or with a key in other hands.
+        """
+        entry = await self._bucket.get(f"{MARKS}.{user}")
+        mark = _read(entry.value) if entry is not None else None
+        if entry is None or mark is None or not await self._bucket.delete(f"{MARKS}.{user}", revision=entry.revision):
+            return None
+        return mark
 
     async def of(self, log: LogIdentity) -> dict[str, Mark]:
         """Those of a log, by user. Raises BusError."""
@@ -139,6 +159,22 @@ async def hear_marks(js: JetStream, log: JetStreamLog, users: Users) -> Testimon
     for user, mark in (await JetStreamMarks(js, log.identity.cell).of(log.identity)).items():
         (shown if await is_shown(log, mark) else lost)[user] = mark
     return Testimony(_newest(lost, shown, users), _newest(shown, shown, users), any(map(users.alone, lost)), begins)
+
+
+async def prove_marks(js: JetStream, log: JetStreamLog, process: str, users: Users) -> None:
+    """Raise LogLostError unless a log holds what the services of a process have read of it, in this layout or another.
+
+    Raises BusError, LogGoneError.
+    """
+    for user, mark in (await hear_marks(js, log, users)).lost.items():
+        if users.overlap(user, process):
+            try:
+                await prove(log, mark)
+            except LogLostError as err:
+                raise LogLostError(
+                    f"{err}. That is the mark of {user}; if its key was in other hands, change the key and withdraw the "
+                    f"mark: `muster log recover --distrust {user}`"
+                ) from None
 
 
 def _newest(marks: dict[str, Mark], shown: dict[str, Mark], users: Users) -> dict[str, Mark]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
+from muster.bus.log import JetStreamLog
 from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.snapshots import JetStreamSnapshots, Warn
 from muster.ports import LogIdentity, Snapshot
@@ -21,38 +22,36 @@ class Marking:
     """The mark of a process, under the name of its user. ``runners``: those whose states tell how far it has read."""
 
     def __init__(
-        self, marks: JetStreamMarks, user: str, identity: LogIdentity, runners: Sequence[AnyFollower], logger: Logger
+        self, marks: JetStreamMarks, user: str, log: JetStreamLog, runners: Sequence[AnyFollower], logger: Logger
     ) -> None:
         self._marks = marks
         self._user = user
-        self._identity = identity
+        self._log = log
         self._runners = runners
         self._logger = logger
-        self._kept = 0
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
-        """Keep the mark until cancelled."""
+        """Keep the mark until cancelled. Raises LogLostError."""
         while True:
             await asyncio.sleep(MARK_S)
             await self.keep()
 
-    async def keep(self, *, again: bool = False) -> bool:
-        """Write down how far it has read, where that is further than the mark says, or ``again``; False where it
-        could not be.
+    async def keep(self) -> bool:
+        """Write down how far it has read, where that is further than the mark says; False where it could not be.
+
+        Raises LogLostError where the log does not hold what another process of the user has read.
         """
         async with self._turn:
             state = max((each.state for each in self._runners if each.folds), key=lambda each: each.seq, default=None)
-            if state is None or not state.docket.last or (state.seq <= self._kept and not again):
+            if state is None or not state.docket.last:
                 return True
-            mark = Mark(self._identity.log_id, int(state.seq), state.docket.last.hex())
+            mark = Mark(self._log.identity.log_id, int(state.seq), state.docket.last.hex())
             try:
-                await self._marks.put(self._user, mark)
+                return await self._marks.put(self._log, self._user, mark)
             except (BusError, UnansweredError) as err:
                 self._logger.warning("mark_not_kept", seq=mark.seq, why=str(err))
                 return False
-            self._kept = mark.seq
-            return True
 
 
 class MarkedSnapshots(JetStreamSnapshots):
@@ -66,5 +65,5 @@ class MarkedSnapshots(JetStreamSnapshots):
         self._marking = marking
 
     async def save(self, snapshot: Snapshot) -> bool:
-        """See ports.Snapshots. False also where the mark could not be kept."""
+        """See ports.Snapshots. False also where the mark could not be kept. Raises LogLostError."""
         return await self._marking.keep() and await super().save(snapshot)

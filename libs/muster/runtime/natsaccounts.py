@@ -256,7 +256,8 @@ def _onlooker(cell: str) -> User:
 
 def _admin(cell: str) -> User:
     """A user who runs ``muster log init`` and looks after the streams: founds generations, decides nothing."""
-    founding = (*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log")
+    state = f"$KV.{subjects.state_bucket(cell)}"
+    founding = (*_seats(cell, "genesis"), f"{state}.log", f"{state}.{MARKS}.*")
     return User("admin", (f"{API}.>", *founding), (f"{inbox('admin')}.>",))
 
 

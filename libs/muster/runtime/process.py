@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from muster.ports import (
     ApiTransport,
     ApiUnreachableError,
     Clock,
+    LogGoneError,
     LogLostError,
     LogSealedError,
     Snapshot,
@@ -315,7 +316,9 @@ class Process(Struct, dict=True):
             # What was kept of a sealed generation is of no use any more.
             self.snapshotting = not isinstance(why, LogSealedError | LogLostError)
             if isinstance(why, LogLostError):
-                await self.marking.keep(again=True)
+                with suppress(LogGoneError, TimeoutError):  # Another process of the user has said so.
+                    async with asyncio.timeout(STOP_LIMIT_S):
+                        await self.marking.keep()
             raise why from group
         finally:
             await self._leave()

@@ -15,12 +15,13 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.marks import JetStreamMarks, give_up, hear_marks, prove
+from muster.bus.marks import JetStreamMarks, give_up, hear_marks, prove_marks
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.kube.errors import KubeConfigError
 from muster.ports import (
@@ -112,7 +113,7 @@ async def open_process(
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
     runners: list[AnyFollower] = []
-    marking = Marking(JetStreamMarks(js, config.cell), user_of(service), log.identity, runners, logger)
+    marking = Marking(JetStreamMarks(js, config.cell), user_of(service), log, runners, logger)
     return Process(
         config, name, clock, logger, Metrics(), connection, js, shared, marking, runners=runners, stack=stack
     )
@@ -134,14 +135,10 @@ async def _proven(
 
     That is waited for; with ``keeping`` it is founded where the processes agree.
     """
-    marks = JetStreamMarks(js, config.cell)
     told = False
     while True:
-        read = await marks.of(log.identity)
         try:
-            for user, mark in read.items():
-                if USERS.overlap(user, service):
-                    await prove(log, mark)
+            await prove_marks(js, log, service, USERS)
         except LogLostError as err:
             if not told:
                 logger.error("log_lost_commits", message=str(err))
@@ -153,6 +150,7 @@ async def _proven(
             log = await open_cell(js, config, at=clock.now(), own_time=own_time)
         else:
             break
+    log.witness = partial(prove_marks, js, log, service, USERS)
     return log
 
 

@@ -8,10 +8,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.cell import open_log
-from muster.bus.marks import LOST, give_up, hear_marks
-from muster.model.text import counted
+from muster.bus.marks import LOST, JetStreamMarks, give_up, hear_marks
+from muster.model.text import counted, few
+from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
-from muster.runtime.layouts import USERS
+from muster.runtime.layouts import USERS, user_of
 from muster.runtime.pairing import recorded_cluster
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, OK
@@ -25,6 +26,10 @@ async def log_recover(
     yes: Annotated[
         bool, Parameter(negative="", help="Found the next generation, where a process misses commits.")
     ] = False,
+    distrust: Annotated[
+        str,
+        Parameter(help="Withdraw first what this user of NATS says it read: its key was in other hands."),
+    ] = "",
     bus: Bus | None = None,
 ) -> int:
     """Give up a log that lost commits."""
@@ -34,6 +39,8 @@ async def log_recover(
     async with connected(place) as js:
         log = await open_log(js, place.config.cell)
         identity = log.identity
+        if distrust and not await _withdrawn(JetStreamMarks(js, identity.cell), identity, user_of(distrust), out):
+            return FAILED
         found = await hear_marks(js, log, USERS)
         if not found.begins:
             out.line("the log does not have its first commit: NATS lost all of it")
@@ -57,3 +64,14 @@ async def log_recover(
         made = await give_up(js, identity, SystemClock().now(), by=by, reason=set_back or LOST)
     out.line(f"Generation {made.generation} of cell {made.cell} (log {made.log_id}) is in force, from the cluster.")
     return OK
+
+
+async def _withdrawn(marks: JetStreamMarks, identity: LogIdentity, user: str, out: Output) -> bool:
+    """Withdraw the mark of a user, and say so."""
+    mark = await marks.withdraw(user)
+    if mark is None:
+        others = few(sorted(await marks.of(identity))) or "none"
+        out.line(f"There is no mark of {user} to withdraw, or it is written just now. There are those of: {others}.")
+        return False
+    out.line(f"The mark of {user}, at sequence {mark.seq}, is withdrawn.")
+    return True
