@@ -159,17 +159,30 @@ class Snapshot(Struct, frozen=True):
     body: bytes
 
 
+class Fingerprint(Struct, frozen=True):
+    """What a snapshot must be: the hash of its body at a position, as states of a schema are written."""
+
+    seq: int
+    schema: str
+    digest: str
+
+
 class Snapshots(Protocol):
     """Where snapshots are kept; the newest per (stage, shard) counts."""
 
-    async def load(self, stage: str, shard: str) -> Snapshot | None: ...
+    async def newest(self, stage: str, shard: str) -> Fingerprint | None:
+        """Of the newest one of this log; None where there is none, or where that cannot be found out."""
+        ...
 
     def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
         """All that can be used, the newest first; the state that this generation of the log began with comes last."""
         ...
 
-    async def save(self, snapshot: Snapshot) -> bool:
-        """Keep it if it is newer than the one kept; False when another one already is."""
+    async def save(self, snapshot: Snapshot, *, end: int | None = None) -> bool:
+        """Keep it if it is newer than the one kept; False when another one already is.
+
+        ``end``: of the log; what is said to be of a position after it is none, and makes room.
+        """
         ...
 
 

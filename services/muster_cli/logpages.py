@@ -98,8 +98,8 @@ muster log voids --log log.jsonl.gz
         summary="Say whether a log lost commits that were read, and start its next generation from the cluster.",
         details="Each process keeps beside the log how far it has read. A log that cannot show that lost its end, and "
         "may have grown over it. The keeper starts the next generation by itself where two processes agree; where one "
-        "of several alone says so, a person decides: with --yes that the log lost commits, with --distrust that the process is "
-        "wrong, because its key was in other hands. Change the key first (muster nats keys --rotate).",
+        "of several alone says so, a person decides: with --yes that the log lost commits, with --distrust that "
+        "the process is wrong, because its key was in other hands. Change that key first (muster nats keys --rotate).",
         examples="""
 muster log recover
 muster log recover --yes

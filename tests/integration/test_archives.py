@@ -8,6 +8,7 @@ import pytest
 from kit.cli import Cli
 from kit.nats import SMALL, commit, new_cell
 from kit.proxy import Proxy
+from kit.snapshots import loaded
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.importing import OccupiedError, import_log
@@ -121,7 +122,7 @@ async def test_snapshots_of_the_lost_log_do_not_outlive_an_import(js: JetStream,
     await js.delete(log_stream(cell, 1))
     brought = await import_log(js, cell, archived, limits=SMALL)
     assert brought.identity.log_id == log.identity.log_id
-    assert [await kept.load(stage, "0") for stage in ("preemptor", "watcher")] == [None, None]
+    assert [await loaded(kept, stage, "0") for stage in ("preemptor", "watcher")] == [None, None]
     assert await kept.save(Snapshot(log.identity.log_id, "watcher", "pods", await brought.end(), "schema", b"state"))
 
 

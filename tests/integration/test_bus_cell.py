@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from kit.nats import SMALL, commit
+from kit.snapshots import loaded
 from muster.bus.cell import POINTER, open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.errors import BusError
@@ -256,7 +257,7 @@ async def test_a_generation_whose_predecessors_were_removed_is_read_from_its_own
     assert log.identity.origin == 2
     assert await sequences(log, 0) == [2, 3]
     snapshots = JetStreamSnapshots(js, log.identity, warn=lambda _: None)
-    kept = await snapshots.load("queue_sorter", "0")
+    kept = await loaded(snapshots, "queue_sorter", "0")
     assert kept is not None
     assert kept.seq == 2, "what it began with is still there"
 

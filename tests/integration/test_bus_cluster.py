@@ -8,6 +8,7 @@ import pytest
 
 from kit.nats import commit
 from kit.proxy import Proxy
+from kit.snapshots import loaded
 from kit.threeservers import three_servers
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
@@ -96,7 +97,7 @@ async def test_a_log_on_three_replicas(cluster: list[EmbeddedServer]) -> None:
         log_id=log.identity.log_id, stage="watcher", shard="pods", seq=seq, schema="s", body=bytes(600_000)
     )
     assert await snapshots.save(saved)
-    assert await snapshots.load("watcher", "pods") == saved
+    assert await loaded(snapshots, "watcher", "pods") == saved
 
     # The leader of the stream dies under load, and the rest goes on without losing or doubling a commit.
     written: list[int] = []

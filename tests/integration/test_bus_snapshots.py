@@ -7,6 +7,7 @@ import pytest
 
 from kit.nats import SMALL
 from kit.proxy import Proxy
+from kit.snapshots import loaded
 from muster.bus import objects, snapshots
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
@@ -40,7 +41,7 @@ class Kept:
         )
 
     async def load(self) -> int | None:
-        found = await self.snapshots.load("preemptor", "0")
+        found = await loaded(self.snapshots, "preemptor", "0")
         return None if found is None else found.seq
 
 
@@ -134,7 +135,7 @@ async def test_what_says_the_same_over_and_over_takes_little_room(kept: Kept) ->
     body = b"a job that waits; " * CHUNK
     assert await kept.save(10, body)
     assert len(await chunks(kept)) == 1
-    found = await kept.snapshots.load("preemptor", "0")
+    found = await loaded(kept.snapshots, "preemptor", "0")
     assert found is not None and found.body == body
 
 

@@ -16,6 +16,7 @@ from nats.aio.client import Client
 
 from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
+from kit.snapshots import loaded
 from kit.waiting import until
 from muster.bus.cell import FOLDERS, open_log, open_stores
 from muster.bus.connection import Connection
@@ -140,7 +141,7 @@ async def _keeps(js: JetStream, log: JetStreamLog, stage: str) -> None:
         body = bytes(300_000) + str(seq).encode()
         snapshot = Snapshot(log_id=log.identity.log_id, stage=stage, shard="0", seq=seq, schema="s", body=body)
         assert await snapshots.save(snapshot), told
-    assert await snapshots.load(stage, "0") == snapshot
+    assert await loaded(snapshots, stage, "0") == snapshot
     assert not told
 
 
@@ -170,7 +171,7 @@ async def test_the_keeper_rolls_the_log_over_with_the_rights_it_has(tmp_path: Pa
         assert await after.append(commit(2, stage="watcher"), expected=0) == 4
         assert [stored.seq for batch in await _batches(after) for stored in batch] == [1, 2, 3, 4]
         snapshots = JetStreamSnapshots(js, after.identity, warn=_fail)
-        kept = await snapshots.load("watcher", "rayjobs")
+        kept = await loaded(snapshots, "watcher", "rayjobs")
         assert kept is not None
         assert kept.seq == 2
 

@@ -1,9 +1,10 @@
 """Snapshots of one stage, as a test wants them."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from muster.core.cell.deciders import DECIDERS
-from muster.ports import LogIdentity, Snapshot
+from muster.ports import Fingerprint, LogIdentity, Snapshot, Snapshots
 from muster.runtime.logkeeping.snapshotting import make_snapshot
 
 IDENTITY = LogIdentity(cell="main", log_id="log", generation=1)
@@ -20,11 +21,19 @@ class Few:
         for snapshot in self._kept:
             yield snapshot
 
-    async def load(self, _stage: str, _shard: str) -> Snapshot | None:
-        return self._kept[0]
+    async def newest(self, _stage: str, _shard: str) -> Fingerprint | None:
+        return None
 
-    async def save(self, _snapshot: Snapshot) -> bool:
+    async def save(self, _snapshot: Snapshot, *, end: int | None = None) -> bool:
         return False
+
+
+async def loaded(snapshots: Snapshots, stage: str, shard: str) -> Snapshot | None:
+    """The newest that is whole."""
+    async with aclosing(snapshots.each(stage, shard)) as found:
+        async for snapshot in found:
+            return snapshot
+    return None
 
 
 def at(seq: int, last: bytes = b"") -> Snapshot:

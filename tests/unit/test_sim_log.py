@@ -6,6 +6,7 @@ import pytest
 
 from kit.doubles.log import AckLost, MemoryLeases, MemoryLog, MemorySnapshots
 from kit.nats import commit
+from kit.snapshots import loaded
 from muster.events.envelope import Commit
 from muster.ports import FencedError, LogFullError, LogIdentity, Snapshot
 
@@ -127,4 +128,4 @@ async def test_snapshots_are_shared_only_through_their_store() -> None:
     snapshot = Snapshot(log_id="l", stage="watcher", shard="0", seq=5, schema="s", body=b"x")
     kept = MemorySnapshots(IDENTITY)
     assert await kept.save(snapshot)
-    assert await MemorySnapshots(IDENTITY).load("watcher", "0") is None
+    assert await loaded(MemorySnapshots(IDENTITY), "watcher", "0") is None

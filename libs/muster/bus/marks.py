@@ -172,8 +172,8 @@ async def prove_marks(js: JetStream, log: JetStreamLog, process: str, users: Use
                 await prove(log, mark)
             except LogLostError as err:
                 raise LogLostError(
-                    f"{err}. That is the mark of {user}; if its key was in other hands, change the key and withdraw the "
-                    f"mark: `muster log recover --distrust {user}`"
+                    f"{err}. That is the mark of {user}; if its key was in other hands, change the key and withdraw "
+                    f"the mark: `muster log recover --distrust {user}`"
                 ) from None
 
 

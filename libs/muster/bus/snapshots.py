@@ -7,7 +7,6 @@ several stages keep the same tables.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import zlib
 from collections.abc import AsyncGenerator, Callable
 
@@ -22,7 +21,7 @@ from muster.bus.objects import ObjectBroken, ObjectBucket
 from muster.events import subjects
 from muster.events.envelope import UNREADABLE, body_hash
 from muster.events.registry import encode
-from muster.ports import LogIdentity, Snapshot
+from muster.ports import Fingerprint, LogIdentity, Snapshot
 
 SNAPSHOTS = "snapshot"
 """Below it in the state bucket: a pointer per (stage, shard)."""
@@ -33,9 +32,9 @@ KEPT = 3
 LEVEL = 1
 """Of compression: more saves a few parts of a hundred, and takes several times as long."""
 
-MOST_BYTES = 2**29
-"""Of a body: half of the memory that a service has where nothing else is said. A larger one is not kept, and not read:
-bytes that say nothing shrink to a thousandth.
+MOST_BYTES = 2**27
+"""Of a body: the state that it becomes takes some eight times as much, all the memory that a service has where nothing
+else is said. A larger one is not kept, and not read: bytes that say nothing shrink to a thousandth.
 """
 
 Warn = Callable[[str], None]
@@ -72,19 +71,20 @@ class JetStreamSnapshots:
         self._js = js
         self._warn = warn
 
-    async def load(self, stage: str, shard: str) -> Snapshot | None:
-        """The newest snapshot of this log that is whole, None when there is none.
-
-        A missing or damaged one is passed over with a warning, and so is any trouble with the bus but the end of
-        the connection.
-        """
-        async with contextlib.aclosing(self.each(stage, shard)) as found:
-            async for snapshot in found:
-                return snapshot
-        return None
+    async def newest(self, stage: str, shard: str) -> Fingerprint | None:
+        """See ports.Snapshots. Trouble with the bus is a warning."""
+        try:
+            pointer, _ = await self._pointer(stage, shard)
+        except BusError as err:
+            self._warn(f"no snapshot of {stage}/{shard}: {err}")
+            return None
+        own = (each for each in pointer.kept if each.log_id == self._identity.log_id)
+        return next((Fingerprint(each.seq, each.schema, each.digest) for each in own), None)
 
     async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
-        """See ports.Snapshots. What cannot be used is passed over with a warning."""
+        """See ports.Snapshots. What cannot be used is passed over with a warning, and so is any trouble with the bus
+        but the end of the connection.
+        """
         try:
             pointer, _ = await self._pointer(stage, shard)
         except BusError as err:
@@ -116,7 +116,7 @@ class JetStreamSnapshots:
             self._warn(f"the state of {stage}/{shard} that log {self._identity.log_id} began with is not used: {err}")
             return None
 
-    async def save(self, snapshot: Snapshot) -> bool:
+    async def save(self, snapshot: Snapshot, *, end: int | None = None) -> bool:
         """See ports.Snapshots. False also, with a warning, when it could not be stored: the next one will be.
 
         Raises ValueError when the snapshot is of another log.
@@ -124,12 +124,12 @@ class JetStreamSnapshots:
         if snapshot.log_id != self._identity.log_id:
             raise ValueError(f"snapshot of log {snapshot.log_id} offered to the snapshots of {self._identity.log_id}")
         try:
-            return await self._save(snapshot)
+            return await self._save(snapshot, end)
         except (UnansweredError, BusError) as err:
             self._warn(f"snapshot of {snapshot.stage}/{snapshot.shard} at {snapshot.seq} was not saved: {err}")
             return False
 
-    async def _save(self, snapshot: Snapshot) -> bool:
+    async def _save(self, snapshot: Snapshot, end: int | None) -> bool:
         if len(snapshot.body) > MOST_BYTES:
             self._warn(
                 f"snapshot of {snapshot.stage}/{snapshot.shard} at {snapshot.seq} was not saved: it has "
@@ -145,7 +145,7 @@ class JetStreamSnapshots:
             digest=digest,
             object=f"{snapshot.stage}/{snapshot.shard}/{self._identity.generation}-{snapshot.seq}-{digest[:8]}",
         )
-        pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
+        pointer, revision = await self._possible(snapshot, end)
         if not _newer(kept, pointer):
             return False
         body = await asyncio.to_thread(zlib.compress, snapshot.body, LEVEL)
@@ -156,7 +156,7 @@ class JetStreamSnapshots:
                 for old in pointer.kept[KEPT - 1 :]:
                     await self._forget(snapshot.stage, old)
                 return True
-            pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
+            pointer, revision = await self._possible(snapshot, end)
         if all(each.object != kept.object for each in pointer.kept):
             await self._forget(snapshot.stage, kept)
         return False
@@ -169,6 +169,17 @@ class JetStreamSnapshots:
 
     def _objects(self, stage: str) -> ObjectBucket:
         return ObjectBucket(self._js, subjects.snapshot_bucket(self._identity.cell, stage))
+
+    async def _possible(self, snapshot: Snapshot, end: int | None) -> tuple[Pointer, int]:
+        """The pointer that a snapshot joins, without those of positions and generations that there cannot be."""
+        pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
+        following = self._identity.generation + 1
+        kept = (
+            each
+            for each in pointer.kept
+            if each.generation == following or (each.generation < following and (end is None or each.seq <= end))
+        )
+        return Pointer(kept=tuple(kept)), revision
 
     async def _pointer(self, stage: str, shard: str) -> tuple[Pointer, int]:
         entry: KvEntry | None = await self._state.get(_key(stage, shard))

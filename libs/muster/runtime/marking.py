@@ -64,6 +64,6 @@ class MarkedSnapshots(JetStreamSnapshots):
         super().__init__(js, identity, warn=warn)
         self._marking = marking
 
-    async def save(self, snapshot: Snapshot) -> bool:
+    async def save(self, snapshot: Snapshot, *, end: int | None = None) -> bool:
         """See ports.Snapshots. False also where the mark could not be kept. Raises LogLostError."""
-        return await self._marking.keep() and await super().save(snapshot)
+        return await self._marking.keep() and await super().save(snapshot, end=end)

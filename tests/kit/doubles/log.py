@@ -7,7 +7,6 @@ the same every time. What can go wrong with the real bus is asked of a :class:`L
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from muster.events.system import Genesis
 from muster.ports import (
     Earlier,
     FencedError,
+    Fingerprint,
     LogFullError,
     LogGapError,
     LogGoneError,
@@ -323,12 +323,12 @@ class MemorySnapshots:
         self._identity = identity
         self._store = store or SnapshotStore()
 
-    async def load(self, stage: str, shard: str) -> Snapshot | None:
+    async def newest(self, stage: str, shard: str) -> Fingerprint | None:
         """See ports.Snapshots."""
-        async with contextlib.aclosing(self.each(stage, shard)) as found:
-            async for snapshot in found:
-                return snapshot
-        return None
+        _, kept = self._store.kept.get((stage, shard), (0, None))
+        if kept is None or kept.log_id != self._identity.log_id:
+            return None
+        return Fingerprint(kept.seq, kept.schema, body_hash(kept.body))
 
     async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
         """See ports.Snapshots."""
@@ -339,14 +339,15 @@ class MemorySnapshots:
             if (first.stage, first.shard) == (stage, shard):
                 yield replace(first, log_id=self._identity.log_id)
 
-    async def save(self, snapshot: Snapshot) -> bool:
+    async def save(self, snapshot: Snapshot, *, end: int | None = None) -> bool:
         """See ports.Snapshots. Raises ValueError when the snapshot is of another log."""
         if snapshot.log_id != self._identity.log_id:
             raise ValueError(f"snapshot of log {snapshot.log_id} offered to the snapshots of {self._identity.log_id}")
         key = (snapshot.stage, snapshot.shard)
         if key in self._store.kept:
             generation, kept = self._store.kept[key]
-            if (generation, kept.seq) >= (self._identity.generation, snapshot.seq):
+            beyond = end is not None and kept.seq > end
+            if not beyond and (generation, kept.seq) >= (self._identity.generation, snapshot.seq):
                 return False
         self._store.kept[key] = (self._identity.generation, snapshot)
         return True

@@ -23,8 +23,18 @@ from muster.core.reading.registry import WATCHED
 from muster.core.reading.watcher import Watcher
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Stage, StageState
-from muster.events.envelope import Stored
-from muster.ports import Clock, Generations, Log, LogIdentity, LogSealedError, RollError, Snapshot, Snapshots
+from muster.events.envelope import Stored, body_hash
+from muster.ports import (
+    Clock,
+    Fingerprint,
+    Generations,
+    Log,
+    LogIdentity,
+    LogSealedError,
+    RollError,
+    Snapshot,
+    Snapshots,
+)
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state, make_snapshot, state_schema
 
 StageShard = tuple[str, str]
@@ -63,7 +73,7 @@ class States:
         stages = seats()
         begun = restored(base, stages) if base else {}
         self._seats: dict[StageShard, AnySeat] = {key: Seat(stage, begun.get(key)) for key, stage in stages.items()}
-        self._kept: dict[StageShard, Snapshot] = {}
+        self._kept: dict[StageShard, Fingerprint] = {}
         self.tally = SnapshotTally()
 
     @property
@@ -82,7 +92,7 @@ class States:
         found: str = state.docket.hash_at(state.seq, state.seq)
         return found
 
-    def compare_with(self, kept: Mapping[StageShard, Snapshot]) -> None:
+    def compare_with(self, kept: Mapping[StageShard, Fingerprint]) -> None:
         """Snapshots that running stages have kept: each is compared when its position is reached."""
         self._kept = dict(kept)
 
@@ -93,12 +103,12 @@ class States:
             if kept is not None and kept.seq == stored.seq:
                 self._compare(key, kept)
 
-    def _compare(self, seat: StageShard, kept: Snapshot) -> None:
+    def _compare(self, seat: StageShard, kept: Fingerprint) -> None:
         state = self._seats[seat].state
         if kept.schema != state_schema(type(state)):
             return
         self.tally.compared += 1
-        if encode_state(state) != kept.body:
+        if body_hash(encode_state(state)) != kept.digest:
             self.tally.unlike.append(f"{'/'.join(seat)} at {kept.seq}")
 
     def snapshots(self, identity: LogIdentity) -> list[Snapshot]:
@@ -130,7 +140,7 @@ async def roll(
     generations: Generations,
     *,
     clock: Clock,
-    snapshots: Mapping[StageShard, Snapshot] | None = None,
+    snapshots: Mapping[StageShard, Fingerprint] | None = None,
     by: str = "",
     reason: str = "",
     only: LogIdentity | None = None,
@@ -160,9 +170,9 @@ async def roll(
     return Rolled(identity, after, end, states.tally.compared, tuple(states.tally.unlike))
 
 
-async def kept_snapshots(snapshots: Snapshots) -> dict[StageShard, Snapshot]:
-    """What the running stages kept last."""
-    found = {seat: await snapshots.load(*seat) for seat in seats()}
+async def kept_snapshots(snapshots: Snapshots) -> dict[StageShard, Fingerprint]:
+    """Those of the snapshots that running stages kept last: no body of theirs is read, whatever its size."""
+    found = {seat: await snapshots.newest(*seat) for seat in seats()}
     return {seat: kept for seat, kept in found.items() if kept is not None}
 
 

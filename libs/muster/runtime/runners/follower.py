@@ -286,7 +286,7 @@ class Follower(Generic[S]):
         )
         self._kept = snapshot.seq
         await self.log.prove(snapshot.seq, last)
-        if await self.snapshots.save(snapshot):
+        if await self.snapshots.save(snapshot, end=await self.log.end()):
             self.hooks.snapshot(snapshot.seq, len(snapshot.body))
 
 
