@@ -6,7 +6,7 @@ every ancestor. Usage passes a limit only where a later fact lowered it or a job
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from msgspec import structs
@@ -96,12 +96,22 @@ class QuotaAccountant(Stage[AccountantState]):
             yield from plans
             if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
                 return  # the others are answered once it is in force: none of them takes what it is about to hold
-        yield from self._adoptions(state, scratch)
-        if over:
-            return  # what they held is free, and their claimants have no claim, once they are over
-        yield from podasks.answers(state, scratch)
+        # What claims hold that end in this commit is free, and their claimants have none, once it is folded.
+        served = yield from self._noted(state, self._adoptions(state, scratch))
+        if over or served or (yield from self._noted(state, podasks.answers(state, scratch))):
+            return
         yield from self._answers(state, scratch)
         yield from growth.answers(state, scratch)
+
+    @staticmethod
+    def _noted(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:
+        """They, and whether one is a charge that ends a claim."""
+        claims, ended = state.ledger.claims, False
+        for each in decisions:
+            yield each
+            if isinstance(each, QuotaReserved | WorkloadAdopted):
+                ended = ended or claims.served_by(each.ref.uid, each.queue, each.demand) is not None
+        return ended
 
     @staticmethod
     def _releases(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
@@ -161,13 +171,11 @@ class QuotaAccountant(Stage[AccountantState]):
 
     def _answers(self, state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
         """What becomes of each proposal, up to one that a claim was waiting for."""
-        claims = state.ledger.claims
         for uid, proposal in state.proposals.items():
-            if uid not in state.due_adoption:
-                answer = self._answer(state, proposal, scratch)
-                yield answer
-                if isinstance(answer, QuotaReserved) and claims.served_by(uid, answer.queue, answer.demand):
-                    return  # that ends the claim: what it held counts no more, so the others are answered after it
+            if uid in state.due_adoption:
+                continue
+            if (yield from self._noted(state, [self._answer(state, proposal, scratch)])):
+                return
 
     @staticmethod
     def _moves(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
