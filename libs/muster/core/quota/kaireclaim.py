@@ -167,14 +167,11 @@ class Between(GivingRules, frozen=True):
 
     def turn(self, leaf: str, found: Search) -> Turn:
         """How a queue comes in turn to give: lower priority first, then the largest part of its limit for keeping; of
-        those under one side the same is asked below it, level by level.
+        those under one queue the same is asked below it, level by level.
         """
         if self._shareless(leaf):
             return ()
-        _, side = self.sides(leaf)
-        path = chain_of(leaf)
-        below = path[path.index(side) :: -1] if side in path else (side,)
-        return tuple(self._turn(at, found) for at in below if at in self.ledger.nodes)
+        return tuple(self._turn(at, found) for at in chain_of(leaf)[-2::-1] if at in self.ledger.nodes)
 
     def _turn(self, path: str, found: Search) -> tuple[int, int]:
         part = 0

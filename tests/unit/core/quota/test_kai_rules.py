@@ -152,6 +152,19 @@ def test_nobody_gives_within_its_own_queue() -> None:
     assert not rules.gives(begun(rules).giver(uid), begun(rules)) and not rules.asks(found.queues["a"])
 
 
+def test_departments_come_in_turn_before_the_teams_of_any() -> None:
+    """Also the claimant's own: its team is further above what it keeps than any department, and gives last."""
+    half = (4, -1, 1)
+    teams = (queue(name, "d1", gpu=(2, -1, 1)) for name in "as")
+    found = ledger(queue("d1", gpu=half), queue("d2", gpu=half), *teams, queue("b", "d2", gpu=half))
+    uses(found, "s", gpu=3)
+    uses(found, "b", gpu=5)
+    rules = asks(found, "a", gpu=2)
+    others, own = (rules.turn(found.queues[name], begun(rules)) for name in "bs")
+    assert others < own
+    assert [len(others), len(own)] == [2, 2], "no queue is cheaper than another for its depth below the claimant's"
+
+
 # --- that nothing is taken back ---------------------------------------------------------------------------------------
 
 
