@@ -93,10 +93,8 @@ class JetStreamLog:
         self._last_acked = 0
         self._waiting: dict[str, float] = {}
         """{subject: since when (time of the loop) a commit of it waits to be stored}"""
-        self.witness: Callable[[], Awaitable[None]] | None = None
-        """Asked on each connection before anything is read or written: it raises LogLostError where the log does not
-        hold what others have read of it.
-        """
+        self._witness: Callable[[], Awaitable[None]] | None = None
+        self._heard_epoch = 0
 
     @property
     def identity(self) -> LogIdentity:
@@ -363,9 +361,15 @@ class JetStreamLog:
                 f"stream {self._stream} holds log {genesis.log_id if genesis else 'without a genesis'} now and not "
                 f"{self._identity.log_id}; restart this process"
             )
-        if self.witness is not None and self._verified_epoch != epoch:
-            await self.witness()
+        if self._witness is not None and self._heard_epoch != epoch:
+            await self.hear(self._witness)
         self._verified_epoch = epoch
+
+    async def hear(self, witness: Callable[[], Awaitable[None]]) -> None:
+        """Ask now, and on each connection before all else; raises LogLostError where the log lacks what others read."""
+        epoch = self._js.connection.epoch
+        await witness()
+        self._witness, self._heard_epoch = witness, epoch
 
     async def prove(self, seq: int, digest: bytes) -> None:
         """See ports.Log."""

@@ -92,13 +92,11 @@ class JetStreamMarks:
         The last one is the word of a process that may have read further, so the log must show it: LogLostError where
         it does not, and the mark stays. Raises BusError.
         """
-        entry = await self._bucket.get(f"{MARKS}.{user}")
-        before = _read(entry.value) if entry is not None else None
+        before, revision = await self._last(user)
         if before is not None and before.log_id == mark.log_id:
             await prove(log, before)
             if before == mark or (before.seq > mark.seq and await is_shown(log, mark)):
                 return True
-        revision = entry.revision if entry is not None else 0
         return await self._bucket.set(f"{MARKS}.{user}", encode(mark), revision=revision) is not None
 
     async def withdraw(self, user: str) -> Mark | None:
@@ -106,9 +104,8 @@ class JetStreamMarks:
 
         It has none either where it is written meanwhile: by a process that runs, or with a key in other hands.
         """
-        entry = await self._bucket.get(f"{MARKS}.{user}")
-        mark = _read(entry.value) if entry is not None else None
-        if entry is None or mark is None or not await self._bucket.delete(f"{MARKS}.{user}", revision=entry.revision):
+        mark, revision = await self._last(user)
+        if mark is None or not await self._bucket.delete(f"{MARKS}.{user}", revision=revision):
             return None
         return mark
 
@@ -116,11 +113,16 @@ class JetStreamMarks:
         """Those of a log, by user. Raises BusError."""
         found: dict[str, Mark] = {}
         for key in await self._bucket.keys(MARKS):
-            entry = await self._bucket.get(key)
-            mark = _read(entry.value) if entry is not None else None
+            user = key.partition(".")[2]
+            mark, _ = await self._last(user)
             if mark is not None and mark.log_id == log.log_id:
-                found[key.partition(".")[2]] = mark
+                found[user] = mark
         return found
+
+    async def _last(self, user: str) -> tuple[Mark | None, int]:
+        """The mark of a user, None where what is there says nothing, and its revision, 0 for none."""
+        entry = await self._bucket.get(f"{MARKS}.{user}")
+        return (_read(entry.value), entry.revision) if entry is not None else (None, 0)
 
 
 def _read(value: bytes | None) -> Mark | None:

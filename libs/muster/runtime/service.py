@@ -138,7 +138,7 @@ async def _proven(
     told = False
     while True:
         try:
-            await prove_marks(js, log, service, USERS)
+            await log.hear(partial(prove_marks, js, log, service, USERS))
         except LogLostError as err:
             if not told:
                 logger.error("log_lost_commits", message=str(err))
@@ -150,7 +150,6 @@ async def _proven(
             log = await open_cell(js, config, at=clock.now(), own_time=own_time)
         else:
             break
-    log.witness = partial(prove_marks, js, log, service, USERS)
     return log
 
 

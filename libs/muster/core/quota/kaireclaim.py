@@ -171,7 +171,7 @@ class Between(GivingRules, frozen=True):
         """
         if self._shareless(leaf):
             return ()
-        return tuple(self._turn(at, found) for at in chain_of(leaf)[-2::-1] if at in self.ledger.nodes)
+        return tuple(self._turn(at, found) for at in reversed(chain_of(leaf)[:-1]) if at in self.ledger.nodes)
 
     def _turn(self, path: str, found: Search) -> tuple[int, int]:
         part = 0
