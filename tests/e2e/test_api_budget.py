@@ -65,6 +65,15 @@ async def life_of_all(cluster: Cluster, muster: Muster) -> None:
     await cluster.until(all_released, 120.0, "every job to be over")
 
 
+def resumed(counted: Counting) -> dict[str, int]:
+    """Patches that let a job run. The operator writes defaults into the one that comes to free quota at about the time
+    at which that is decided: this patch may be refused once, and is made again for the job as it is then.
+    """
+    assert counted.fenced.total() <= 1, counted.fenced
+    assert counted.fenced.keys() <= {BLOCKER}, counted.fenced
+    return dict(counted.decision - counted.fenced)
+
+
 async def test_requests_in_profile_kube_queue(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:
     counted = Counting(cluster.transport)
     witness = Witness(cluster.transport, tree())
@@ -84,7 +93,7 @@ async def test_requests_in_profile_kube_queue(cluster: Cluster, nats_server: Emb
         await life_of_all(cluster, muster)
         lasted_s = time.monotonic() - began
         finished = {name: counted.shown[name] - counted.passing[name] for name in names}
-    assert counted.decision == dict.fromkeys([BLOCKER, *names], 1), "one patch lets a job run"
+    assert resumed(counted) == dict.fromkeys([BLOCKER, *names], 1), "one patch lets a job run"
     # When it comes to wait for something else, that is an Event and a change of its QueueUnit.
     changes = sum(max(0, counted.told[name] - 1) for name in names)
     assert sum(finished.values()) <= 6 * JOBS + 2 * changes, sorted(finished.items(), key=lambda each: -each[1])
@@ -101,7 +110,7 @@ async def test_requests_in_profile_lean(cluster: Cluster, nats_server: EmbeddedS
         names = await wait_behind_one(cluster, muster)
         await life_of_all(cluster, muster)
         read = muster.requests
-    assert counted.decision == dict.fromkeys([BLOCKER, *names], 1)
+    assert resumed(counted) == dict.fromkeys([BLOCKER, *names], 1)
     assert (counted.shown, counted.kept) == ({}, {})
     renewals = 2 + (time.monotonic() - began) / RENEW_S
     assert counted.leased["update leases.coordination.k8s.io"] <= renewals, counted.leased

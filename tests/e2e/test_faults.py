@@ -28,7 +28,7 @@ from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadAdopted, 
 from muster.events.effects import EffectApplied
 from muster.runtime.service import RESTART
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 AT_ONCE = 4
 SEED = int(os.environ.get("MUSTER_TEST_SEED") or random.SystemRandom().randrange(1000))

@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from muster.core.wording import explain
@@ -27,6 +28,8 @@ class Counting:
         self._transport = transport
         self.decision: Counter[str] = Counter()
         """namespace/name of a job -> patches that resume it"""
+        self.fenced: Counter[str] = Counter()
+        """namespace/name of a job -> patches among these that are refused, as it was edited since it was read"""
         self.shown: Counter[str] = Counter()
         """namespace/name of a job -> writes that show something of it"""
         self.told: Counter[str] = Counter()
@@ -50,23 +53,27 @@ class Counting:
         content_type: str = "application/json",
         timeout_s: float = 10.0,
     ) -> ApiResponse:
-        self._count(method, path, body, content_type)
-        return await self._transport.request(
+        resumed = self._count(method, path, body, content_type)
+        answer = await self._transport.request(
             method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s
         )
+        if resumed and answer.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            self.fenced[resumed] += 1
+        return answer
 
     def watch(self, path: str, *, query: Mapping[str, str], idle_limit_s: float) -> AsyncIterator[bytes]:
         self.read[" ".join(describe("GET", path, watch=True))] += 1
         return self._transport.watch(path, query=query, idle_limit_s=idle_limit_s)
 
-    def _count(self, method: str, path: str, body: bytes | None, content_type: str) -> None:
+    def _count(self, method: str, path: str, body: bytes | None, content_type: str) -> str:
+        """Returns namespace/name of the job that a patch resumes; empty for any other request."""
         verb, resource = describe(method, path)
         if f"/{NAMESPACE}" in path or (method == "POST" and resource == "namespaces"):
             self.leased[f"{verb} {resource}"] += 1
-            return
+            return ""
         if method == "GET":
             self.read[f"{verb} {resource}"] += 1
-            return
+            return ""
         found: Any = json.loads(body or b"{}")
         parts = path.split("/")
         where = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else ""
@@ -75,7 +82,8 @@ class Counting:
             job = f"{where}/{parts[-1]}"
             resumes = content_type == JSON_PATCH and any(step["path"] == "/spec/suspend" for step in found)
             (self.decision if resumes else self.shown)[job] += 1
-        elif kind == "queueunits":
+            return job if resumes else ""
+        if kind == "queueunits":
             name = found.get("metadata", {}).get("name") or parts[parts.index("queueunits") + 1]
             job = f"{where}/{name.removesuffix(UNIT_SUFFIX)}"
             self.shown[job] += 1
@@ -88,3 +96,4 @@ class Counting:
                 counter[f"{about['namespace']}/{about['name']}"] += 1
         else:
             self.kept[f"{method} {path}"] += 1
+        return ""

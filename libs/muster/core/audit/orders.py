@@ -139,17 +139,21 @@ class Orders(Struct):
                 pass
 
     def _charged(self, event: QuotaReserved | WorkloadAdopted) -> None:
-        """A job was admitted: the claim of this job, else of the first with the same request, ends. The victims that
-        still leave for it make the room that it took from another.
+        """A job was admitted: the claim whose room it uses ends, and its own. The victims that still leave for the
+        former make the room that it took from another.
         """
         served = self.served_by(event)
         if served:
             self._serve(served)
+        self.by_uid.pop(event.ref.uid, None)
 
     def served_by(self, event: QuotaReserved | WorkloadAdopted) -> str:
-        """Uid of the claimant whose claim a charge ends; empty for none."""
+        """Uid of the claimant whose claim a charge uses: its own, else the first that asks alike; a firm one of these
+        before one for age. Empty for none.
+        """
         uid, shape = event.ref.uid, shape_of(event)
-        return uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
+        asked = [u for u, o in self.by_uid.items() if u == uid or o.shape == shape]
+        return min(asked, key=lambda u: (not self.by_uid[u].firm, u != uid), default="")
 
     def _serve(self, served: str) -> None:
         order = self.by_uid[served]

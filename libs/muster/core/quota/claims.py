@@ -137,11 +137,14 @@ class Claims(Struct):
         return None
 
     def served_by(self, uid: str, queue: str, demand: Demand) -> Claim | None:
-        """The claim that a charge ends: the claimant's own, else the oldest with the same request."""
+        """The claim whose room a charge uses, and that it ends: the claimant's own, else the oldest with the same
+        request. A firm one of those comes before a claim for age, also before its own, which ends beside it.
+        """
         own = self.by_uid.get(uid)
-        if own is not None or not self.by_uid:
+        if not self.by_uid or (own is not None and own.firm):
             return own
-        return next((claim for claim in self.by_uid.values() if claim.serves(queue, demand)), None)
+        alike = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
+        return next((claim for claim in alike if claim.firm), own or next(iter(alike), None))
 
     def pass_on(self, served: Claim) -> None:
         """Victims that still leave for a claim that a charge ends leave for another: the oldest firm one that asks

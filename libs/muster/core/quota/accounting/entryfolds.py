@@ -89,6 +89,7 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
         entry.groups = state.scaling.granted(workload)
         entry.fixed = workload.fixed_pods
     state.growths.pop(uid, None)
+    state.claim_causes.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
     _served(state, state.ledger.charge(uid, charge_of(event, at.at)))

@@ -195,7 +195,9 @@ class Books(Struct):
         self._put(uid, charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
             claim.counts_on(uid, charge)
-        return self._served(self.claims.served_by(uid, charge.queue, charge.demand))
+        served = self._served(self.claims.served_by(uid, charge.queue, charge.demand))
+        self.end_claim(uid)
+        return served
 
     def recharge(self, uid: str, request: Vector, pods: int, over: Vector) -> tuple[str, Demand] | None:
         """What runs of it has changed: (its queue, the larger of before and now); None when it is not charged."""
