@@ -10,7 +10,7 @@ import pytest
 from kit.compose import REPOSITORY
 from kit.controlplane.build import Binaries
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SECTIONS = (
     "The log",

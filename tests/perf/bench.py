@@ -127,7 +127,7 @@ async def _gateway(size: Size, say: Progress) -> Tables:
     folder = None if size.quick else bench_placement.traces()
     return [
         await bench_gateway.measure(waiting, nodes, 1, say),
-        await bench_page.measure(waiting, nodes, 1, say),
+        await bench_page.measure(waiting, nodes, 1, say, *([0.5] if size.quick else [])),
         await bench_moments.measure(waiting, commits, 20, say),
         *([bench_month.measure(folder, 2, say)] if folder is not None else []),
     ]
@@ -165,7 +165,7 @@ async def _store(size: Size, say: Progress) -> list[Table]:
 
 
 async def _pipeline(size: Size, say: Progress) -> list[Table | Grid]:
-    return await bench_pipeline.measure(10_000 // size.small, 200, 10 // min(size.small, 5), size.rounds, say)
+    return await bench_pipeline.measure(10_000 // size.small, 200, 1 if size.quick else 10, size.rounds, say)
 
 
 async def _release(size: Size, say: Progress) -> list[Table]:

@@ -35,7 +35,7 @@ new MutationObserver((_, watch) => {
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime || 0"
 
 
-async def measure(waiting: int, machines: int, rounds: int, say: Progress) -> Table:
+async def measure(waiting: int, machines: int, rounds: int, say: Progress, watched_s: float = WATCHED_S) -> Table:
     say(f"page: a cell of {waiting} waiting jobs on {machines} nodes")
     state = served_cell(waiting, machines)
     found = []
@@ -48,7 +48,7 @@ async def measure(waiting: int, machines: int, rounds: int, say: Progress) -> Ta
                 await page.size(1440, 900)
                 for number in range(rounds):
                     say(f"page: round {number + 1}")
-                    found.append(await _round(page, f"http://127.0.0.1:{served.server.port}/"))
+                    found.append(await _round(page, f"http://127.0.0.1:{served.server.port}/", watched_s))
                 assert page.problems == []
         finally:
             busy.cancel()
@@ -58,13 +58,13 @@ async def measure(waiting: int, machines: int, rounds: int, say: Progress) -> Ta
             await served.live.foresight.ahead.stop()
     about = (
         f"{waiting:,} waiting RayJobs, {machines:,} nodes, {EVENTS_A_SECOND} events a second folded and streamed "
-        f"meanwhile. A headless Chromium on the same machine opens each page anew, and shows it for {WATCHED_S} s. A "
+        f"meanwhile. A headless Chromium on the same machine opens each page anew, and shows it for {watched_s:g} s. A "
         "page is there when what it is for is in it: the quotas, the first rows of the line, the nodes."
     )
     return Table("The dashboard in a browser", about, found)
 
 
-async def _round(page: Page, url: str) -> dict[str, float]:
+async def _round(page: Page, url: str, watched_s: float) -> dict[str, float]:
     figures: dict[str, float] = {}
     for name, (path, selector) in SEEN.items():
         timer = await page.call("Page.addScriptToEvaluateOnNewDocument", source=TIMER % selector)
@@ -73,7 +73,7 @@ async def _round(page: Page, url: str) -> dict[str, float]:
         figures[f"{name}: first paint, ms"] = await page.run(FIRST_PAINT)
         figures[f"{name}: it is there, ms"] = await page.run("window.seen_ms")
         await page.run("window.frames_ms = []")
-        await asyncio.sleep(WATCHED_S)
+        await asyncio.sleep(watched_s)
         frames = sorted(await page.run("window.frames_ms"))
         figures[f"{name}: a frame, live, ms, 99 %"] = frames[len(frames) * 99 // 100]
         figures[f"{name}: a frame, live, ms, longest"] = frames[-1]
