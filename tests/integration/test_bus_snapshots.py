@@ -3,7 +3,9 @@
 import asyncio
 from random import Random
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from kit.nats import SMALL
 from kit.proxy import Proxy
@@ -17,6 +19,7 @@ from muster.bus.objects import CHUNK
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.events import subjects
+from muster.events.registry import encode
 from muster.ports import LogIdentity, Snapshot
 
 BODY = Random(1).randbytes(5 * CHUNK // 2)
@@ -93,6 +96,31 @@ async def test_a_small_object_that_is_a_huge_state_is_not_used(kept: Kept, monke
     assert "at 20 is not used" in kept.warnings[0]
     assert not await kept.save(30, bytes(3 * len(BODY)))
     assert "was not saved" in kept.warnings[-1]
+
+
+async def test_an_object_larger_than_any_state_is_not_read_to_its_end(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await kept.save(10)
+    assert await kept.save(20, Random(3).randbytes(3 * len(BODY)))
+    monkeypatch.setattr(snapshots, "MOST_STORED", len(BODY) + CHUNK)
+    assert await kept.load() == 10
+    assert "has more than" in kept.warnings[0]
+    assert not await kept.save(30, Random(2).randbytes(2 * len(BODY)))
+    assert "was not saved" in kept.warnings[-1]
+
+
+async def test_a_pointer_with_many_entries_costs_no_more_than_the_last_three(kept: Kept) -> None:
+    for seq in (10, 20, 30, 40):
+        assert await kept.save(seq)
+    bucket, key = KvBucket(kept.js, subjects.state_bucket(kept.cell)), "snapshot.preemptor.0"
+    entry = await bucket.get(key)
+    assert entry is not None
+    pointer = msgspec.json.decode(entry.value or b"", type=snapshots.Pointer)
+    lacking = structs.replace(pointer.kept[0], object="gone")
+    await bucket.set(key, encode(snapshots.Pointer((lacking,) * 1000 + pointer.kept)), revision=entry.revision)
+    assert await kept.load() is None
+    assert len(kept.warnings) == snapshots.KEPT
 
 
 async def test_an_object_that_is_gone_is_warned_of_and_no_error(kept: Kept) -> None:

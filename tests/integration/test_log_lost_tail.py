@@ -22,6 +22,7 @@ from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import MARKS, JetStreamMarks, Mark, Testimony, give_up, hear_marks
+from muster.bus.public import CE_ID, PublicPublisher
 from muster.bus.server import EmbeddedServer
 from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
@@ -230,6 +231,50 @@ async def test_a_replica_that_lags_leaves_the_mark_of_the_one_ahead(scene: Scene
     assert await scene.marks() == {"preemptor": 3}
 
 
+async def test_a_replica_of_a_generation_before_leaves_the_mark_of_the_one_ahead(scene: Scene) -> None:
+    marks, before = JetStreamMarks(scene.js, "main"), scene.log.identity
+    said = Mark(before.log_id, 5, (await scene.digest(5)).hex())
+    await roll(JetStreamGenerations(scene.js, "main"), clock=SystemClock())
+    log = await open_log(scene.js, "main")
+    genesis = (await anext(log.follow(log.identity.first - 1)))[0]
+    ahead = Mark(log.identity.log_id, genesis.seq, genesis.digest.hex())
+    assert await marks.put(log, "preemptor", ahead)
+    assert not await marks.put(scene.log, "preemptor", said)
+    assert await marks.of(log.identity) == {"preemptor": ahead}
+
+
+@asynccontextmanager
+async def publishing(scene: Scene) -> AsyncIterator["asyncio.Task[None]"]:
+    """A publisher as the service has it; done when it ends, or has caught up."""
+    async with AsyncExitStack() as stack:
+        process = await open_process(Config(nats_url=scene.server.url, health_port=-1), "publisher", stack)
+        process.add_publisher()
+        running = asyncio.ensure_future(process.run())
+        await until(lambda: running.done() or process.publishers[0].caught_up)
+        yield running
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def test_a_log_that_lacks_what_outsiders_have_read_is_not_published_on(scene: Scene) -> None:
+    """It is published before it is written down that it was read."""
+    outlet = PublicPublisher(scene.js, "main")
+    await outlet.resume()
+    for index, digest in ((0, await scene.digest(5)), (1, b"\x02" * 16), (2, b"")):
+        event = f"main-1-5-{index}"
+        await outlet.publish(subjects.public_subject("main", "e", "n", "m"), {CE_ID: event}, b"{}", digest.hex())
+        await outlet.settle()
+        if index == 1:
+            async with publishing(scene) as running:
+                assert not running.done(), "the log holds what was settled"
+    await scene.js.ask(f"STREAM.PURGE.KV_{subjects.lease_bucket('main')}")
+    async with publishing(scene) as running:
+        with pytest.raises(LogLostError, match="holds another commit at 5"):
+            await asyncio.wait_for(running, 30.0)
+    assert await scene.marks() == {"publisher": 5}
+    assert not (await scene.hear()).whole
+
+
 @asynccontextmanager
 async def preempting(scene: Scene) -> AsyncIterator[tuple[Process, "asyncio.Task[None]"]]:
     """A process as the service has it, which has read all there is."""
@@ -265,9 +310,11 @@ async def test_a_replica_that_lags_finds_what_another_says_without_a_new_connect
         assert await scene.marks() == {"preemptor": 40}
 
 
-async def test_a_false_mark_is_withdrawn_and_the_log_goes_on(scene: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seq", [10**12, 2**64])
+async def test_a_false_mark_is_withdrawn_and_the_log_goes_on(scene: Scene, tmp_path: Path, seq: int) -> None:
+    """Also one at what no server takes for a sequence."""
     await scene.mark("watcher", 3, await scene.digest(3))
-    await scene.mark("preemptor", 10**12)
+    await scene.mark("preemptor", seq)
     cli, where = Cli(tmp_path), ("--url", scene.server.url)
     told = await cli.run("log", "recover", "--distrust", "actuator", *where)
     assert (told.code, "There are those of: preemptor, watcher." in told.out) == (1, True)
@@ -276,7 +323,7 @@ async def test_a_false_mark_is_withdrawn_and_the_log_goes_on(scene: Scene, tmp_p
         await open_process(Config(nats_url=scene.server.url), "actuator", stack)
         assert not opening.done()
         told = (await cli.run("log", "recover", "--distrust", "preemptor", *where)).ok()
-        assert "The mark of preemptor, at sequence 1000000000000, is withdrawn." in told.out
+        assert f"The mark of preemptor, at sequence {seq}, is withdrawn." in told.out
         assert (await opening).log.identity == scene.log.identity
     assert await scene.marks() == {"watcher": 3}
 
@@ -321,6 +368,16 @@ async def test_where_one_service_misses_commits_a_person_decides(scene: Scene, t
     assert "preemptor has read the log up to sequence 2, and that is not in it" in asked.out
     done = (await cli.run("log", "recover", "--yes", *where)).ok()
     assert "Generation 2 of cell main" in done.out
+
+
+async def test_a_generation_says_who_was_not_heard_when_it_began(scene: Scene) -> None:
+    """One witness alone may be a key in other hands, so the log still rolls over."""
+    await scene.mark("preemptor", 2, b"\x02" * 16)
+    await JetStreamGenerations(scene.js, "main").seal(scene.log.identity)
+    await keeper_of(scene.js, scene.log)._look()
+    begun = await own_genesis(scene.js, "main", 2, scene.last + 1)
+    assert begun is not None
+    assert begun.reason == "it was already sealed; it lacks what was read by preemptor at 2"
 
 
 async def sealed_and_lost(scene: Scene) -> JetStreamLog:

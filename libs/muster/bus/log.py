@@ -375,12 +375,11 @@ class JetStreamLog:
         """See ports.Log."""
         if seq < self._identity.first:
             return
+        self._check_end(await self.end(), seq)  # First: no server looks beyond the largest sequence.
         if not digest:
-            self._check_end(await self.end(), seq)
             return
         found = await self._js.get(self._stream, seq, patience_s=None)
         if found is None:
-            self._check_end(await self.end(), seq)
             raise self._lost(f"does not have sequence {seq}, which was read")
         if digest_of(seq, self._seat(found.subject), found.data) != digest:
             raise self._lost(f"holds another commit at {seq} than was read there")

@@ -85,9 +85,11 @@ class JetStreamMarks:
 
     def __init__(self, js: JetStream, cell: str) -> None:
         self._bucket = KvBucket(js, subjects.state_bucket(cell))
+        self._cell = cell
 
     async def put(self, log: JetStreamLog, user: str, mark: Mark) -> bool:
-        """Keep a mark in place of the user's last one; False where another process of the user was faster.
+        """Keep a mark in place of the user's last one; False where another process of the user was faster, or reads a
+        later generation by now.
 
         The last one is the word of a process that may have read further, so the log must show it: LogLostError where
         it does not, and the mark stays. Raises BusError.
@@ -97,6 +99,8 @@ class JetStreamMarks:
             await prove(log, before)
             if before == mark or (before.seq > mark.seq and await is_shown(log, mark)):
                 return True
+        elif before is not None and not await self._is_in_force(mark.log_id):
+            return False
         return await self._bucket.set(f"{MARKS}.{user}", encode(mark), revision=revision) is not None
 
     async def withdraw(self, user: str) -> Mark | None:
@@ -118,6 +122,12 @@ class JetStreamMarks:
             if mark is not None and mark.log_id == log.log_id:
                 found[user] = mark
         return found
+
+    async def _is_in_force(self, log_id: str) -> bool:
+        """Whether the cell points to this log: of two, it is the later one."""
+        entry = await self._bucket.get(POINTER)
+        pointer = read_pointer(self._cell, entry.value if entry is not None else None)
+        return pointer is not None and pointer.log_id == log_id
 
     async def _last(self, user: str) -> tuple[Mark | None, int]:
         """The mark of a user, None where what is there says nothing, and its revision, 0 for none."""

@@ -94,8 +94,10 @@ class ObjectBucket:
             await self._discard(nuid)
             raise
 
-    async def get(self, name: str) -> bytes:
-        """The object. Raises ObjectBroken when it is not there whole, BusError when the bus does not answer."""
+    async def get(self, name: str, most: int | None = None) -> bytes:
+        """The object. Raises ObjectBroken when it is not there whole, or has more than ``most`` bytes; BusError when
+        the bus does not answer.
+        """
         found = await self._js.last(self._stream, self._meta_subject(name))
         if found is None:
             raise ObjectBroken(f"object {name} is not in bucket {self._name}")
@@ -103,18 +105,18 @@ class ObjectBucket:
             meta = _metas.decode(found.data)
         except UNREADABLE as err:
             raise ObjectBroken(f"object {name} in bucket {self._name}: {err}") from err
-        chunks: list[bytes] = []
-        seq = 1
+        body, seq = bytearray(), 1
         for index in range(meta.chunks):
             chunk = await self._js.next(self._stream, self._chunk_subject(meta.nuid), seq)
             if chunk is None:
                 raise ObjectBroken(f"object {name} in bucket {self._name} has {index} of {meta.chunks} chunks")
-            chunks.append(chunk.data)
+            body += chunk.data
             seq = chunk.seq + 1
-        body = b"".join(chunks)
+            if most is not None and len(body) > most:
+                raise ObjectBroken(f"object {name} in bucket {self._name} has more than {most} bytes")
         if meta.deleted or _digest(body) != meta.digest:
             raise ObjectBroken(f"object {name} in bucket {self._name} is not what its digest says")
-        return body
+        return bytes(body)
 
     async def delete(self, name: str) -> None:
         """Remove an object and every trace of it; one that is not there is fine. Raises ApiError, BusError."""
@@ -157,5 +159,5 @@ class ObjectBucket:
         return f"$O.{self._name}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
 
 
-def _digest(body: bytes) -> str:
+def _digest(body: bytes | bytearray) -> str:
     return "SHA-256=" + base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode()

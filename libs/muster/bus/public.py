@@ -9,6 +9,7 @@ That event is also kept beside the log, for when the stream has no message left.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Mapping
 
@@ -25,20 +26,38 @@ ACK_TIMEOUT_S = 5.0
 
 CE_ID = "ce-id"
 SETTLED = "muster-settled"
-"""Header: the ce-id up to which all events of the cell were acknowledged."""
+"""Header: the ce-id up to which all events of the cell were acknowledged, and the digest of the commit it is from."""
 KEPT = "published"
 """In the state bucket: the same, at most as far."""
 
 
+_HEX = re.compile("([0-9a-f]{2})+")
+
+
 class Published(Struct, frozen=True):
-    """The end of the public stream of a cell: ids of the last message, and of the last with none missing before."""
+    """The end of the public stream of a cell: ids of the last message, and of the last with none missing before.
+
+    ``digest``: of the commit that the latter is from, in hexadecimal; empty where that is not known.
+    """
 
     last: str
     settled: str
+    digest: str = ""
+
+    @property
+    def text(self) -> str:
+        """``settled`` and its digest, as they are kept."""
+        return f"{self.settled} {self.digest}".rstrip()
+
+    @staticmethod
+    def of(last: str, text: str) -> Published:
+        settled, _, digest = text.partition(" ")
+        return Published(last, settled, digest if _HEX.fullmatch(digest) else "")
 
 
 class _Sent(Struct, frozen=True):
     event: str
+    digest: str
     subject: str
     headers: Mapping[str, str]
     body: bytes
@@ -54,7 +73,7 @@ class PublicPublisher:
         self._cell = cell
         self._window = window
         self._sent: deque[_Sent] = deque()
-        self._settled = ""
+        self._settled = Published("", "")
         self._beside = KvBucket(js, subjects.state_bucket(cell))
         self._kept = ""
 
@@ -62,43 +81,45 @@ class PublicPublisher:
         """Where to go on: after ``settled``; both texts are empty when nothing was published yet. Call it first."""
         found = await self._js.last(subjects.PUBLIC_STREAM, subjects.public_cell_subjects(self._cell))
         if found is not None:
-            self._settled = found.headers.get(SETTLED, "")
-            return Published(last=found.headers.get(CE_ID, ""), settled=self._settled)
+            self._settled = Published.of(found.headers.get(CE_ID, ""), found.headers.get(SETTLED, ""))
+            return self._settled
         info = await self._js.info(subjects.PUBLIC_STREAM)
         if info is not None and info.state.last_seq:  # It had messages: they are too old by now, or were removed.
             entry = await self._beside.get(KEPT)
-            self._settled = self._kept = (entry.value or b"").decode(errors="replace") if entry is not None else ""
-        return Published(last="", settled=self._settled)
+            self._kept = (entry.value or b"").decode(errors="replace") if entry is not None else ""
+            self._settled = Published.of("", self._kept)
+        return self._settled
 
     async def keep(self) -> None:
         """Write down beside the log up to where all is acknowledged. Raises BusError, UnansweredError."""
-        settled = self._settled
+        settled = self._settled.text
         if settled == self._kept:
             return
         entry = await self._beside.get(KEPT)
         await self._beside.set(KEPT, settled.encode(), revision=entry.revision if entry is not None else 0)
         self._kept = settled
 
-    async def publish(self, subject: str, headers: Mapping[str, str], body: bytes) -> None:
+    async def publish(self, subject: str, headers: Mapping[str, str], body: bytes, digest: str = "") -> None:
         """Send one event; ``headers`` must hold its ``ce-id``. Waits while the window is full or the bus is away.
+        ``digest``: of the commit that it is from, in hexadecimal.
 
         Raises BusError when this or an earlier event cannot be published at all.
         """
         while self._sent and (len(self._sent) >= self._window or self._answered(self._sent[0])):
             await self._settle_first()
         event = headers[CE_ID]
-        sent = {**headers, MESSAGE_ID: event, SETTLED: self._settled}
+        sent = {**headers, MESSAGE_ID: event, SETTLED: self._settled.text}
         try:
             answer = await self._connection.send(subject, body, sent)
         except UnansweredError:
             answer = None
-        self._sent.append(_Sent(event=event, subject=subject, headers=sent, body=body, answer=answer))
+        self._sent.append(_Sent(event=event, digest=digest, subject=subject, headers=sent, body=body, answer=answer))
 
     async def settle(self) -> str:
         """Wait until everything sent is acknowledged; the ce-id of the last event, empty for none. Raises BusError."""
         while self._sent:
             await self._settle_first()
-        return self._settled
+        return self._settled.settled
 
     def _answered(self, sent: _Sent) -> bool:
         return sent.answer is None or sent.answer.done()
@@ -108,7 +129,7 @@ class PublicPublisher:
         if not await self._acknowledged(sent):
             await self._send_again(sent)
         self._sent.popleft()
-        self._settled = sent.event
+        self._settled = Published(sent.event, sent.event, sent.digest)
 
     async def _acknowledged(self, sent: _Sent) -> bool:
         # Cancelled: an earlier wait for it was given up.

@@ -37,6 +37,9 @@ MOST_BYTES = 2**27
 else is said. A larger one is not kept, and not read: bytes that say nothing shrink to a thousandth.
 """
 
+MOST_STORED = 2**26
+"""Bytes of a body as it is stored, likewise."""
+
 Warn = Callable[[str], None]
 """Told in one sentence why a snapshot cannot be used."""
 
@@ -90,12 +93,12 @@ class JetStreamSnapshots:
         except BusError as err:
             self._warn(f"no snapshot of {stage}/{shard}: {err}")
             return
-        for kept in pointer.kept:
+        for kept in pointer.kept[:KEPT]:
             if kept.log_id != self._identity.log_id:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is of another log ({kept.log_id}): not used")
                 continue
             try:
-                stored = await self._objects(stage).get(kept.object)
+                stored = await self._objects(stage).get(kept.object, MOST_STORED)
                 body = await asyncio.to_thread(_inflated, stored)
             except (ObjectBroken, BusError, zlib.error) as err:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is not used: {err}")
@@ -131,10 +134,7 @@ class JetStreamSnapshots:
 
     async def _save(self, snapshot: Snapshot, end: int | None) -> bool:
         if len(snapshot.body) > MOST_BYTES:
-            self._warn(
-                f"snapshot of {snapshot.stage}/{snapshot.shard} at {snapshot.seq} was not saved: it has "
-                f"{len(snapshot.body)} bytes, and {MOST_BYTES} are read at the most"
-            )
+            self._warn_large(snapshot, len(snapshot.body), MOST_BYTES)
             return False
         digest = body_hash(snapshot.body)
         kept = KeptSnapshot(
@@ -149,6 +149,9 @@ class JetStreamSnapshots:
         if not _newer(kept, pointer):
             return False
         body = await asyncio.to_thread(zlib.compress, snapshot.body, LEVEL)
+        if len(body) > MOST_STORED:
+            self._warn_large(snapshot, len(body), MOST_STORED)
+            return False
         await self._objects(snapshot.stage).put(kept.object, body)
         while _newer(kept, pointer):
             fits = Pointer(kept=(kept, *pointer.kept)[:KEPT])
@@ -160,6 +163,12 @@ class JetStreamSnapshots:
         if all(each.object != kept.object for each in pointer.kept):
             await self._forget(snapshot.stage, kept)
         return False
+
+    def _warn_large(self, snapshot: Snapshot, size: int, most: int) -> None:
+        self._warn(
+            f"snapshot of {snapshot.stage}/{snapshot.shard} at {snapshot.seq} was not saved: it has {size} bytes, and "
+            f"{most} are read at the most"
+        )
 
     async def _forget(self, stage: str, kept: KeptSnapshot) -> None:
         try:

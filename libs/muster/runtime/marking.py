@@ -46,12 +46,19 @@ class Marking:
             state = max((each.state for each in self._runners if each.folds), key=lambda each: each.seq, default=None)
             if state is None or not state.docket.last:
                 return True
-            mark = Mark(self._log.identity.log_id, int(state.seq), state.docket.last.hex())
-            try:
-                return await self._marks.put(self._log, self._user, mark)
-            except (BusError, UnansweredError) as err:
-                self._logger.warning("mark_not_kept", seq=mark.seq, why=str(err))
-                return False
+            return await self._put(int(state.seq), state.docket.last)
+
+    async def testify(self, seq: int, digest: bytes) -> bool:
+        """Write down a commit that outsiders have read and the log does not hold; as for :meth:`keep`."""
+        async with self._turn:
+            return await self._put(seq, digest)
+
+    async def _put(self, seq: int, digest: bytes) -> bool:
+        try:
+            return await self._marks.put(self._log, self._user, Mark(self._log.identity.log_id, seq, digest.hex()))
+        except (BusError, UnansweredError) as err:
+            self._logger.warning("mark_not_kept", seq=seq, why=str(err))
+            return False
 
 
 class MarkedSnapshots(JetStreamSnapshots):

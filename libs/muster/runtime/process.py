@@ -261,6 +261,7 @@ class Process(Struct, dict=True):
                 lease=self.lease("publisher"),
                 snapshots=self.snapshots(),
                 base=self.base,
+                testify=self.marking.testify,
                 hooks=self.telemetry("publisher"),
             )
         )

@@ -102,7 +102,7 @@ class LogKeeper:
         log, sealed = await self._generations.current()
         if log.identity.log_id != self._log_id:
             raise LogSealedError(f"generation {log.identity.generation} of the log is in force: go on with that")
-        await self._check_whole(log)
+        unheard = await self._check_whole(log)
         if not sealed:
             await self._check_cluster(log)
         usage = await log.usage()
@@ -111,6 +111,7 @@ class LogKeeper:
             self._hooks.note("warning", "log_rolls_over", generation=log.identity.generation, completing=sealed)
             kept = await kept_snapshots(self._snapshots)
             why = "it was already sealed" if sealed else f"it was {usage.bytes * 100 // usage.max_bytes} % full"
+            why += f"; it lacks what was read by {', '.join(unheard)}" if unheard else ""
             try:
                 done = await roll(
                     self._generations, clock=self._clock, snapshots=kept, by="the keeper", reason=why, only=log.identity
@@ -133,16 +134,19 @@ class LogKeeper:
             await self._hold_to_budget(log)
         await self._archive(log)
 
-    async def _check_whole(self, log: JetStreamLog) -> None:
-        """Found the next generation where the processes agree that this one lost commits that they have read."""
+    async def _check_whole(self, log: JetStreamLog) -> list[str]:
+        """Found the next generation where the processes agree that this one lost commits that they have read; else
+        `user at sequence` of each that has read what it lacks: a key in other hands, or the only witness.
+        """
         found = await hear_marks(self._js, log, USERS)
         if found.whole:
-            return
+            return []
         names = [f"{user} at {mark.seq}" for user, mark in found.lost.items()]
         self._hooks.note("error", "log_lost_commits", witnesses=names, agree=found.agrees)
         if found.agrees:
             made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper")
             raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
+        return names
 
     async def _check_cluster(self, log: JetStreamLog) -> None:
         """Found the next generation where the cluster is older than this one knows it."""

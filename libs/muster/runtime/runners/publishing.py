@@ -17,7 +17,7 @@ from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id, schema_address
 from muster.events.registry import encode
 from muster.events.subjects import public_subject
-from muster.ports import Lease, Log, Snapshot, Snapshots
+from muster.ports import Lease, Log, LogLostError, Snapshot, Snapshots
 from muster.runtime.logkeeping.snapshotting import read_state, restore_before
 from muster.runtime.runners.hooks import Hooks, NoHooks
 from muster.runtime.runners.leasing import KeptLease
@@ -32,7 +32,7 @@ class Outlet(Protocol):
 
     async def resume(self) -> Published: ...
 
-    async def publish(self, subject: str, headers: dict[str, str], body: bytes) -> None: ...
+    async def publish(self, subject: str, headers: dict[str, str], body: bytes, digest: str = "") -> None: ...
 
     async def settle(self) -> str: ...
 
@@ -50,10 +50,12 @@ class Publisher:
         lease: Lease,
         snapshots: Snapshots | None = None,
         base: Callable[[], Awaitable[Sequence[Snapshot]]] | None = None,
+        testify: Callable[[int, bytes], Awaitable[object]] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         """``snapshots``: those of the read model, from which a restart knows what was queued before; ``base``: the
-        states that a log begins with whose first generations are gone.
+        states that a log begins with whose first generations are gone; ``testify``: write down that the log was read up
+        to a commit, by its sequence and digest.
         """
         self._log = log
         self._outlet = outlet
@@ -65,6 +67,7 @@ class Publisher:
         """Since when (time of the loop) something waits to be stored."""
         self._snapshots = snapshots
         self._base = base
+        self._testify = testify
         self._folder = Folder(ReadModel())
         self.state = ReadModel().initial()
         self.unfolded_since = 0
@@ -99,8 +102,10 @@ class Publisher:
         await self.lease.release()
 
     async def _publish(self) -> None:
-        settled = parse_ce_id((await self._outlet.resume()).settled)
-        identity = self._log.identity
+        published = await self._outlet.resume()
+        settled, identity = parse_ce_id(published.settled), self._log.identity
+        if settled is not None and published.digest and settled.generation == identity.generation:
+            await self._prove(settled.sequence, bytes.fromhex(published.digest))
         after, skip = identity.origin - 1, -1  # What was deleted unpublished is gone.
         # Generations that succeed each other are read as one log; what a lost one held is gone with it.
         known = {identity.generation, *(each.generation for each in identity.earlier)}
@@ -122,6 +127,17 @@ class Publisher:
                     await self._outlet.settle()
                     self._sent_since = None
                 self.unfolded_since = 0
+
+    async def _prove(self, seq: int, digest: bytes) -> None:
+        """Raise LogLostError unless the log holds what outsiders have read of it. That may be more than was written
+        down as read, which is made up for.
+        """
+        try:
+            await self._log.prove(seq, digest)
+        except LogLostError:
+            if self._testify is not None:
+                await self._testify(seq, digest)
+            raise
 
     async def _recall(self, after: int) -> int:
         """Know the jobs as of a sequence, or as late before it as a snapshot allows: that is returned."""
@@ -169,7 +185,9 @@ class Publisher:
             at = event.position
             headers["traceparent"] = traceparent(uid, at.generation, at.sequence) if uid else trace
         self._sent_since = asyncio.get_running_loop().time()
-        await self._outlet.publish(public_subject(event.cell, tag, namespace, name), headers, encode(event))
+        await self._outlet.publish(
+            public_subject(event.cell, tag, namespace, name), headers, encode(event), self.state.docket.last.hex()
+        )
         self._sent_since = None
         self.published += 1
         self._hooks.published(event)
