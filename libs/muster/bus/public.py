@@ -26,38 +26,26 @@ ACK_TIMEOUT_S = 5.0
 
 CE_ID = "ce-id"
 SETTLED = "muster-settled"
-"""Header: the ce-id up to which all events of the cell were acknowledged, and the digest of the commit it is from."""
+"""Header: the ce-id up to which all events of the cell were acknowledged."""
+DIGEST = "muster-digest"
+"""Header: what tells the commit that the event is from from any other, in hexadecimal."""
 KEPT = "published"
-"""In the state bucket: the same, at most as far."""
-
-
-_HEX = re.compile("([0-9a-f]{2})+")
+"""In the state bucket: the former with the latter, at most as far."""
 
 
 class Published(Struct, frozen=True):
     """The end of the public stream of a cell: ids of the last message, and of the last with none missing before.
 
-    ``digest``: of the commit that the latter is from, in hexadecimal; empty where that is not known.
+    ``digest``: of the commit that the former is from, the latter where there is no message left; empty: not known.
     """
 
     last: str
     settled: str
     digest: str = ""
 
-    @property
-    def text(self) -> str:
-        """``settled`` and its digest, as they are kept."""
-        return f"{self.settled} {self.digest}".rstrip()
-
-    @staticmethod
-    def of(last: str, text: str) -> Published:
-        settled, _, digest = text.partition(" ")
-        return Published(last, settled, digest if _HEX.fullmatch(digest) else "")
-
 
 class _Sent(Struct, frozen=True):
     event: str
-    digest: str
     subject: str
     headers: Mapping[str, str]
     body: bytes
@@ -73,7 +61,8 @@ class PublicPublisher:
         self._cell = cell
         self._window = window
         self._sent: deque[_Sent] = deque()
-        self._settled = Published("", "")
+        self._settled = ""
+        self._digest = ""
         self._beside = KvBucket(js, subjects.state_bucket(cell))
         self._kept = ""
 
@@ -81,18 +70,18 @@ class PublicPublisher:
         """Where to go on: after ``settled``; both texts are empty when nothing was published yet. Call it first."""
         found = await self._js.last(subjects.PUBLIC_STREAM, subjects.public_cell_subjects(self._cell))
         if found is not None:
-            self._settled = Published.of(found.headers.get(CE_ID, ""), found.headers.get(SETTLED, ""))
-            return self._settled
+            self._settled = found.headers.get(SETTLED, "")
+            return Published(found.headers.get(CE_ID, ""), self._settled, _hex(found.headers.get(DIGEST, "")))
         info = await self._js.info(subjects.PUBLIC_STREAM)
         if info is not None and info.state.last_seq:  # It had messages: they are too old by now, or were removed.
             entry = await self._beside.get(KEPT)
             self._kept = (entry.value or b"").decode(errors="replace") if entry is not None else ""
-            self._settled = Published.of("", self._kept)
-        return self._settled
+            self._settled, _, self._digest = self._kept.partition(" ")
+        return Published("", self._settled, _hex(self._digest))
 
     async def keep(self) -> None:
         """Write down beside the log up to where all is acknowledged. Raises BusError, UnansweredError."""
-        settled = self._settled.text
+        settled = f"{self._settled} {self._digest}".rstrip()
         if settled == self._kept:
             return
         entry = await self._beside.get(KEPT)
@@ -108,18 +97,18 @@ class PublicPublisher:
         while self._sent and (len(self._sent) >= self._window or self._answered(self._sent[0])):
             await self._settle_first()
         event = headers[CE_ID]
-        sent = {**headers, MESSAGE_ID: event, SETTLED: self._settled.text}
+        sent = {**headers, MESSAGE_ID: event, SETTLED: self._settled, DIGEST: digest}
         try:
             answer = await self._connection.send(subject, body, sent)
         except UnansweredError:
             answer = None
-        self._sent.append(_Sent(event=event, digest=digest, subject=subject, headers=sent, body=body, answer=answer))
+        self._sent.append(_Sent(event=event, subject=subject, headers=sent, body=body, answer=answer))
 
     async def settle(self) -> str:
         """Wait until everything sent is acknowledged; the ce-id of the last event, empty for none. Raises BusError."""
         while self._sent:
             await self._settle_first()
-        return self._settled.settled
+        return self._settled
 
     def _answered(self, sent: _Sent) -> bool:
         return sent.answer is None or sent.answer.done()
@@ -129,7 +118,7 @@ class PublicPublisher:
         if not await self._acknowledged(sent):
             await self._send_again(sent)
         self._sent.popleft()
-        self._settled = Published(sent.event, sent.event, sent.digest)
+        self._settled, self._digest = sent.event, sent.headers[DIGEST]
 
     async def _acknowledged(self, sent: _Sent) -> bool:
         # Cancelled: an earlier wait for it was given up.
@@ -162,3 +151,8 @@ class PublicPublisher:
         if refusal is not None and refusal.code < 500:
             raise refusal
         return refusal is None
+
+
+def _hex(text: str) -> str:
+    """Empty where it is not hexadecimal."""
+    return text if re.fullmatch("([0-9a-f]{2})+", text) else ""
