@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kit.waiting import until
 from muster.fakecluster.apiserver import FaultDraw, FaultRates, SimApiServer, SimTransport
 from muster.fakecluster.controllers import Controller, WorkQueue
 from muster.fakecluster.jobcontroller import JobController
-from muster.fakecluster.kubelet import Kubelet
+from muster.fakecluster.kubelet import RUN_FOR, Kubelet
 from muster.fakecluster.kuberay import RUNTIME, KubeRayOperator, words
 from muster.fakecluster.operations import OperationPlan, Replace
 from muster.fakecluster.scheduler import DefaultScheduler
@@ -148,6 +149,38 @@ async def test_a_restarted_operator_takes_over_where_the_last_one_stopped() -> N
     await asyncio.gather(running, return_exceptions=True)
     assert asyncio.get_running_loop().time() - began > 60
     assert len([change for change in server.store.table(PODS).changes if change.type == "ADDED"]) == 4
+
+
+async def test_an_operator_that_was_away_when_the_submitter_ended_finds_the_ray_job_in_its_head() -> None:
+    server = SimApiServer(loop_ms, auto_namespaces=True)
+    server.objects.create(NODES, "", node("n", {"cpu": "16", "memory": "64Gi"}, loop_ms()))
+    server.objects.create(RAYJOBS, "video", rayjob("j", **{RUNTIME: "60s"}))
+    transport = SimTransport(server)
+
+    async def runs(controllers: list[Controller], wanted: Callable[[], bool]) -> None:
+        running = asyncio.ensure_future(AsyncDriver(transport, controllers, loop_ms).run())
+        await until(wanted, 120.0, every_s=0.1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    def heard() -> bool:
+        found = server.objects.find(RAYJOBS, "video", "j") or {}
+        return (found.get("status") or {}).get("jobStatus") == words.JOB_RUNNING
+
+    def submitted() -> bool:
+        jobs = server.store.table(JOBS).objects.values()
+        return any((job.get("status") or {}).get("succeeded") for job in jobs)
+
+    await runs(everybody(), heard)
+    ends = json.dumps({"metadata": {"annotations": {RUNTIME: "0s", RUN_FOR: "0s"}}}).encode()
+    await transport.request("PATCH", RAYJOBS.path("video", "j"), body=ends, content_type=MERGE_PATCH)
+    for pod in list(server.store.table(PODS).objects.values()):
+        if "batch.kubernetes.io/job-name" in pod["metadata"]["labels"]:
+            path = PODS.path("video", pod["metadata"]["name"])
+            await transport.request("PATCH", path, body=ends, content_type=MERGE_PATCH)
+    await runs([JobController(), Kubelet(), DefaultScheduler()], submitted)
+    await runs(everybody(), lambda: state(server, "j") in ("Complete", "Failed"))
+    assert state(server, "j") == "Complete"
 
 
 @pytest.mark.parametrize("speed", [1.0, 10.0])

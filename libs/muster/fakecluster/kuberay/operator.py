@@ -108,7 +108,9 @@ class KubeRayOperator:
         if run is not None or outcome(job) == "submission-failed":
             return run
         mode = job["spec"].get("submissionMode") or words.K8S_JOB
-        if mode == words.K8S_JOB:
+        if (status.get("rayJobInfo") or {}).get("startTime"):
+            begun = True  # The head knows it, whatever this operator has seen of its submitter.
+        elif mode == words.K8S_JOB:
             begun = bool(self._submitting.get(name)) if self.settings.submitter_pods else name in self._submitters
         else:
             # Of a user's own submission nothing is seen here but the id, which comes with this state.
