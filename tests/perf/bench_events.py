@@ -136,14 +136,23 @@ class Cluster:
             self.up.setdefault(each.queue, []).append(each.ref.uid)
         self.settle()
 
-    def end(self, at: int, kind: str) -> list[Event]:
-        """The oldest running job of a queue whose name begins so."""
-        queues = [queue for queue in self.up if queue.rpartition("/")[2].startswith(kind)]
+    def end(self, at: int, kind: str, pods: int = 0) -> list[Event]:
+        """The oldest running job of a queue whose name begins so; ``pods``: of that many, of any where it is 0."""
+
+        def suits(uid: str) -> bool:
+            return not pods or sum(each.count for each in self.jobs[uid].pod_sets) == pods
+
+        queues = [
+            queue
+            for queue, uids in self.up.items()
+            if queue.rpartition("/")[2].startswith(kind) and any(map(suits, uids))
+        ]
         queue = queues[at * STEP % len(queues)]
-        ref = self.jobs[self.up[queue].pop(0)].ref
+        uid = next(filter(suits, self.up[queue]))
+        self.up[queue].remove(uid)
         if not self.up[queue]:
             del self.up[queue]
-        return [facts.gone(ref.name, ref.namespace)]
+        return [facts.gone(self.jobs[uid].ref.name, self.jobs[uid].ref.namespace)]
 
     def ms(self, happened: Sequence[Event]) -> float:
         """CPU ms of all deciders for what happens; for nothing: of a quiet minute."""
@@ -161,7 +170,8 @@ def kinds(cluster: Cluster) -> dict[str, Callable[[int], list[Event]]]:
     return {
         "a job of a known request comes": lambda at: [cluster.seen(cluster.waiting(at * STEP))],
         "a job of a new request comes": lambda at: [cluster.seen(cluster.waiting(at * STEP, less=1))],
-        "a job ends": lambda at: cluster.end(at, "q"),
+        "a large job ends": lambda at: cluster.end(at, "q"),
+        "a job ends, and one like it starts": lambda at: cluster.end(at, "q", pods=1),
         "a job comes, KAI queues": lambda at: [cluster.seen(cluster.kai_job(at * STEP))],
         "a job ends, KAI queues": lambda at: cluster.end(at, "k"),
         "a node is cordoned, or comes back": lambda at: [cluster.node(at // 2 * STEP, schedulable=bool(at % 2))],

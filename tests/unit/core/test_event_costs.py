@@ -4,7 +4,7 @@ a busy machine does not change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,12 +13,15 @@ import pytest
 from kit import facts, kai, nodes
 from kit.bench import Bench
 from kit.steps import calls
-from muster.core.preemption import unplaced
+from muster.core.preemption import claimants, unplaced
 from muster.core.preemption.heads import Heads, Refused
 from muster.core.preemption.state import PreemptorState, UnplacedClaimant
-from muster.core.queueing import choice
+from muster.core.queueing import choice, lending
+from muster.core.queueing.book import Book, Shape
+from muster.core.queueing.queues import Job
 from muster.core.queueing.state import SorterState
 from muster.core.quota.division import fairtree
+from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.effects import EffectApplied
@@ -204,6 +207,39 @@ def test_heads_that_come_of_age_are_looked_at_as_their_turn_comes(monkeypatch: p
     heads = [state.heads.heads[queue] for queue in (first, *found)]
     assert len(heads) == 116
     assert heads == sorted(heads, key=lambda head: (head.since, head.uid))
+
+
+def test_of_the_jobs_of_a_queue_that_may_claim_the_first_is_looked_at() -> None:
+    state, looked = full(5, 100, 0).states["preemptor"], list[str]()
+
+    def entitled(_: Shape, job: Job) -> bool:
+        looked.append(job.ref.uid)
+        return True
+
+    def parked(state: PreemptorState, queue: str) -> Iterator[Shape]:
+        return state.parked(queue, lambda _: UNBOUNDED)
+
+    found = claimants._entitled(state, ["root/q3"], lambda _: True, entitled, parked)
+    first = next(found)
+    assert looked == [first[1].ref.uid]
+    places = [job.place for _, job in (first, *found)]
+    assert len(places) == 20
+    assert places == sorted(places)
+
+
+def test_what_is_kept_for_owners_is_looked_at_every_hour_where_many_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state, looked, keys = full(5, 1000, 0).states["queue_sorter"], list[str](), list(range(1000))
+
+    def awake(book: Book, _: Ledger) -> Iterator[str]:
+        for _, key in zip(keys, book.shapes, strict=False):
+            looked.append(key)
+            yield key
+
+    monkeypatch.setattr(Book, "awake", awake)
+    assert lending.next_look(state.queues, 7) == [lending.HOUR_MS]
+    assert len(looked) <= 2 * lending.MAX_LOOKED
 
 
 def per_commit(bench: Bench, what: str) -> float:

@@ -170,6 +170,8 @@ class GangAdmitter(Stage[AdmitterState]):
         counted = {name: total for name, total in state.ledger.recount().items() if total}
         if used != counted:
             found.append(Violation("I3", f"the nodes say {used}, their occupants take {counted}"))
+        if state.ledger.idling.keys() != {name for name, node in state.ledger.nodes.items() if node.idle}:
+            found.append(Violation("I3", f"nodes with a device kept for no pod: {sorted(state.ledger.idling)}"))
         for key, sought in state.ledger.sought.items():
             if sought.room != (room := state.ledger.room_for(sought)):
                 found.append(Violation("I3", f"the nodes take {room} pods of {key}, and {sought.room} are known"))
@@ -240,7 +242,8 @@ def _tried(
 
 def _devices_go(state: AdmitterState, reservation: Reservation) -> bool:
     """Whether work left for it, and a device is still kept though no pod shares it any more."""
-    return state.now < reservation.room_until and any(each.idle and each.ready for each in state.ledger.nodes.values())
+    ledger = state.ledger
+    return state.now < reservation.room_until and any(ledger.nodes[name].ready for name in ledger.idling)
 
 
 def _admission(

@@ -96,6 +96,8 @@ class NodeLedger(Struct):
     """The kinds of pods for which jobs wait to have room"""
     lost: dict[str, None] = field(default_factory=dict)
     """Nodes that do not exist, or are not known yet, and have occupants."""
+    idling: dict[str, None] = field(default_factory=dict)
+    """Nodes with a device that is kept though no pod shares it."""
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
@@ -223,6 +225,9 @@ class NodeLedger(Struct):
         if idle != node.idle:
             add_into(node.used, {GPU: WHOLE}, idle - node.idle)
             node.idle = idle
+            self.idling.pop(occupant.node, None)
+            if idle:
+                self.idling[occupant.node] = None
         self._enter(occupant.node, node)
 
     def _share_anew(self, node: Node) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from heapq import merge
 
 from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
@@ -148,10 +149,14 @@ def _entitled(
     """
     growths = growing.refused(state, may_claim)
     for queue in sorted({**dict.fromkeys(queues), **growths}, key=partial(turn_of, state)):
-        waiting = state.claimants(shapes(state, queue))
-        found = [pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1])]
-        found += growing.claimants(state, growths.get(queue, ()), entitled)
-        yield from sorted(found, key=lambda pair: pair[1].place)
+        waiting = sorted(state.claimants(shapes(state, queue)), key=_place)
+        found = (pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1]))
+        grows = sorted(growing.claimants(state, growths.get(queue, ()), entitled), key=_place)
+        yield from merge(found, grows, key=_place)
+
+
+def _place(claimant: Claimant) -> Place:
+    return claimant[1].place
 
 
 def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:

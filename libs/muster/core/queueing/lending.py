@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
+from itertools import chain, islice
 
 from muster.core.queueing.queues import Job, Loan, Queues, WantedSince
 from muster.core.quota.demand import Scratch, chain_of, counted
@@ -34,6 +35,8 @@ WEEK_MS = 7 * 24 * HOUR_MS
 """How long a job waits at the most until it borrows like any other."""
 MAX_TIMED = 8
 """Jobs of a shape that are looked at as soon as they have waited so long; the others when something happens."""
+MAX_LOOKED = 64
+"""Shapes for which there is room, and leaves that have wanted more, of which it is known when a job may borrow."""
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -158,16 +161,20 @@ def is_counted(queues: Queues, now: int) -> bool:
 
 def next_look(queues: Queues, now: int) -> list[int]:
     """Log times (ms) at which a job may borrow that may not now, though nothing happens: the largest recent demand of a
-    leaf is forgotten, or one has waited for long enough.
+    leaf is forgotten, or one has waited for long enough. Where that is said of many, they are looked at every hour.
     """
-    book, ledger = queues.book, queues.ledger
-    tried = dict.fromkeys((*book.untried, *book.awake(ledger)))
+    book, ledger, wanted = queues.book, queues.ledger, queues.lending.wanted
+    if not any(keeps_for_owners(ledger, root) for root in ledger.trees):
+        return []
+    tried = [*islice(chain(book.untried, book.awake(ledger)), MAX_LOOKED + 1)]
+    if tried and max(len(tried), len(wanted)) > MAX_LOOKED:
+        return [(now // HOUR_MS + 1) * HOUR_MS]
     awake = [key for key in tried if keeps_for_owners(ledger, book.shapes[key].queue)]
-    jobs = (queues.jobs[place.uid] for key in awake for place in book.shapes[key].waiting[:MAX_TIMED])
-    times = [job.freely_at for job in jobs]
-    for leaf, least in _leaves(queues, list(dict.fromkeys(root_of(book.shapes[key].queue) for key in awake))):
-        for name, amount in _wanted(queues, leaf, least).items():
-            hour, most = _most(queues.lending.wanted.get(leaf, {}).get(name, ()), now // HOUR_MS)
+    times = [queues.jobs[place.uid].freely_at for key in awake for place in book.shapes[key].waiting[:MAX_TIMED]]
+    roots = {root_of(book.shapes[key].queue) for key in awake}
+    for leaf in [leaf for leaf in wanted if root_of(leaf) in roots and leaf in ledger.nodes]:
+        for name, amount in _wanted(queues, leaf, ledger.nodes[leaf].guaranteed).items():
+            hour, most = _most(wanted[leaf].get(name, ()), now // HOUR_MS)
             if most > amount:
                 times.append((hour + WINDOW_HOURS) * HOUR_MS)
     return [at for at in times if at > now]

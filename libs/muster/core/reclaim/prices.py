@@ -116,10 +116,22 @@ class Prices:
             yield self._alone(heappop(later)[1])
 
     def least_lost_first(self, most: Rank) -> Iterator[str]:
-        """Those up to a rank, in the order of their losses."""
-        lots = (lot for lot in self._lots() if self._early(lot[0].uid)[0] <= most)
-        merged = self._merged(lots, lambda uid: self.dear(uid)[1:])
-        return (uid for _, uid in merged if self.rank(uid) <= most)
+        """Those up to a rank, in the order of their losses; the rank of one is looked at when it is its turn."""
+        heap: list[tuple[int, bool, Any, int, int, Sequence[Run]]]
+        heap = [(self.lost(lot[0].uid), False, (), at, 0, lot) for at, lot in enumerate(self._lots())]
+        heapify(heap)
+        while heap:
+            lost, ranked, _, at, place, lot = heap[0]
+            uid = lot[place].uid
+            if not ranked and (place or self._early(uid)[0] <= most):
+                heapreplace(heap, (lost, True, self.dear(uid)[2], at, place, lot))
+                continue
+            if ranked and place + 1 < len(lot):
+                heapreplace(heap, (self.lost(lot[place + 1].uid), False, (), at, place + 1, lot))
+            else:
+                heappop(heap)
+            if ranked and self.rank(uid) <= most:
+                yield uid
 
     def _alone(self, uid: str) -> tuple[Cost, str]:
         return self.cost((uid,)), uid

@@ -12,6 +12,7 @@ from kit.scenes import Scene
 from kit.traces import run, starts, trace
 from kit.words import in_words
 from muster.core.learned.durations import ENOUGH
+from muster.core.queueing import lending
 from muster.core.queueing.lending import HOUR_MS, WEEK_MS, WINDOW_HOURS, _add_past, _most
 from muster.core.quota.trees.rules import read_rules
 from muster.tracesim.metrics import SimulationMetrics
@@ -98,8 +99,12 @@ def test_what_no_owner_has_wanted_for_a_day_is_lent_to_anybody(tmp_path) -> None
     assert found["long-90"] == late + 10
 
 
-def test_one_that_waits_borrows_as_soon_as_a_day_is_over(tmp_path) -> None:
-    """Though nothing else happens by then."""
+@pytest.mark.parametrize("most", [lending.MAX_LOOKED, 0])
+def test_one_that_waits_borrows_as_soon_as_a_day_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Though nothing else happens by then; to the hour, also where more wait than are looked at one by one."""
+    monkeypatch.setattr(lending, "MAX_LOOKED", most)
     found, _ = begun(tmp_path, f"{full(AT, 100 * HOUR)}\nlong-90,lent,1,{AT + 10},{LONG}")
     last = (ENOUGH - 1) * 1000 + 900
     assert last + (WINDOW_HOURS - 1) * HOUR <= found["long-90"] <= last + (WINDOW_HOURS + 1) * HOUR
