@@ -69,12 +69,12 @@ class Packed:
 
     def __init__(
         self, sizes: Sequence[int], guarantees: dict[str, int], *, kai: bool, parents: dict[str, str] | None = None,
-        moves: int = 0,
+        moves: int = 0, mode: str = "pack",
     ) -> None:  # fmt: skip
         self.bench = Bench(check=False)
         self.sizes = {f"n{index}": size for index, size in enumerate(sizes)}
         self.guarantees, self.parents, self.kai = guarantees, parents or {}, kai
-        self.bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**12, moves=moves)])
+        self.bench.append("gang_admitter", "input", [PlacementChosen(mode=mode, hold_ms=10**12, moves=moves)])
         total = sum(sizes)
         if kai:
             self.bench.facts(*(queue(name, gpu=(least, -1, 1)) for name, least in guarantees.items()))
@@ -86,6 +86,8 @@ class Packed:
         self.shapes: dict[str, tuple[str, Shape]] = {}
         self.running: dict[str, Running] = {}
         self.evicted: Counter[str] = Counter()
+        self.stops: dict[str, int] = {}
+        """How long those take to stop that take another time than STOP_MS"""
         self._stopping: dict[str, int] = {}
         self._read = 0
 
@@ -178,7 +180,7 @@ class Packed:
         self.bench.append("actuator", "input", [effect])
         self.jobs[name] = replace(job, rv=rv, phase="suspending", suspended=True)
         self.bench.facts(facts.seen(self.jobs[name]))
-        self._stopping[name] = self.bench.now + STOP_MS
+        self._stopping[name] = self.bench.now + self.stops.get(name, STOP_MS)
         self.evicted[name] += 1
 
     def passes(self, ms: int) -> None:

@@ -216,6 +216,8 @@ class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
     """How often what could be taken back had changed when this was decided."""
     nodes: int = -1
     """The same of the nodes, where its victims are to make room there."""
+    for_places: bool = False
+    """What leaves for others frees all the quota that it lacks, and no place: its victims do."""
     priority: int | None = None
     """Its priority, where jobs of its own queue are proposed to be suspended for that; else None."""
     placement: str = ""

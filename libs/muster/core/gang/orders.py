@@ -116,22 +116,33 @@ def over(
 def charged(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     """No quota is held for it any more; its places are until it is admitted.
 
-    Quota that was claimed for one may go to another that asks alike: it has the places, too.
+    Quota that was claimed for one may go to another that asks alike: it has the places, too. Of those for which victims
+    have left it has these, and the other one waits for its own.
     """
-    uid, gang = event.ref.uid, state.gangs.get(event.ref.uid)
-    own = state.orders.get(uid)
+    uid, own = event.ref.uid, state.orders.get(event.ref.uid)
+    if isinstance(event, QuotaReserved) and (own is None or (own.places and own.claims and _awaited(state, own))):
+        own = _taken_over(state, uid, event.queue)
     if own is not None:
         own.claims = ""
         if not own.places:
             del state.orders[uid]
-    elif gang is not None and isinstance(event, QuotaReserved):
-        for other, order in state.orders.items():
-            alike = order.places and order.claims == event.queue and order.growth is None and other in state.gangs
-            if alike and asks_of(state, state.gangs[other]) == asks_of(state, gang):
+
+
+def _taken_over(state: AdmitterState, uid: str, queue: str) -> NodesOrder | None:
+    """What is ordered for a job that has the quota of one that asks alike: in place of its own, if that has none."""
+    gang, own = state.gangs.get(uid), state.orders.get(uid)
+    for other, order in state.orders.items() if gang is not None else ():
+        alike = order.places and order.claims == queue and order.growth is None and other in state.gangs
+        if not alike or other == uid or (own is not None and _awaited(state, order)):
+            continue
+        if asks_of(state, state.gangs[other]) == asks_of(state, state.gangs[uid]):
+            if own is None:
                 leaving, going = {**order.leaving}, {**order.going}
-                state.orders[uid] = replace(order, leaving=leaving, going=going, claims="")
-                order.places = ()
-                return
+                state.orders[uid], order.places = replace(order, leaving=leaving, going=going), ()
+            else:
+                state.orders[uid], state.orders[other] = order, own
+            break
+    return state.orders.get(uid)
 
 
 def ended(state: AdmitterState, _at: Position, event: ClaimEnded | WorkloadGone) -> None:
@@ -185,12 +196,17 @@ def _stands(state: AdmitterState, order: NodesOrder) -> bool:
     return bool(order.going) or order.until > state.now
 
 
+def _awaited(state: AdmitterState, order: NodesOrder) -> bool:
+    """Whether a victim is still on the nodes."""
+    return any(key in state.ledger.occupants for keys in order.leaving.values() for key in keys)
+
+
 def awaits(state: AdmitterState, uid: str) -> bool:
     """Whether a victim is still on the nodes, or a device is still kept for one that was."""
     order, ledger = state.orders.get(uid), state.ledger
     if order is None or not order.places or not _stands(state, order):
         return False
-    if any(key in ledger.occupants for keys in order.leaving.values() for key in keys):
+    if _awaited(state, order):
         return True
     reservation = state.reservations.get(uid)
     if reservation is not None and 0 < reservation.room_until <= state.now:
@@ -220,7 +236,7 @@ KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequenc
 
 def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
     """As ordered, and as they would be until a plan is ordered or stale."""
-    for uid, order in in_force(state):
+    for uid, order in sorted(in_force(state), key=lambda each: _awaited(state, each[1])):
         if uid in state.gangs and (state.gangs[uid].waits or order.moved or order.growth is not None):
             yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places, order.frees
     for uid, plan in state.plans.items():

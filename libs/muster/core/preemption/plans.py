@@ -24,23 +24,24 @@ from muster.model.victims import PartialVictim, Victim
 
 
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-    """Borrowers above their own guarantee are evicted, or it is said why none is."""
+    """Borrowers above their own guarantee are evicted, or it is said why none is. What leaves for others may free all
+    the quota that it lacks, and no place: then they are for its places alone.
+    """
     cause, short = _refusal(state, shape, job)
     if state.grace_over_at(job) is None:
         return _deferral(state, job, cause, short, "grace", state.now + state.grace_ms(job))
     given = basis(state.queues.ledger, job.ref.uid)
     site = nodes_for(state, job)
     withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
-    if given.refusal(shape.queue, shape.demand) is None:
-        if site is None or site.fits(()):
-            return _proposal(state, job, cause, short, kind="guarantee", withheld=withheld)
-        return _deferral(state, job, cause, short, "no_place", 0)
+    lacks = given.refusal(shape.queue, shape.demand) is not None
+    if not lacks and (site is None or site.fits(())):
+        return _proposal(state, job, cause, short, kind="guarantee", withheld=withheld)
     plan = owed(state, job, site)
     uids = plan.uids
-    parts = _parts(state, shape, given, uids)
+    parts = _parts(state, shape, given, uids) if lacks else ()
     if parts:
         return _proposal(state, job, cause, short, kind="guarantee", partial=parts, withheld=withheld)
-    if not uids and state.queues.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
+    if lacks and not uids and state.queues.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
         found = _in_its_queue(state, shape, job, cause, short)
         if found is not None:
             return found
@@ -50,11 +51,12 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         paused = paused and bool(owed(state, job, site, unpaused).uids)
         from_then = state.evictable_from(shape.queue)
         reason: DeferralReason = "evictions_paused" if paused else "too_young" if from_then else "nothing_evictable"
-        if reason == "nothing_evictable" and site is not None and owed(state, job, None).uids:
+        if reason == "nothing_evictable" and site is not None and (not lacks or owed(state, job, None).uids):
             reason = "search_ended" if plan.gave_up else "no_place"
         return _deferral(state, job, cause, short, reason, from_then)
     chosen = tuple(_leaving(state, plan, uid) for uid in uids)
-    return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
+    made = _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
+    return made if lacks else replace(made, for_places=True)
 
 
 def _parts(

@@ -215,7 +215,8 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
     shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None
     judge = OfService(queue) if service else rules(given, queue, demand, inside=own, shares=shares)
     may = partial(_served_more if service else _lower, state, proposed, chosen)
-    found = search(given, queue, demand, places=for_nodes)
+    spare = proposed.for_places and state.places and given.refusal(queue, demand) is None
+    found = search(given, queue, demand, places=for_nodes or spare)
     return giving_objection(judge, found, chosen, may, places=state.places) or refused
 
 

@@ -1,0 +1,50 @@
+"""Several jobs are owed quota at once: each starts as soon as a job that was ordered to leave has left for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit.packed import STOP_MS, Packed, Shape
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("kai", [True, False])
+@pytest.mark.parametrize("mode", ["pack", "spread"])
+@pytest.mark.parametrize("sizes", [[2, 1, 1], [1] * 16, [4] * 4])
+def test_a_job_has_the_place_that_has_come_free_and_no_victim_takes_it(
+    sizes: list[int], mode: str, *, kai: bool
+) -> None:
+    """Whatever job the victim left for: all of them ask alike."""
+    total = sum(sizes)
+    cluster = Packed(sizes, {"o": total, "b": 0}, kai=kai, mode=mode)
+    for index in range(total):
+        cluster.arrives(f"v{index}", "b", Shape(1, 1))
+        cluster.passes(1000)
+    cluster.passes(HOUR_MS)
+    owed = [f"c{index}" for index in range(total)]
+    cluster.stops = {f"v{index}": STOP_MS - 1000 * (7 * index % 20) for index in range(total)}
+    for name in owed:
+        cluster.arrives(name, "o", Shape(1, 1))
+    cluster.passes(STOP_MS)
+    assert [name for name in owed if name not in cluster.running] == []
+    assert cluster.evicted.total() == total
+
+
+@pytest.mark.parametrize("kai", [True, False])
+def test_quota_that_comes_free_elsewhere_is_no_place(*, kai: bool) -> None:
+    """What leaves for the first job frees quota for the second one as well, in halves of two devices."""
+    cluster = Packed([1, 1, 1], {"o": 2, "b": 0}, kai=kai, mode="spread")
+    half = Shape(1, share=500)
+    cluster.arrives("h1", "b", half)
+    cluster.arrives("h2", "b", half)
+    cluster.passes(10 * HOUR_MS)
+    cluster.arrives("g1", "b", Shape(2, share=500))
+    cluster.arrives("g2", "b", Shape(2, share=500))
+    cluster.passes(60_000)
+    cluster.arrives("c0", "o", Shape(1, 1))
+    cluster.arrives("c1", "o", Shape(1, 1))
+    cluster.passes(STOP_MS)
+    assert {"c0", "c1"} <= cluster.running.keys()
+    assert set(cluster.ordered("c0")) == {"g1", "g2"}
+    assert len(cluster.ordered("c1")) == 1
