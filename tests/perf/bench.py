@@ -127,7 +127,7 @@ async def _gateway(size: Size, say: Progress) -> Tables:
     folder = None if size.quick else bench_placement.traces()
     return [
         await bench_gateway.measure(waiting, nodes, 1, say),
-        await bench_page.measure(waiting, nodes, 1, say, *([0.5] if size.quick else [])),
+        await bench_page.measure(waiting, nodes, 1, say, 0.5 if size.quick else bench_page.WATCHED_S),
         await bench_moments.measure(waiting, commits, 20, say),
         *([bench_month.measure(folder, 2, say)] if folder is not None else []),
     ]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from muster.bus.cell import POINTER, LogPointer, found_generation, own_genesis, read_pointer
+from muster.bus.cell import POINTER, LogPointer, found_generation, own_genesis, pointer_of, read_pointer
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
@@ -84,8 +84,8 @@ class JetStreamMarks:
     """The marks of a cell."""
 
     def __init__(self, js: JetStream, cell: str) -> None:
+        self._js, self._cell = js, cell
         self._bucket = KvBucket(js, subjects.state_bucket(cell))
-        self._cell = cell
 
     async def put(self, log: JetStreamLog, user: str, mark: Mark) -> bool:
         """Keep a mark in place of the user's last one; False where another process of the user was faster, or reads a
@@ -125,8 +125,7 @@ class JetStreamMarks:
 
     async def _is_in_force(self, log_id: str) -> bool:
         """Whether the cell points to this log: of two, it is the later one."""
-        entry = await self._bucket.get(POINTER)
-        pointer = read_pointer(self._cell, entry.value if entry is not None else None)
+        pointer = await pointer_of(self._js, self._cell)
         return pointer is not None and pointer.log_id == log_id
 
     async def _last(self, user: str) -> tuple[Mark | None, int]:

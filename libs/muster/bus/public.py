@@ -36,12 +36,17 @@ KEPT = "published"
 class Published(Struct, frozen=True):
     """The end of the public stream of a cell: ids of the last message, and of the last with none missing before.
 
-    ``digest``: of the commit that the former is from, the latter where there is no message left; empty: not known.
+    ``digest``: of the commit that ``newest`` is from, in hexadecimal; empty where it is not known.
     """
 
     last: str
     settled: str
     digest: str = ""
+
+    @property
+    def newest(self) -> str:
+        """The id of the newest event that is known: of the last message, else the other one."""
+        return self.last or self.settled
 
 
 class _Sent(Struct, frozen=True):

@@ -228,7 +228,7 @@ class _Sums:
         self.soon: dict[str, Vector] = {}
         self.brief = queues.lending.brief
         self.over: dict[str, Vector] = {}
-        for leaf, least in _leaves(queues, [root]):
+        for leaf, least in _leaves(queues, root):
             used = _used(queues, leaf)
             past = queues.lending.wanted.get(leaf, {})
             over = self.over[leaf] = {}
@@ -250,9 +250,8 @@ class _Sums:
         return lacks, self.soon.get(path, _NOTHING).get(name, 0) + more
 
 
-def _leaves(queues: Queues, roots: list[str]) -> list[tuple[str, Vector]]:
-    nodes = (node for root in roots for node in queues.ledger.trees[root].nodes)
-    return [(node.path, node.guaranteed) for node in nodes if not node.children]
+def _leaves(queues: Queues, root: str) -> list[tuple[str, Vector]]:
+    return [(node.path, node.guaranteed) for node in queues.ledger.trees[root].nodes if not node.children]
 
 
 def _used(queues: Queues, leaf: str) -> dict[str, int]:

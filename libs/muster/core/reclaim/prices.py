@@ -4,7 +4,7 @@ those that are alike, without a look at all the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
@@ -105,7 +105,7 @@ class Prices:
     def cheapest_first(self) -> Iterator[tuple[Cost, str]]:
         """The candidates in the order of their costs: no set of those that follow costs less than the next."""
         later: list[tuple[Dear, str]] = []
-        for early, uid in self._merged(self._lots(), self._early):
+        for early, uid in self._early_first():
             while later and later[0][0] < early:
                 yield self._alone(heappop(later)[1])
             if early == self.dear(uid):
@@ -146,15 +146,14 @@ class Prices:
             if self._candidates.most or self._judge.asks(leaf):
                 yield from lots.values()
 
-    @staticmethod
-    def _merged(lots: Iterable[Sequence[Run]], key: Callable[[str], Any]) -> Iterator[tuple[Any, str]]:
-        """The runs of several lists in one order, that of each of them."""
-        heap = [(key(lot[0].uid), at, 0, lot) for at, lot in enumerate(lots)]
+    def _early_first(self) -> Iterator[tuple[Dear, str]]:
+        """The candidates by their ranks and losses, as if none of them went last among its equals."""
+        heap = [(self._early(lot[0].uid), at, 0, lot) for at, lot in enumerate(self._lots())]
         heapify(heap)
         while heap:
             found, at, place, lot = heap[0]
             if place + 1 < len(lot):
-                heapreplace(heap, (key(lot[place + 1].uid), at, place + 1, lot))
+                heapreplace(heap, (self._early(lot[place + 1].uid), at, place + 1, lot))
             else:
                 heappop(heap)
             yield found, lot[place].uid

@@ -104,9 +104,9 @@ class Publisher:
     async def _publish(self) -> None:
         published = await self._outlet.resume()
         settled, identity = parse_ce_id(published.settled), self._log.identity
-        last = parse_ce_id(published.last or published.settled)
-        if last is not None and published.digest and last.generation == identity.generation:
-            await self._prove(last.sequence, bytes.fromhex(published.digest))
+        newest = parse_ce_id(published.newest)
+        if newest is not None and published.digest and newest.generation == identity.generation:
+            await self._prove(newest.sequence, bytes.fromhex(published.digest))
         after, skip = identity.origin - 1, -1  # What was deleted unpublished is gone.
         # Generations that succeed each other are read as one log; what a lost one held is gone with it.
         known = {identity.generation, *(each.generation for each in identity.earlier)}
