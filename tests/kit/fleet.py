@@ -157,18 +157,18 @@ class Fleet:
             await self.stop()
 
     async def _account(self) -> str:
-        """What the log ends with and which process has ended or complained, for whoever reads of a failure."""
-        ends = {name: process.ends for name, process in self.running.items() if process.ends}
-        lines = [f"ended so far: {ends}"]
-        for name, process in self.running.items():
-            said = process.log.read_text(errors="replace").splitlines()
-            lines += [f"{name}: {line}" for line in said if '"warning"' in line or '"error"' in line][-3:]
+        """What the log ends with and which process has ended or complained, for a reader of a failure."""
         try:
             async with asyncio.timeout(10.0):
-                commits = await self.commits()
+                lines = [proof.ending(await self.commits())]
         except Exception as missing:  # The account must not hide the failure it is about.
-            return "\n".join([*lines, f"the log cannot be read: {missing!r}"])
-        return "\n".join([*lines, proof.ending(commits)])
+            lines = [f"the log cannot be read: {missing!r}"]
+        lines.append(f"ended so far: { {name: process.ends for name, process in self.running.items() if process.ends} }")
+        for name, process in self.running.items():
+            said = process.log.read_text(errors="replace").splitlines()
+            lines += [f"{name}: {line}" for line in said if '"warning"' in line or '"error"' in line][-1:]
+            lines += [f"{name}: {line}" for line in said[-1:]]
+        return "\n".join(lines)
 
     async def stop(self) -> None:
         others = [process for name, process in self.running.items() if name != NATS]

@@ -22,8 +22,8 @@ Object = dict[str, Any]
 
 #: Seconds until a request counts as failed.
 REQUEST_TIMEOUT_S = 30.0
-#: How often, and after how many seconds, a server that is too busy is asked again.
-TRIES, RETRY_S = 10, 1.0
+#: What says that a server cannot answer yet; how often, and after how many seconds, it is asked again.
+LATER, TRIES, RETRY_S = (429, 503), 30, 1.0
 #: Seconds that a kind may take to be served after its definition was created.
 DISCOVERY_TIMEOUT_S = 60.0
 
@@ -87,13 +87,14 @@ class KubeClient:
     ) -> Object:
         """Send one request and return the answer; `{"text": ...}` when that is not JSON.
 
-        A server that asks to come again later (429), as while its caches fill, is asked again, as every client does.
+        A server that asks to come again later (429, 503), as while its caches fill or while what changes objects has
+        not learned of a new definition, is asked again, as every client does.
         """
         for _ in range(TRIES):
             try:
                 return await self._send(method, path, body, params, content_type)
             except ApiError as err:
-                if err.status != 429:
+                if err.status not in LATER:
                     raise
             await asyncio.sleep(RETRY_S)
         return await self._send(method, path, body, params, content_type)

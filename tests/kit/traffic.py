@@ -9,11 +9,14 @@ from kit import facts
 from kit.cluster import RAY, SCHEDULING, Cluster
 from kit.kubeclient import ApiError, Object
 from kit.story import rayjob
+from muster.core.quota.state import CHILD_GRACE_MS
 from muster.events.facts import TreeNodeSpec
 
 TEAMS = ("video", "text", "devops")
 CPU = 2
 """What each job asks for: head and one worker, 1 cpu each."""
+SILENT_S = 60 + CHILD_GRACE_MS / 1000
+"""Where jobs began and ended while no watcher ran, their quota stays charged for that long: no cluster was seen go."""
 
 
 def tree(at_once: int) -> TreeNodeSpec:
@@ -59,9 +62,9 @@ class Traffic:
             await asyncio.sleep(self._every_s)
         self.names.append(f"{team}/{name}")
 
-    async def over(self, *, silent_s: float = 60.0) -> None:
+    async def over(self) -> None:
         """Submit no more; return once every job is complete and shown so. A slow machine has a long line of them: what
-        fails is that none completes for ``silent_s``.
+        fails is that none completes for SILENT_S.
         """
         self._over.set()
         left = await self._left()
@@ -73,9 +76,10 @@ class Traffic:
 
         while left:
             try:
-                await self._cluster.until(fewer, silent_s, "one more job to complete")
+                await self._cluster.until(fewer, SILENT_S, "one more job to complete")
             except AssertionError as err:
-                raise AssertionError(f"{err}; left: {left}") from err
+                first = dict(list(left.items())[:3])
+                raise AssertionError(f"{err}; {len(left)} are left: {list(left)}; the first of them: {first}") from err
 
     async def _left(self) -> dict[str, str]:
         """{job: what is shown of it} of those that are not complete, or not shown as such."""
