@@ -163,7 +163,8 @@ class Fleet:
                 lines = [proof.ending(await self.commits())]
         except Exception as missing:  # The account must not hide the failure it is about.
             lines = [f"the log cannot be read: {missing!r}"]
-        lines.append(f"ended so far: { {name: process.ends for name, process in self.running.items() if process.ends} }")
+        ends = {name: process.ends for name, process in self.running.items() if process.ends}
+        lines.append(f"ended so far: {ends}")
         for name, process in self.running.items():
             said = process.log.read_text(errors="replace").splitlines()
             lines += [f"{name}: {line}" for line in said if '"warning"' in line or '"error"' in line][-1:]
