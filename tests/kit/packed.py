@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.kai import queue, work
+from muster.core.actuation.answers import said
 from muster.core.views.story import Story
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, GangAdmitted
-from muster.events.effects import EffectApplied
+from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import PodGone, PodObserved, TreeNodeSpec, WorkloadGone, WorkloadObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
@@ -88,6 +89,8 @@ class Packed:
         self.evicted: Counter[str] = Counter()
         self.stops: dict[str, int] = {}
         """How long those take to stop that take another time than STOP_MS"""
+        self.refuses: set[str] = set()
+        """Those that the API server lets no one suspend"""
         self._stopping: dict[str, int] = {}
         self._read = 0
 
@@ -175,8 +178,14 @@ class Packed:
         return Ref("Pod", job.ref.namespace, f"{name}-{index}", f"{name}-{index} of {job.intent}")
 
     def _stops(self, name: str, attempt: int, seq: int) -> None:
-        job, rv = self.jobs[name], facts.next_rv()
-        effect = EffectApplied(cause=Cause(seq, 0), ref=job.ref, attempt=attempt, rv=rv, action="suspend")
+        job, rv, cause = self.jobs[name], facts.next_rv(), Cause(seq, 0)
+        if name in self.refuses:
+            failed = EffectFailed(
+                cause=cause, ref=job.ref, attempt=attempt, reason="refused", problem=said("no"), action="suspend"
+            )
+            self.bench.append("actuator", "input", [failed])
+            return
+        effect = EffectApplied(cause=cause, ref=job.ref, attempt=attempt, rv=rv, action="suspend")
         self.bench.append("actuator", "input", [effect])
         self.jobs[name] = replace(job, rv=rv, phase="suspending", suspended=True)
         self.bench.facts(facts.seen(self.jobs[name]))

@@ -200,14 +200,27 @@ def test_a_claim_that_comes_no_nearer_ends_that_long_after_its_last_victim_left(
     """What b/x0 gives back is taken by one that was started around the queue and cannot be suspended."""
     scene = borrowed(claim="1m", age_limit="0")
     scene.lines("job a/owed cpu=4", "time +600s")
+    scene.change("b/x1", busy=True)
     around = facts.job("around", "b", cpu=4, memory=0, suspended=False, phase="running", busy=True)
     scene.do(facts.seen(around))
-    scene.change("b/x1", busy=True)
     scene.suspended("b/x0")
     scene.lines("time +50s")
     assert ended(scene) == []
     scene.lines("time +20s")
     assert ended(scene) == [("owed", "expired")]
+    scene.bench.sound()
+
+
+def test_more_is_taken_at_once_where_a_job_that_was_started_around_the_queue_uses_what_comes_free() -> None:
+    scene = borrowed()
+    scene.lines("job a/owed cpu=4")
+    around = facts.job("around", "b", cpu=4, memory=0, suspended=False, phase="running", busy=True)
+    scene.do(facts.seen(around))
+    assert orders(scene) == [("owed", ["x0"]), ("owed", ["x1"])]
+    scene.suspended("b/x0")
+    assert "owed" not in reserved(scene)
+    scene.suspended("b/x1")
+    assert reserved(scene)[-1] == "owed"
     scene.bench.sound()
 
 

@@ -281,9 +281,9 @@ def supposed(state: AdmitterState, but: str = "") -> View:
                 gone.add(key)
 
     for uid, order in state.orders.items() if mode is not None else ():
-        if not order.places and uid != but:  # Its places are not known: any that would do.
+        if not order.places:
             give(key for victim in order.going for key in occupants_of(state, victim))
-            if mode is not None:
+            if mode is not None and uid != but:  # Its places are not known: any that would do.
                 place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
     for _, order in in_force(state):
         give(key for keys in order.leaving.values() for key in keys)

@@ -347,15 +347,15 @@ class PreemptorState(StageState):
         return self.in_turn(job)
 
     def claimant(self, shape: Shape) -> Job | None:
-        """The first of a shape for which nothing is on its way: neither victims of its own leave, nor is enough for it
-        held of the quota that the victims of others free.
+        """The first of a shape for which too little is on its way: nothing leaves for it, or less than it lacks of the
+        quota that is held for it, for a victim could not be suspended.
         """
         claims, comes = self.queues.ledger.claims.by_uid, None
         for place in shape.waiting:
             claim = claims.get(place.uid)
-            if claim is not None and claim.firm and not claim.awaits and comes is None:
+            if claim is not None and claim.firm and comes is None:
                 comes = self._comes(claim)  # For one as for all that are held for alike.
-            if claim is None or not (claim.awaits or (claim.firm and comes)):
+            if claim is None or not (comes if claim.firm else claim.awaits):
                 return self.queues.jobs[place.uid]
         return None
 

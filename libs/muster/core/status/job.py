@@ -35,7 +35,7 @@ from muster.core.codes.values import (
     Wanting,
 )
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.queueing.book import Denial, Shape, clear
+from muster.core.queueing.book import Denial, Place, Shape, clear
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
 from muster.core.quota.claim import Claim
@@ -178,7 +178,13 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     refusal = state.queues.refusals.get(uid)
     if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
         return _status(state, uid, refused_code(refusal.reason), NotQueued(refusal))
-    if uid in state.queues.unplaced and uid in state.shortages:
+    waits = state.queues.unplaced.get(uid)
+    if waits is not None and uid in state.shortages:
+        final = state.queues.ledger.shortfall(waits.queue, state.queues.demand_of(state.queues.workloads[uid]), now=state.now)
+        if final is not None and final.hopeless:  # A limit has fallen since.
+            line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
+            found = {"queue": waits.queue, "since": waits.queued_at, "line": line}
+            return _status(state, uid, refusal_code(final), Short(final), **found)
         kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
         found = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
         return _status(state, uid, "GangUnschedulable", found)
@@ -272,11 +278,15 @@ def _idles(state: ReadState, claim: Claim, resource: str) -> Idles | None:
 
 
 def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
-    book = state.queues.book
-    position = book.position(job.queue, job.place)
-    ahead = book.ahead(job.queue, min(AHEAD_SHOWN, position - 1))
-    line = InLine(position, book.length(job.queue), ahead, state.leaving.get(job.ref.uid))
+    line = _line(state, job.ref.uid, job.queue, job.place)
     return {"queue": job.queue, "since": waits_since(state, job), "line": line}
+
+
+def _line(state: ReadState, uid: str, queue: str, place: Place) -> InLine:
+    book = state.queues.book
+    position = book.position(queue, place)
+    ahead = book.ahead(queue, min(AHEAD_SHOWN, position - 1))
+    return InLine(position, book.length(queue), ahead, state.leaving.get(uid))
 
 
 def _on_nodes(state: ReadState, job: Job, line: InLine) -> InLine:

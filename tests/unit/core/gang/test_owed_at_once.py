@@ -48,3 +48,20 @@ def test_quota_that_comes_free_elsewhere_is_no_place(*, kai: bool) -> None:
     assert {"c0", "c1"} <= cluster.running.keys()
     assert set(cluster.ordered("c0")) == {"g1", "g2"}
     assert len(cluster.ordered("c1")) == 1
+
+
+@pytest.mark.parametrize("kai", [True, False])
+@pytest.mark.parametrize("slow_s", [600, 36_000])
+def test_what_others_refuse_to_give_is_taken_at_once_from_more_victims(slow_s: int, *, kai: bool) -> None:
+    """Three of four cannot be suspended, and the fourth is slow to leave: no more than the three are replaced."""
+    cluster = Packed([4, 4], {"o": 4, "b": 0}, kai=kai)
+    for index in range(8):
+        cluster.arrives(f"v{index}", "b", Shape(1, 1))
+        cluster.passes(1000)
+    cluster.passes(HOUR_MS)
+    cluster.stops["v7"] = slow_s * 1000
+    cluster.refuses = {"v4", "v5", "v6"}
+    cluster.arrives("c", "o", Shape(4, 1))
+    cluster.passes(STOP_MS)
+    assert cluster.ordered("c") == ["v7", "v6", "v5", "v4", "v3", "v2", "v1"]
+    assert cluster.evicted.total() == 4

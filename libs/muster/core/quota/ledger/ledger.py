@@ -16,7 +16,7 @@ from muster.core.quota.demand import Scratch, chain_of, counted, lent_beside
 from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shortfalls import short_of, short_of_min
 from muster.model.demand import Demand, Shortfall
-from muster.model.quota import QuotaNode
+from muster.model.quota import KAI_ROOT, QuotaNode
 from muster.model.resources import Vector, add_into
 from muster.model.workload import Workload
 
@@ -55,7 +55,8 @@ class Ledger(Books):
         """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
 
         What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be admitted,
-        where it may pass claims for age by the run time it declares. A limit that no release helps comes first.
+        where it may pass claims for age by the run time it declares. A limit that no release helps comes first, and
+        of those one that people set before what the nodes have by now.
         ``mine``: its own claim, where it grows by the quota held for it.
         """
         others = self.held_from(queue, demand, *scratches, now=now, mine=mine)
@@ -66,9 +67,10 @@ class Ledger(Books):
         least = () if demand.preemptible else self.beyond_mins(queue, demand, *scratches, held=others)
         rest = iter((*found, *least))
         first = first or next(rest, None)
-        if first is None or first.hopeless:
+        if first is None or (first.hopeless and first.path != KAI_ROOT):
             return first
-        return next((each for each in rest if each.hopeless), first)
+        final = (each for each in (first, *rest) if each.hopeless)
+        return min(final, key=lambda each: each.path == KAI_ROOT, default=first)
 
     def refusals(
         self, queue: str, demand: Demand, *scratches: Scratch, held: Scratch | None = None, now: int | None = None
