@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kit import nodes
+from kit.packed import Packed, Shape
 from kit.scenes import Scene
 from muster.core.views.story import Story
 from muster.events.claims import ClaimEnded, ClaimOpened
@@ -99,3 +103,21 @@ def test_a_claim_that_others_overtake_within_their_guarantees_ends() -> None:
     assert len(scene.bench.happened(ClaimOpened)) == 1
     assert "within their guarantees" in said(scene, "a/wide")
     scene.bench.sound()
+
+
+@pytest.mark.parametrize("kai", [True, False])
+@pytest.mark.parametrize(("shape", "sizes", "grown"), [(Shape(1, 4), [2] * 4, 4), (Shape(3, 2), [3, 3], 3)])
+def test_nothing_is_held_for_a_job_that_empty_nodes_could_not_take(
+    shape: Shape, sizes: list[int], grown: int, *, kai: bool
+) -> None:
+    """Until there is a node that changes that."""
+    cluster = Packed(sizes, {"a": 0, "b": 0}, kai=kai)
+    for index in range(sum(sizes)):
+        cluster.arrives(f"x{index}", "b", Shape(1, 1))
+    cluster.arrives("never", "a", shape)
+    cluster.passes(700_000)
+    assert cluster.bench.happened(ClaimOpened) == []
+    cluster.bench.facts(nodes.node("larger", cpu=1000, memory=1000, gpu=grown))
+    cluster.settle()
+    claimed = [each.ref.name for each in cluster.bench.happened(ClaimOpened)]
+    assert claimed == ["never"] or "never" in cluster.running

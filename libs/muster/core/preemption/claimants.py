@@ -164,8 +164,8 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     refuses it.
 
     None where quota is held for age already, or was until lately, or where enough jobs run that were admitted so; nor
-    for a job that needs what others are owed: its claim is below theirs. It moves up where others have filled a
-    node above meanwhile: else they could keep it out for ever.
+    for a job that needs what others are owed, whose claim is below theirs, or that empty nodes could not take. It moves
+    up where others have filled a node above meanwhile: else they could keep it out for ever.
     """
     aged = [*state.queues.ledger.claims.for_age()]
     held, owing = state.age_claims.held(state.queues.ledger), Owing(state.queues.ledger)
@@ -190,7 +190,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
             continue
         if not has_room(top, held) or not is_current(state.queues, job):
             continue
-        if owing.beside(job.queue, job.demand) is None:
+        if owing.beside(job.queue, job.demand) is None and state.age_claims.has_nodes(state.places, job.ref.uid):
             return shape, job, top
     return None
 

@@ -37,7 +37,7 @@ from muster.core.codes.values import (
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.book import Denial, Place, Shape, clear
 from muster.core.queueing.lending import Reserve
-from muster.core.queueing.queues import Job
+from muster.core.queueing.queues import Job, WaitsForNodes
 from muster.core.quota.claim import Claim
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger.idling import budget
@@ -178,17 +178,22 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     refusal = state.queues.refusals.get(uid)
     if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
         return _status(state, uid, refused_code(refusal.reason), NotQueued(refusal))
-    waits = state.queues.unplaced.get(uid)
-    if waits is not None and uid in state.shortages:
-        final = state.queues.ledger.shortfall(waits.queue, state.queues.demand_of(state.queues.workloads[uid]), now=state.now)
-        if final is not None and final.hopeless:  # A limit has fallen since.
-            line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
-            found = {"queue": waits.queue, "since": waits.queued_at, "line": line}
-            return _status(state, uid, refusal_code(final), Short(final), **found)
-        kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
-        found = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
-        return _status(state, uid, "GangUnschedulable", found)
+    if uid in state.queues.unplaced and uid in state.shortages:
+        return _unplaced(state, uid, state.queues.unplaced[uid])
     return None
+
+
+def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
+    """It has found no place on the nodes; a limit may have fallen below its request since."""
+    demand = state.queues.demand_of(state.queues.workloads[uid])
+    final = state.queues.ledger.shortfall(waits.queue, demand, now=state.now)
+    if final is not None and final.hopeless:
+        line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
+        found: dict[str, Any] = {"queue": waits.queue, "since": waits.queued_at, "line": line}
+        return _status(state, uid, refusal_code(final), Short(final), **found)
+    kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
+    none = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
+    return _status(state, uid, "GangUnschedulable", none)
 
 
 def _leaves_for(state: ReadState, uid: str) -> tuple[str, ...]:
