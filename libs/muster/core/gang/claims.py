@@ -17,6 +17,7 @@ from muster.core.gang.asks import asks_of
 from muster.core.gang.moving import placements
 from muster.core.gang.podgang import Claimant, NodeClaim, PodGang, claim_key
 from muster.core.gang.state import AdmitterState, Reservation, Unplaced
+from muster.core.placement.classes import NodeClass
 from muster.core.placement.needs import need_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
@@ -300,20 +301,18 @@ def unplaced_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
     """Whether the nodes, if they were empty, would have room for each of the sets alone."""
-    for ask in asks:
-        left = ask.count
-        for node in state.ledger.nodes.values():
-            if left <= 0:
-                break
-            if node.slot is None or not node.schedulable or not node.ready:
-                continue
-            group = state.ledger.classes[node.slot.group]
-            need, _ = need_of(ask.request, ask.rules, group)
-            if need is not None:
-                left -= max(need.fit([node.allocatable[name] for name in group.resources], []), 0)
-        if left > 0:
-            return False
-    return True
+    found = [group for group in state.ledger.classes.values() if group.schedulable and group.ready]
+    return all(_room(found, ask) >= ask.count for ask in asks)
+
+
+def _room(classes: Sequence[NodeClass], ask: Ask) -> int:
+    """How many pods of a set have room on the nodes of these classes if they are empty."""
+    room = 0
+    for group in classes:
+        need, _ = need_of(ask.request, ask.rules, group)
+        if need is not None:
+            room += sum(len(each.names) * max(need.fit(each.free, []), 0) for each in group.empty.values())
+    return room
 
 
 def job_may_claim_at(state: AdmitterState, uid: str) -> int:

@@ -44,6 +44,9 @@ class NodeClass(Struct):
     schedulable: bool
     ready: bool
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    """By the amounts that they have left,"""
+    empty: dict[str, Bucket] = field(default_factory=dict)
+    """and by those that they would have if they were empty."""
 
 
 def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:

@@ -259,6 +259,7 @@ class NodeLedger(Struct):
             return
         if node.slot is None:
             node.slot = self.slot_of(node)
+            enter(self.classes[node.slot.group].empty, _empty(node), name)
         else:
             names = self.classes[node.slot.group].resources
             node.slot.free = [node.allocatable[each] - node.used.get(each, 0) for each in names]
@@ -276,6 +277,7 @@ class NodeLedger(Struct):
         if node.slot is None:
             return
         self._leave(name, node)
+        leave(self.classes[node.slot.group].empty, _empty(node), name)
         if not self.classes[node.slot.group].buckets:
             del self.classes[node.slot.group]
             for each in self.sought.values():
@@ -325,6 +327,11 @@ class NodeLedger(Struct):
             if node.shared or node.idle:
                 add_into(found[name], {GPU: WHOLE}, len(node.shared) + node.idle)
         return found
+
+
+def _empty(node: Node) -> Slot:
+    """What a node would have left without occupants."""
+    return Slot("", [node.allocatable[name] for name in sorted(node.allocatable)], {})
 
 
 def _share_out(node: Node, devices: list[int], share: int) -> None:

@@ -11,9 +11,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from muster.core.gang.asks import asks_of
-from muster.core.gang.claims import could_have_places
-from muster.core.gang.state import AdmitterState
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.idling import limit_of, paid_back_ms
 from muster.core.quota.ledger.ledger import Ledger
@@ -54,24 +51,6 @@ class AgeClaims(Struct):
     """uid of a charged workload that was admitted by a claim for age -> where"""
     rests: dict[str, int] = field(default_factory=dict)
     """node -> log time (ms) until which nothing more is held there for age"""
-    misfits: dict[str, None] = field(default_factory=dict)
-    """What has no place even if the nodes were empty, since they changed last:"""
-    changes: int = 0
-    """how often they had by then."""
-
-    def has_nodes(self, places: AdmitterState, uid: str) -> bool:
-        """Whether the nodes, if they were empty, would have room for a job, or some may be added."""
-        gang, changes = places.gangs.get(uid), places.ledger.changes
-        if places.placement.strategy is None or places.pools or gang is None:
-            return True
-        if changes != self.changes:
-            self.misfits, self.changes = {}, changes
-        asks = asks_of(places, gang)
-        asked = repr(asks)
-        if asked not in self.misfits and could_have_places(places, asks):
-            return True
-        self.misfits[asked] = None
-        return False
 
     def opened(self, uid: str, top: str, ledger: Ledger, now: int) -> None:
         before = self.claims.get(uid)
