@@ -181,7 +181,7 @@ async def test_a_snapshot_is_kept_behind_the_mark(scene: Scene) -> None:
         running.cancel()
         kept = await loaded(process.snapshots(), "queue_sorter", "0")
         assert kept is not None
-        assert kept.seq == (await scene.marks())["queue_sorter"] == runner.state.seq
+        assert kept.seq <= (await scene.marks())["queue_sorter"] <= runner.state.seq  # It has gone on since.
 
 
 @pytest.mark.parametrize("layout", ["all", "deciders"])

@@ -29,6 +29,8 @@ class Bench(InMemoryCell[AnySeat]):
         self.log: list[Stored] = []
         self._rng = rng
         self._check = check
+        self.paused: frozenset[str] = frozenset()
+        """Stages that decide nothing for now: they are slow."""
         super().__init__(
             {name: Seat(make()) for name, make in DECIDERS.items()}, lambda stored: self.log.append(stored)
         )
@@ -58,7 +60,7 @@ class Bench(InMemoryCell[AnySeat]):
         self.check()
 
     def turns(self) -> list[str]:
-        turns = [*super().turns()]
+        turns = [name for name in super().turns() if name not in self.paused]
         if self._rng is not None:
             self._rng.shuffle(turns)
         return turns

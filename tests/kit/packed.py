@@ -172,6 +172,17 @@ class Packed:
                     )
                 )
         self.bench.facts(facts.seen(job), *(PodObserved(pod=each) for each in pods))
+        for node in {at for at, _ in found.at}:
+            assert self.used_on(node) <= self.sizes[node], f"{name} runs on {node}, which has no room for it"
+
+    def used_on(self, node: str) -> int:
+        """GPUs of a node that pods have alone or share; a device of which more than all is shared counts twice."""
+        whole, shared = 0, Counter[int]()
+        for each in self.running.values():
+            for at, devices in each.at:
+                whole += each.shape.gpus if at == node else 0
+                shared.update(dict.fromkeys(devices, each.shape.share) if at == node else {})
+        return whole + sum(-(-part // WHOLE) for part in shared.values())
 
     def _pod(self, name: str, index: int) -> Ref:
         job = self.jobs[name]

@@ -128,6 +128,44 @@ def test_the_one_victim_that_is_enough_is_found(kai: bool) -> None:
     cluster.bench.sound()
 
 
+@pytest.mark.parametrize("block", range(4))
+def test_bursts_of_owners_before_victims_that_are_slow_or_cannot_be_suspended(block: int) -> None:
+    """No GPU is promised twice, and no rule of the audit is broken; `Packed` looks at each job that starts."""
+    for seed in range(3 * block, 3 * (block + 1)):
+        burst(Random(f"burst {seed}")).bench.sound()
+
+
+def burst(rng: Random) -> Packed:
+    """A full cluster, owners that ask for all that they are guaranteed, and twenty minutes."""
+    size, count = rng.choice((1, 4, 8)), rng.randint(2, 5)
+    least, kai = rng.randint(size, size * count), rng.random() < 0.5
+    first = rng.randint(0, least)
+    guarantees = {"o1": first, "o2": least - first, "b1": size * count - least, "b2": 0}
+    cluster = Packed([size] * count, guarantees, kai=kai, moves=rng.choice((0, 16)))
+    shapes = [Shape(1, 1), Shape(1, size), Shape(2, 1), Shape(1, share=500), Shape(2, share=250)]
+    for index in range(2 * size * count):
+        cluster.stops[f"v{index}"] = 1000 * rng.choice((30, 60, 300, 600, 10**5))
+        cluster.arrives(f"v{index}", rng.choice(("b1", "b2")), rng.choice(shapes))
+    cluster.passes(rng.choice((1000, 600_000, 3_700_000)))
+    often = rng.choice((0, 0.1, 0.25))
+    for name in ("o1", "o2"):
+        left = guarantees[name] * 1000
+        for index in range(12):
+            shape = rng.choice(shapes)
+            if shape.milli <= left:
+                left -= shape.milli
+                cluster.arrives(f"{name}-{index}", name, shape)
+    for _ in range(20):
+        cluster.refuses = {name for name in cluster.running if rng.random() < often}
+        cluster.bench.paused = frozenset(rng.sample(sorted(cluster.bench.seats), rng.choice((0, 0, 1, 2))))
+        cluster.passes(60_000)
+        cluster.bench.paused = frozenset()
+        cluster.settle()
+        if rng.random() < 0.3 and cluster.running:
+            cluster.ends(rng.choice(sorted(cluster.running)))
+    return cluster
+
+
 def two_nodes(kai: bool, guarantees: dict[str, int], *jobs: tuple[str, str, str]) -> Packed:
     """Two nodes of four GPUs, and (name, queue, node) of jobs with two each, in the order of their ages."""
     cluster = Packed([4, 4], guarantees, kai=kai, moves=16)

@@ -117,6 +117,7 @@ def test_nothing_is_held_for_a_job_that_empty_nodes_could_not_take(
     cluster.arrives("never", "a", shape)
     cluster.passes(700_000)
     assert cluster.bench.happened(ClaimOpened) == []
+    cluster.sizes["larger"] = grown
     cluster.bench.facts(nodes.node("larger", cpu=1000, memory=1000, gpu=grown))
     cluster.settle()
     claimed = [each.ref.name for each in cluster.bench.happened(ClaimOpened)]

@@ -201,9 +201,7 @@ class ClaimAudit:
         """A plan was tried on the nodes before a victim left for it: its job finds no place only if they changed."""
         held = self._places.pop(event.ref.uid, None)
         if held is not None:
-            said = (
-                f"{event.ref}: {held.suspended} were suspended for it, the nodes have not changed, and it has no place"
-            )
+            said = f"{held.suspended} were suspended for it, the nodes have not changed, and it has no place"
             changed = self._nodes > held.opened or self._changed(event.ref.uid, held.opened)
             yield "I26", changed, f"{event.ref}: {said}"
 

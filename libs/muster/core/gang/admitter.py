@@ -111,6 +111,7 @@ class GangAdmitter(Stage[AdmitterState]):
                 view.undo(mark)
                 continue
             placed.add(uid)
+            kept.pop(uid, None)  # It is not kept any more.
             if anywhere:
                 kept = orders.keep(state, view, placed)
         for uid in ordered:

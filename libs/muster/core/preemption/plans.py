@@ -11,7 +11,7 @@ from muster.core.preemption.owed import nodes_for, outranked, owed
 from muster.core.preemption.state import PreemptorState, UnplacedClaimant
 from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
-from muster.core.quota.demand import laid_out
+from muster.core.quota.demand import counted, laid_out
 from muster.core.quota.partial import as_victims
 from muster.core.quota.reclaim import Basis, basis
 from muster.core.reclaim.profiles import workers
@@ -37,7 +37,7 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     if not lacks and (site is None or site.fits(())):
         return _proposal(state, job, cause, short, kind="guarantee", withheld=withheld)
     plan = owed(state, job, site)
-    uids = plan.uids
+    uids = plan.uids if not _wastes(state, job, short, plan.uids) else []
     parts = _parts(state, shape, given, uids) if lacks else ()
     if parts:
         return _proposal(state, job, cause, short, kind="guarantee", partial=parts, withheld=withheld)
@@ -57,6 +57,18 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     chosen = tuple(_leaving(state, plan, uid) for uid in uids)
     made = _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
     return made if lacks else replace(made, for_places=True)
+
+
+def _wastes(state: PreemptorState, job: Job, short: Shortfall, uids: list[str]) -> bool:
+    """Whether these are more than a job lacks for which others leave already: they would make room elsewhere, and those
+    would have left for nothing.
+    """
+    ledger = state.queues.ledger
+    claim, gives = ledger.claims.by_uid.get(job.ref.uid), [0]
+    if claim is None or not claim.awaits:
+        return False
+    gives += (counted(ledger.charges[uid].demand).get(short.resource, 0) for uid in uids)
+    return sum(gives) - max(gives) >= short.missing
 
 
 def _parts(

@@ -347,17 +347,19 @@ class PreemptorState(StageState):
         return self.in_turn(job)
 
     def claimant(self, shape: Shape) -> Job | None:
-        """The first of a shape for which too little is on its way: nothing leaves for it, or less than it lacks of the
-        quota that is held for it, for a victim could not be suspended.
+        """The job of a shape for which too little is on its way: the first for which nothing leaves, or the last of
+        those that quota is held for where that lacks some, for a victim could not be suspended.
         """
-        claims, comes = self.queues.ledger.claims.by_uid, None
+        claims, jobs, comes, last = self.queues.ledger.claims.by_uid, self.queues.jobs, None, None
         for place in shape.waiting:
             claim = claims.get(place.uid)
-            if claim is not None and claim.firm and comes is None:
+            if claim is None or not (claim.firm or claim.awaits):
+                return last or jobs[place.uid]
+            if claim.firm and comes is None:
                 comes = self._comes(claim)  # For one as for all that are held for alike.
-            if claim is None or not (comes if claim.firm else claim.awaits):
-                return self.queues.jobs[place.uid]
-        return None
+            if claim.firm and not comes:
+                last = jobs[place.uid]
+        return last
 
     def _comes(self, claim: Claim) -> bool:
         """Whether a claim has its quota once all victims have left."""

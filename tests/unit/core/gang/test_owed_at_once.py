@@ -65,3 +65,42 @@ def test_what_others_refuse_to_give_is_taken_at_once_from_more_victims(slow_s: i
     cluster.passes(STOP_MS)
     assert cluster.ordered("c") == ["v7", "v6", "v5", "v4", "v3", "v2", "v1"]
     assert cluster.evicted.total() == 4
+
+
+@pytest.mark.parametrize("kai", [True, False])
+def test_no_other_node_is_cleared_while_one_is_being_cleared(*, kai: bool) -> None:
+    """One of four cannot be suspended: what the three others make room for is not given up for a whole node more."""
+    cluster = Packed([4, 4], {"o": 4, "b": 0}, kai=kai)
+    for index in range(8):
+        cluster.arrives(f"v{index}", "b", Shape(1, 1))
+        cluster.passes(1000)
+    cluster.passes(HOUR_MS)
+    cluster.refuses = {"v6"}
+    cluster.arrives("c", "o", Shape(1, 4))
+    assert cluster.ordered("c") == ["v7", "v6", "v5", "v4"]
+    cluster.refuses = set()
+    for _ in range(20):
+        cluster.passes(60_000)
+    assert "c" in cluster.running
+    assert cluster.evicted.total() < 8
+
+
+@pytest.mark.parametrize("kai", [True, False])
+def test_the_place_that_one_has_just_taken_is_not_given_to_the_next(*, kai: bool) -> None:
+    """A slow admitter admits both in one commit; quota for the second came free where it has no place."""
+    cluster = Packed([2, 1, 1, 2], {"o": 4, "b": 0}, kai=kai)
+    cluster.arrives("stays", "b", Shape(1, 2), on="n3")
+    cluster.passes(HOUR_MS)
+    cluster.arrives("leaves", "b", Shape(4, 1))
+    cluster.passes(1000)
+    cluster.refuses = {"stays"}
+    cluster.arrives("first", "o", Shape(1, 2))
+    cluster.arrives("second", "o", Shape(1, 2))
+    assert (cluster.ordered("first"), cluster.ordered("second")) == (["leaves"], ["stays"])
+    cluster.bench.paused = frozenset({"gang_admitter"})
+    cluster.passes(STOP_MS)
+    assert {"first", "second"}.isdisjoint(cluster.running)
+    cluster.bench.paused = frozenset()
+    cluster.settle()
+    assert "first" in cluster.running
+    assert "second" not in cluster.running
