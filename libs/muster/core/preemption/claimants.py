@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from heapq import merge
 
-from muster.core.gang.asks import asks_of
-from muster.core.gang.claims import could_have_places
-from muster.core.gang.state import AdmitterState
 from muster.core.preemption import growing
 from muster.core.preemption.age_claims import has_room
 from muster.core.preemption.growing import Claimant, Entitled
 from muster.core.preemption.heads import left_of
+from muster.core.preemption.owed import nodes_for
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Place, Shape
 from muster.core.queueing.order import share
@@ -193,17 +191,12 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
             continue
         if not has_room(top, held) or not is_current(state.queues, job):
             continue
-        if owing.beside(job.queue, job.demand) is None and _has_nodes(state.places, job.ref.uid):
+        if owing.beside(job.queue, job.demand) is not None:
+            continue
+        site = nodes_for(state, job)
+        if site is None or site.may_ever_fit():
             return shape, job, top
     return None
-
-
-def _has_nodes(places: AdmitterState, uid: str) -> bool:
-    """Whether the nodes, if they were empty, would have room for a job, or some may be added."""
-    gang = places.gangs.get(uid)
-    if places.placement.strategy is None or places.pools or gang is None:
-        return True
-    return could_have_places(places, asks_of(places, gang))
 
 
 def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from muster.core.gang import orders
 from muster.core.gang.asks import asks_of, asks_of_growth
+from muster.core.gang.claims import could_have_places
 from muster.core.gang.moving import elsewhere, leave, may_fit, occupants_of
 from muster.core.gang.state import AdmitterState, holder_of
 from muster.core.placement.choices import choices, pinned_to_nodes, suits
@@ -64,6 +65,10 @@ class Site:
     def may_fit(self) -> bool:
         """Whether as much is free in all as the gang asks for."""
         return may_fit(self._places, self.view, self._asks)
+
+    def may_ever_fit(self) -> bool:
+        """Whether each set of the gang alone would have room on the nodes if they were empty."""
+        return could_have_places(self._places, self._asks)
 
     def leave(self, uid: str) -> None:
         """Suppose that nothing of a job were on the nodes."""

@@ -47,7 +47,7 @@ from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState, waits_since
 from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
 from muster.events.refusals import Refusal
-from muster.model.demand import Shortfall
+from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
 
@@ -185,9 +185,8 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
     """It has found no place on the nodes; a limit may have fallen below its request since."""
-    demand = state.queues.demand_of(state.queues.workloads[uid])
-    final = state.queues.ledger.shortfall(waits.queue, demand, now=state.now)
-    if final is not None and final.hopeless:
+    final = _final(state, waits.queue, state.queues.demand_of(state.queues.workloads[uid]))
+    if final is not None:
         line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
         found: dict[str, Any] = {"queue": waits.queue, "since": waits.queued_at, "line": line}
         return _status(state, uid, refusal_code(final), Short(final), **found)
@@ -229,8 +228,8 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if job.status == "proposed":
         return _status(state, uid, "BeingTried", Plain(), queue=job.queue, since=job.queued_at)
     found = _in_line(state, job)
-    final = state.queues.ledger.shortfall(job.queue, job.demand, now=state.now)
-    if final is not None and final.hopeless:
+    final = _final(state, job.queue, job.demand)
+    if final is not None:
         shape = state.queues.book.shapes.get(job.shape)
         cause = shape.denial.cause if shape is not None and shape.denial is not None else None
         return _status(state, uid, refusal_code(final), Short(final, cause), **found)
@@ -245,6 +244,12 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         if found["line"].position > 1:
             return _status(state, uid, "BehindHead", Plain(), **found)
     return _unserved(state, job, found)
+
+
+def _final(state: ReadState, queue: str, demand: Demand) -> Shortfall | None:
+    """The limit that a demand is above whatever is released; None where there is none."""
+    short = state.queues.ledger.shortfall(queue, demand, now=state.now)
+    return short if short is not None and short.hopeless else None
 
 
 def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
