@@ -166,6 +166,27 @@ def burst(rng: Random) -> Packed:
     return cluster
 
 
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_a_claimant_starts_elsewhere_while_its_victims_leave(kai: bool) -> None:
+    """Two are ordered to leave one node, and do not; the job on the other node ends by itself."""
+    cluster = Packed([2, 2], {"a": 0, "b": 4}, kai=kai)
+    cluster.arrives("old", "a", Shape(1, 2), "n0")
+    cluster.passes(60_000)
+    cluster.stops |= {"first": 10**8, "second": 10**8}
+    cluster.arrive(cluster.stops, "a", Shape(1, 1))
+    cluster.passes(60_000)
+    cluster.arrives("owed", "b", Shape(1, 2))
+    assert sorted(cluster.ordered("owed")) == ["first", "second"]
+    cluster.ends("old")
+    assert "owed" in cluster.running, cluster.told("owed")
+    cluster.bench.sound()
+
+
+@pytest.mark.parametrize("seed", [171, 5010])
+def test_a_plan_that_counts_on_the_victim_of_another_order_awaits_it(seed: int) -> None:
+    burst(Random(f"burst {seed}")).bench.sound()
+
+
 def two_nodes(kai: bool, guarantees: dict[str, int], *jobs: tuple[str, str, str]) -> Packed:
     """Two nodes of four GPUs, and (name, queue, node) of jobs with two each, in the order of their ages."""
     cluster = Packed([4, 4], guarantees, kai=kai, moves=16)

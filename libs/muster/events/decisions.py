@@ -54,7 +54,7 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def demand(self) -> Demand:
-        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms)
+        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms, basis=self.basis)
 
 
 # --- queue sorter -----------------------------------------------------------------------------------------------
@@ -76,8 +76,6 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """ms since the epoch: from then on it does so all the same; 0 where ``freely_ms`` is."""
     generation: int = 0
     """metadata.generation of the object as it was then."""
-    basis: str = ""
-    """Digest of the decision's input, as it is in the fact about the workload."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -130,7 +128,6 @@ class QuotaTreeRemoved(Decision, frozen=True, kw_only=True):
 class QuotaReserved(DemandDecision, frozen=True, kw_only=True):
     """The request fits on the whole path and is charged from here on."""
 
-    basis: str = ""
     named: str = ""
     """The quota its label names; empty when its namespace decides."""
     placement: str = ""

@@ -20,10 +20,12 @@ class DemandDecision(Decision, frozen=True, kw_only=True):
     preemptible: bool = True
     run_ms: int = 0
     """How long it declares to run at most (ms); 0: it does not say."""
+    basis: str = ""
+    """Digest of all that it asks for, as it is in the fact about the workload: two that are alike have the same."""
 
     @property
     def demand(self) -> Demand:
-        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms)
+        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms, basis=self.basis)
 
 
 class ClaimantDecision(DemandDecision, frozen=True, kw_only=True):
@@ -35,4 +37,4 @@ class ClaimantDecision(DemandDecision, frozen=True, kw_only=True):
     @property
     def demand(self) -> Demand:
         jobs = 1 if self.growth is None else 0
-        return Demand(self.request, self.pods, self.preemptible, jobs, self.run_ms)
+        return Demand(self.request, self.pods, self.preemptible, jobs, self.run_ms, self.basis)

@@ -19,11 +19,14 @@ class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
     """0 for a part of a job that is counted already."""
     run_ms: int = 0
     """How long it declares to run at most (ms); 0: it does not say."""
+    basis: str = ""
+    """Digest of all that a waiting workload asks for, of the nodes too, as it is in the fact about it; empty for a part
+    of one, and for what runs."""
 
     def alike(self, other: Demand) -> bool:
-        """Whether both ask for the same, however long they run."""
-        mine = (self.request, self.pods, self.preemptible, self.jobs)
-        return mine == (other.request, other.pods, other.preemptible, other.jobs)
+        """Whether both ask for the same, of the quota and of the nodes, however long they run."""
+        mine = (self.request, self.pods, self.preemptible, self.jobs, self.basis)
+        return mine == (other.request, other.pods, other.preemptible, other.jobs, other.basis)
 
 
 class Shortfall(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -111,7 +111,6 @@ def new_job(state: ReadState, workload: Workload, queue: str, now: int) -> Job:
         queued_at=now,
         rank=rank,
         generation=1,
-        basis="",
         cause=Cause(0, 0),
     )
 

@@ -59,7 +59,8 @@ class Accountant(Bench):
 
     def claim(self, name: str) -> None:
         ref, queue, request = self.shape(name)
-        claim = ClaimOpened(cause=Cause(1, 0), ref=ref, attempt=1, queue=queue, request=request)
+        basis = self.known[name][0].basis
+        claim = ClaimOpened(cause=Cause(1, 0), ref=ref, attempt=1, queue=queue, request=request, basis=basis)
         self.append("quota_accountant", "decision", [claim])
 
     def propose(self, *names: str) -> list[tuple[str, str]]:

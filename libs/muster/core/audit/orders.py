@@ -63,7 +63,7 @@ class AuditedClaim(Struct):
 def shape_of(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
     """A claim serves whatever has the same shape; one for growth serves its own cluster only."""
     grows = event.ref.uid if isinstance(event, EvictionOrdered) and event.growth is not None else ""
-    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible, grows
+    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible, event.basis, grows
 
 
 def amounts_of(event: EvictionOrdered | ClaimOpened) -> Vector:

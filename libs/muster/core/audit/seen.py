@@ -45,14 +45,14 @@ def counted(request: Mapping[str, int], pods: int) -> Vector:
     return {**request, JOBS: 1000, **({MACHINES: pods * 1000} if pods else {})}
 
 
-Asks = tuple[tuple[tuple[str, int], ...], int, bool, int]
-"""A request: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for a job that declares
-one may pass claims for age that others may not.
+Asks = tuple[tuple[tuple[str, int], ...], int, bool, str, int]
+"""A request: amounts, pods, whether it is preemptible, its digest; and the run time (ms) that it declares, for a job
+that declares one may pass claims for age that others may not.
 """
 
 
 def asks_of(event: WorkloadQueued | Candidate) -> Asks:
-    return tuple(sorted(event.request.items())), event.pods, event.preemptible, event.run_ms
+    return tuple(sorted(event.request.items())), event.pods, event.preemptible, event.basis, event.run_ms
 
 
 def charge_of(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> ChargeSeen:

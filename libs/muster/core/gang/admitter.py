@@ -8,7 +8,6 @@ where nodes may be added, and releases it otherwise.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import ClassVar
 
 from muster.core.gang import binding, claims, folds, gpugroups, orders, podquota, unplaced, waiting
@@ -94,26 +93,22 @@ class GangAdmitter(Stage[AdmitterState]):
     def _served(
         state: AdmitterState, view: View, placer: PodGangPlacer, ordered: Mapping[str, None], later: Container[str]
     ) -> Iterator[Decision]:
-        """The jobs that others were suspended for, each with its own kept places and beside those of the others;
-        one that no places are kept for may have theirs, where it finds none beside them.
+        """The jobs that others were suspended for, each with its own kept places and beside those of the others. One
+        whose victims are still leaving is admitted where it has room without them, unless some of them move.
 
         ``ordered``: those that have an order with places; ``later``: those that are tried later.
         """
-        kept, placed = orders.keep(state, view), set[str]()
+        kept = orders.keep(state, view)
         for uid, reservation in state.reservations.items():
-            first = bool(reservation.room_until) or uid in ordered
-            if not first or uid in later or orders.awaits(state, uid):
+            if uid in later or not (reservation.room_until or uid in ordered):
                 continue
-            anywhere = uid not in kept and not _fits(state, view, uid)
-            mark = _unkept(view, chain(*kept.values()) if anywhere else kept.get(uid, ()))
-            yield from _tried(state, view, reservation, {}, placer)
+            mark = _unkept(view, kept.get(uid, ()))
+            if not orders.awaits(state, uid) or (not state.orders[uid].of_move and _fits(state, view, uid)):
+                yield from _tried(state, view, reservation, {}, placer)
             if len(view.taken) == mark[1]:
                 view.undo(mark)
-                continue
-            placed.add(uid)
-            kept.pop(uid, None)  # It is not kept any more.
-            if anywhere:
-                kept = orders.keep(state, view, placed)
+            else:
+                kept.pop(uid, None)  # It is not kept any more.
         for uid in ordered:
             if uid in state.unplaced and not orders.awaits(state, uid):
                 mark = _unkept(view, kept.get(uid, ()))

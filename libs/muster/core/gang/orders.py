@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from muster.core.gang import unplaced
 from muster.core.gang.asks import asks_of, asks_of_claimant, laid_out
 from muster.core.gang.moving import elsewhere, leave, occupants_of, placements
-from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry
+from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry, holder_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
 from muster.events.base import Cause
@@ -66,9 +66,10 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     places = plan.tried.places if plan is not None and plan.tried is not None else ()
     state.orders = {uid: each for uid, each in state.orders.items() if each.claims or _stands(state, each)}
     leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
-    order = NodesOrder(places, at.at + KEPT_MS, {**leaving}, dict.fromkeys(leaving), of_move=bool(event.moves))
+    awaited = _leaves(state, places) | leaving
+    order = NodesOrder(places, at.at + KEPT_MS, awaited, dict.fromkeys(awaited), of_move=bool(event.moves))
     order.growth, order.pods = event.growth, event.pods
-    order.frees = _shared(state, leaving)
+    order.frees = _shared(state, awaited)
     if event.claims:
         order.claims = event.queue
     if before is not None:
@@ -82,6 +83,18 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
         mine = NodesOrder(move.places, order.until, {**leaving}, dict.fromkeys(leaving), of_move=True, moved=asks)
         mine.frees = order.frees
         state.orders[move.uid] = mine
+
+
+def _leaves(state: AdmitterState, places: Sequence[Placement]) -> dict[str, list[str]]:
+    """Uid of a victim of another order -> its occupants on the nodes of these places, which may count on its room."""
+    going = {uid for order in state.orders.values() for uid in order.going}
+    found: dict[str, list[str]] = {}
+    for node in {each.node: None for each in places} if going else ():
+        for key in state.ledger.nodes[node].occupants if node in state.ledger.nodes else ():
+            uid = holder_of(state, key) or state.ledger.occupants[key].owner
+            if uid in going:
+                found.setdefault(uid, []).append(key)
+    return found
 
 
 def _shared(state: AdmitterState, leaving: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
@@ -117,10 +130,11 @@ def charged(state: AdmitterState, _at: Position, event: QuotaReserved | Workload
     """No quota is held for it any more; its places are until it is admitted.
 
     Quota that was claimed for one may go to another that asks alike: it has the places, too. Of those for which victims
-    have left it has these, and the other one waits for its own.
+    have left, it has these, and the other one waits for its own.
     """
     uid, own = event.ref.uid, state.orders.get(event.ref.uid)
-    if isinstance(event, QuotaReserved) and (own is None or (own.places and own.claims and _awaited(state, own))):
+    lacks = own is None or not own.places or (bool(own.claims) and _awaited(state, own))
+    if isinstance(event, QuotaReserved) and lacks:
         own = _taken_over(state, uid, event.queue)
     if own is not None:
         own.claims = ""

@@ -162,9 +162,10 @@ class NodesOrder(Struct):
     until: int
     """Log time (ms) until which they are kept, once no victim leaves any more."""
     leaving: dict[str, list[str]]
-    """uid of a victim that has not been admitted again -> keys of its occupants on the nodes"""
+    """uid of a victim that has not been admitted again -> keys of its occupants on the nodes; also those of another
+    order, where they are on nodes of these places"""
     going: dict[str, None]
-    """uids of victims that are still charged"""
+    """uids of those that are still charged"""
     frees: dict[str, list[int]] = field(default_factory=dict)
     """node -> its GPU devices of which the victims have shares"""
     claims: str = ""

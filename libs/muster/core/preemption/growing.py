@@ -81,7 +81,6 @@ def job_of(state: PreemptorState, uid: str) -> Job | None:
         queued_at=found.since,
         rank=found.since,
         generation=0,
-        basis="",
         cause=found.cause,
     )
 

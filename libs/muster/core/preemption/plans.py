@@ -205,6 +205,7 @@ def _proposal(
         pods=job.demand.pods,
         preemptible=job.demand.preemptible,
         run_ms=job.demand.run_ms,
+        basis=job.demand.basis,
         kind=kind,
         victims=victims,
         partial=partial,

@@ -1,8 +1,9 @@
 """The book of waiting work: which jobs wait in which queue, in which order, and for which request.
 
-Waiting work of one queue and one request forms a *shape*: quota answers all of it alike, so one denial parks the
-whole shape on exactly what refused it (path, resource), and a shape is looked at again only when that much is free
-there. Which shapes that are is known by the order of their asks: nothing is noted on a shape when room comes or goes.
+Waiting work of one queue that asks for the same, of the quota and of the nodes, forms a *shape*: all of it is answered
+alike, so one denial parks the whole shape on exactly what refused it (path, resource), and a shape is looked at again
+only when that much is free there. Which shapes that are is known by the order of their asks: nothing is noted on a
+shape when room comes or goes.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ class Shape(Struct):
 
 
 def shape_key(queue: str, demand: Demand) -> str:
-    """``root/a|cpu=12000,memory=12000000000|3``, with ``|firm`` behind it for work that is not preemptible, and the run
-    time (ms) that it declares.
+    """``root/a|cpu=12000,memory=12000000000|3|9e722a1639c36eb9``, with ``|firm`` behind it for work that is not
+    preemptible, and the run time (ms) that it declares.
     """
     request = demand.request
     asked = ",".join([f"{name}={request[name]}" for name in sorted(request)])
     declared = f"|{demand.run_ms}" if demand.run_ms else ""
-    return f"{queue}|{asked}|{demand.pods}{'' if demand.preemptible else '|firm'}{declared}"
+    return f"{queue}|{asked}|{demand.pods}|{demand.basis}{'' if demand.preemptible else '|firm'}{declared}"
 
 
 class RefusalSlot(Struct):

@@ -141,7 +141,7 @@ def _candidate(state: SorterState, job: Job) -> Candidate:
         attempt=job.attempt,
         queue=job.queue,
         request=job.demand.request,
-        basis=job.basis,
+        basis=job.demand.basis,
         pods=job.demand.pods,
         preemptible=job.demand.preemptible,
         run_ms=job.demand.run_ms,

@@ -123,8 +123,7 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
         withdraw(queues, job)
         job.status = "charged"
         job.placement = event.placement if isinstance(event, QuotaReserved) else ""
-    charge = charge_of(event, at.at)
-    queues.ledger.charge(uid, charge)
+    queues.ledger.charge(uid, charge_of(event, at.at), event.demand)
     lending.runs(queues, uid, at.at)
     queues.book.moved(event.queue, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
@@ -185,7 +184,7 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
                 queues.stale[uid] = job.generation
             if event.reason == "no_nodes" and uid in queues.workloads:
                 queues.unplaced[uid] = WaitsForNodes(
-                    event.attempt, job.queue, job.basis, job.priority, job.placement, job.place, job.queued_at
+                    event.attempt, job.queue, job.demand.basis, job.priority, job.placement, job.place, job.queued_at
                 )
     queues.resumed.pop(uid, None)
     lending.runs(queues, uid, at.at)

@@ -40,8 +40,6 @@ class Job(Struct):
     """What orders it among its queue's jobs of its priority, ms since the epoch."""
     generation: int
     """metadata.generation of its object as it was when it was queued."""
-    basis: str
-    """Digest of the spec by which it was queued."""
     cause: Cause
     """The event that made it worth trying (or last changed it)."""
     placement: str = ""
@@ -255,7 +253,7 @@ def withdraw(queues: Queues, job: Job) -> None:
 
 def is_current(queues: Queues, job: Job) -> bool:
     """Whether a job still waits as it was queued, as far as is known here."""
-    return still_waits(queues.ledger, queues.workloads.get(job.ref.uid), job.queue, job.demand, job.basis)
+    return still_waits(queues.ledger, queues.workloads.get(job.ref.uid), job.queue, job.demand)
 
 
 def queued_at_of(workload: Workload, seen_at: int) -> int:
@@ -285,7 +283,6 @@ def job_from(event: WorkloadQueued, cause: Cause) -> Job:
         queued_at=event.queued_at,
         rank=event.rank or event.queued_at,
         generation=event.generation,
-        basis=event.basis,
         cause=cause,
         expected_ms=event.expected_ms,
         freely_ms=event.freely_ms,

@@ -108,8 +108,8 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
         placement = laid_out(state.queues.ledger.nodes, leaf)
         if unplaced == replace(unplaced, queue=leaf, basis=workload.basis, priority=priority, placement=placement):
             return None
-    wanted = (workload.basis, priority, leaf, demand)
-    if job is not None and (job.basis, job.priority, job.queue, job.demand) == wanted and not moves:
+    wanted = (priority, leaf, demand)
+    if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves:
         return None
     return _Enters(leaf, demand, priority)
 
@@ -140,7 +140,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         freely_ms=freely,
         freely_at=queued_at + WEEK_MS if freely else 0,
         generation=workload.generation,
-        basis=workload.basis,
+        basis=demand.basis,
     )
 
 

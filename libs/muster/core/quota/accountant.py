@@ -166,6 +166,7 @@ class QuotaAccountant(Stage[AccountantState]):
                 reason="bypassed" if uid in state.attempts else "already_running",
                 pods=demand.pods,
                 preemptible=demand.preemptible,
+                basis=demand.basis,
                 named=quota_name(workload.labels),
             )
 
@@ -200,7 +201,7 @@ class QuotaAccountant(Stage[AccountantState]):
         uid, workload, demand = candidate.ref.uid, state.workloads.get(candidate.ref.uid), candidate.demand
         if (
             workload is None
-            or not still_waits(state.ledger, workload, candidate.queue, demand, candidate.basis)
+            or not still_waits(state.ledger, workload, candidate.queue, demand)
             or uid in state.entries
             or state.attempts.get(uid) != candidate.attempt
             or "admissions" in state.resting(candidate.queue)

@@ -146,6 +146,7 @@ def answers(state: AccountantState) -> Iterator[Decision]:
             "pods": proposed.pods,
             "preemptible": proposed.preemptible,
             "run_ms": proposed.run_ms,
+            "basis": proposed.basis,
         }
         short = proposed.short or _refusal(state, proposed)
         path, resource = (short.path, short.resource) if short is not None else ("", "")

@@ -129,4 +129,5 @@ def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None =
     if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)
     declared = run_time_ms(workload.labels)
-    return Demand(need, sum([pods.count for pods in workload.pod_sets]), preemptible, run_ms=declared)
+    pods = sum([each.count for each in workload.pod_sets])
+    return Demand(need, pods, preemptible, run_ms=declared, basis=workload.basis)

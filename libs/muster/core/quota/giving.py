@@ -90,16 +90,18 @@ class MovesOnly(GivingRules, frozen=True):
 
 
 def spares(giver: Giver, found: Search) -> bool:
-    """Whether nothing between a giver and the path it shares with the claimant falls below its min without it."""
+    """Whether nothing between a giver and the path it shares with the claimant falls below its min without it: in what
+    is short, or, where it has nothing of that, in all that is asked for, as it gives that on the nodes.
+    """
     amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger
+    short = [name for name in found.names if amounts.get(name)]
+    names = [name for name in short or found.demand.request if amounts.get(name)]
     for at in chain_of(giver.queue):
         node = ledger.nodes.get(at)
         if node is None or at in shared:
             continue
-        for name in found.names:
-            taken = amounts.get(name, 0)
-            if taken and found.used(at, name) - taken < node.guaranteed.get(name, 0):
-                return False
+        if any(found.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in names):
+            return False
     return True
 
 

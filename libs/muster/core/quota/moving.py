@@ -52,7 +52,7 @@ def handed_on(
         yield replace(released, reason="evicted")
         return
     demand = demand_of(state.ledger.tree_of(entry.queue), workload, state.priorities.get(entry.ref.uid))
-    same = demand.alike(state.ledger.charges[entry.ref.uid].demand)
+    same = replace(demand, basis="").alike(state.ledger.charges[entry.ref.uid].demand)
     if not same or state.ledger.without_claims().shortfall(entry.queue, demand, scratch) is not None:
         yield replace(released, reason="evicted")
         return

@@ -4,7 +4,7 @@ those that are alike, without a look at all the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
@@ -12,9 +12,21 @@ from typing import Any
 from muster.core.quota.demand import counted
 from muster.core.quota.reclaim import FIRST, RESTART_MS, Alike, Candidates, GivingRules, Run, Search, Turn
 from muster.core.reclaim.sets import LEAST, Cost, Rank
+from muster.model.quota import is_device
+from muster.model.resources import in_bytes
+
+MILLION = 1_000_000
 
 Dear = tuple[Rank, int, tuple[Turn, Run]]
 """How late one is evicted: its rank, what it loses, and when it is its queue's turn and its own."""
+
+
+def worth(amounts: Mapping[str, int]) -> int:
+    """What work is counted by: its GPUs and other devices; of those that have as many, and of those that have none, by
+    its CPU. Where jobs lose it for a time, ms, the product is what they lose.
+    """
+    devices = sum(amount for name, amount in amounts.items() if is_device(name) and not in_bytes(name))
+    return (devices << 20) + amounts.get("cpu", 0)
 
 
 class Prices:
@@ -46,12 +58,12 @@ class Prices:
         return run
 
     def lost(self, uid: str) -> int:
-        """The work that a suspension throws away: what it frees times how long, in no unit."""
+        """The work that a suspension throws away: its worth times how long."""
         lost = self._lost.get(uid)
         if lost is None:
             run = self.run(uid)
             age = 0 if run is None or run.youth == FIRST else max(self._candidates.now + run.youth, 0) + RESTART_MS
-            lost = self._lost[uid] = self.amount(uid) * age
+            lost = self._lost[uid] = worth(self._begun.giver(uid).request) * age
         return lost
 
     def free(self, uid: str) -> None:
@@ -59,8 +71,9 @@ class Prices:
         self._dear[uid], self._lost[uid] = (LEAST, 0, self.dear(uid)[2]), 0
 
     def amount(self, uid: str) -> int:
-        amounts = counted(self._begun.giver(uid).demand)
-        return sum(amounts.get(name, 0) for name in self._begun.names)
+        """What it frees of the resources that are short, in millionths of what is asked for, summed up."""
+        amounts, asked = counted(self._begun.giver(uid).demand), counted(self._begun.demand)
+        return sum(amounts.get(name, 0) * MILLION // asked[name] for name in self._begun.names if asked.get(name))
 
     def rank(self, uid: str) -> Rank:
         return self.dear(uid)[0]

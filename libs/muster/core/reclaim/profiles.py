@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from muster.core.quota.demand import counted
 from muster.core.quota.giving import Inside, MovesOnly, OfGuarantee, OfService, rules
 from muster.core.quota.ledger.fairshares import Shares
 from muster.core.quota.partial import Spare, counts_of, parts_of
 from muster.core.quota.reclaim import Basis, Candidates, GivingRules, Run, Search, search
+from muster.core.reclaim.prices import worth
 from muster.core.reclaim.search import plan
 from muster.core.reclaim.sets import Found
 from muster.core.reclaim.sites import Site
@@ -56,8 +56,7 @@ def owed(
     found = _first(rules, given, queue, demand, replace(candidates, most=0), site)
     if site is None or not candidates.most:
         return found
-    begun, asked = search(given, queue, demand, places=True), counted(demand)
-    much = DEAR_MS * sum(asked.get(name, 0) for name in begun.names)
+    begun, much = search(given, queue, demand, places=True), DEAR_MS * worth(demand.request)
     if found.uids and (found.price <= much or 2 * _least(begun, rules, candidates) >= found.price):
         return found
     moved = _first(rules, given, queue, demand, candidates, site)
@@ -73,7 +72,7 @@ def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) 
         return 0
     lots = (lots for leaf, lots in alike.lots.items() if any(judge.asks(leaf) for judge in rules))
     newest = max((-lot[0].youth for each in lots for lot in each.values()), default=candidates.now)
-    return short.missing * max(candidates.now - newest, 0)
+    return worth({short.resource: short.missing}) * max(candidates.now - newest, 0)
 
 
 def outranked(

@@ -32,7 +32,9 @@ MAX_CLOSED = 8
 FEW = 12
 """Up to so many candidates all of their sets are looked at."""
 MAX_EXACT = 1_500
-"""Sets that are looked at then."""
+"""Sets that are looked at then,"""
+MAX_MOVED = 250
+"""and so many where some may only move: each of these is placed elsewhere, too."""
 
 
 def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None = None) -> Found:
@@ -87,8 +89,10 @@ class _Planner:
         return self.all
 
     def _fit_at_most(self) -> bool:
-        found = self._all_gone()
-        return found.missing() is None and (self.site is None or self.site.fits(found.chosen))
+        found, site = self._all_gone(), self.site
+        if found.missing() is not None or (site is not None and not site.fits(found.chosen)):
+            return False
+        return site is None or not found.moving or site.may_fit(uid for uid in found.chosen if uid not in found.moving)
 
     # --- by quota -------------------------------------------------------------------------------------------------
 
@@ -387,13 +391,15 @@ class _Planner:
         if len(givers) > FEW:
             return Found([], gave_up=True)
         best: Search | None = None
-        for uids in islice(cheapest(givers, self.prices.rank, self.prices.lost), MAX_EXACT):
+        most = MAX_MOVED if gone.moving else MAX_EXACT
+        for uids in islice(cheapest(givers, self.prices.rank, self.prices.lost), most):
             if best is not None and self.prices.cost(uids)[:2] > self.prices.cost(best.chosen)[:2]:
                 break
             order = self.prices.in_order(uids)
             found = self._set(order)
-            if self.moves and (found is None or not self._enough(found)):
+            may_give = not gone.moving.keys() >= {*uids}
+            if self.moves and may_give and (found is None or not self._enough(found)):
                 found = self._set(order[::-1])  # Others of them give, and others move.
             better = best is None or self.prices.cost(uids) < self.prices.cost(best.chosen)
             best = found if found is not None and better and self._enough(found) else best
-        return self._found(best) if best is not None else Found([], gave_up=2 ** len(givers) > MAX_EXACT)
+        return self._found(best) if best is not None else Found([], gave_up=2 ** len(givers) > most)

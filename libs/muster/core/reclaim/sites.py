@@ -62,9 +62,14 @@ class Site:
         self.view.undo(mark)
         return found
 
-    def may_fit(self) -> bool:
-        """Whether as much is free in all as the gang asks for."""
-        return may_fit(self._places, self.view, self._asks)
+    def may_fit(self, gone: Iterable[str] = ()) -> bool:
+        """Whether as much is free in all as the gang asks for, with these gone."""
+        mark = self.view.mark()
+        for uid in gone:
+            self.leave(uid)
+        fits = may_fit(self._places, self.view, self._asks)
+        self.view.undo(mark)
+        return fits
 
     def may_ever_fit(self) -> bool:
         """Whether each set of the gang alone would have room on the nodes if they were empty."""

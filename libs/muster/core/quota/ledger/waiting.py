@@ -19,12 +19,11 @@ def waits(workload: Workload | None) -> bool:
     return workload is not None and workload.waits
 
 
-def still_waits(ledger: Ledger, workload: Workload | None, queue: str, demand: Demand, basis: str) -> bool:
-    """Whether it waits at this leaf, for this demand, as it was when ``basis`` was its digest."""
+def still_waits(ledger: Ledger, workload: Workload | None, queue: str, demand: Demand) -> bool:
+    """Whether it waits at this leaf, for this demand, with all that is in its digest."""
     return (
         workload is not None
         and waits(workload)
-        and workload.basis == basis
         and leaf_of(ledger, workload) == queue
         and _demands(ledger, workload, queue) == _by_rules(ledger, queue, demand)
     )
