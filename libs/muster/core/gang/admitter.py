@@ -72,8 +72,8 @@ class GangAdmitter(Stage[AdmitterState]):
         """Asks that found no place -> why: no job with the same request is tried again in this commit."""
         yield from claims.over(state)
         mine, ordered = {claim.key for claim in claims.standing(state)}, dict.fromkeys(orders.kept(state))
-        if state.placement.strategy is not None:
-            yield from self._served(state, view, placer, ordered, mine - ordered.keys())
+        if state.placement.strategy is not None and (state.reservations or state.unplaced or state.pods.open or mine):
+            yield from self._served(state, view, placer, ordered, mine - ordered.keys())  # else nothing is placed
         yield from self._claimants(state, view, placer)
         if state.placement.strategy is None:
             native = state.placement.mode == "native"

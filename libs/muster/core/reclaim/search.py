@@ -291,9 +291,11 @@ class _Planner:
         if site.room(pod, node):
             return Option(Cost(), node, ())
         here = [uid for uid in site.givers(node) if uid not in found.chosen and self._may_give(found, uid)]
+        here.sort(key=self.prices.dear)
+        if here and site.room_without(pod, node, here[:1]):
+            return self._better(None, node, here[:1])  # No set costs less than the cheapest alone.
         if not here or not site.room_without(pod, node, here):
             return None
-        here.sort(key=self.prices.dear)
         best: Option | None = None
         for order in (here, sorted(here, key=self.prices.for_each)):
             best = self._better(best, node, self._grown(site, found, pod, node, order))
