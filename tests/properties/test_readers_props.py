@@ -53,7 +53,7 @@ HELD = re.compile(r"used (\S+), held (\S+) for (\S+)\.")
 
 def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
     """Places, amounts and the text about them, of one job."""
-    text = jobs.text(status, state.now, more=more_of(state, uid))
+    text = jobs.text(status, state.now, more=more_of(state, uid, status))
     assert not FAULTY.search(text), text
     if status.code == "WaitingForClaim":
         assert "roposed victims" not in text, text

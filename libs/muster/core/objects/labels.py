@@ -44,7 +44,7 @@ def quota_name(labels: Mapping[str, str]) -> str:
     """The bare name of the quota a workload asks for, or KAI and a queue; empty when its namespace decides."""
     if not labels:
         return ""
-    named = next((labels[key] for key in _NAMES if labels.get(key)), "")
+    named = next(filter(None, map(labels.get, _NAMES)), "")
     queue = labels.get(KAI_QUEUE, "")
     if not queue:
         return named
@@ -66,4 +66,4 @@ def is_ray_head(labels: Mapping[str, str]) -> bool:
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:
     """Whether a workload may be suspended to release quota; true unless a label says ``false``."""
-    return not labels or all(labels.get(key, "") != "false" for key in _PREEMPTIBLE)
+    return not labels or "false" not in map(labels.get, _PREEMPTIBLE)

@@ -52,9 +52,8 @@ def any_term(terms: Iterable[NodeTerm], labels: Mapping[str, str], name: str) ->
 
 def suits_node(rules: PodRules, labels: Mapping[str, str], name: str) -> bool:
     """NodeSelector and required node affinity."""
-    return all(labels.get(key) == value for key, value in rules.node_labels.items()) and (
-        rules.nodes is None or any_term(rules.nodes, labels, name)
-    )
+    wanted = rules.node_labels.items() <= labels.items()
+    return wanted and (rules.nodes is None or any_term(rules.nodes, labels, name))
 
 
 def suits_volumes(rules: PodRules, labels: Mapping[str, str], name: str) -> bool:

@@ -21,6 +21,7 @@ from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
+from muster.core.status.jobstatus import JobStatus
 from muster.core.status.raywaits import ray_waits
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.views.standing import Standing, standing_of
@@ -117,7 +118,7 @@ class Story:
         told = sorted((*record.happenings, *_parked(state, record)), key=lambda each: (each.seq, each.item))
         return JobStory(
             ref=record.ref,
-            standing=standing_of(state, uid, now, acting=acting, more=more_of(state, uid)),
+            standing=standing_of(state, uid, now, acting=acting, more=more_of(state, uid, job_status(state, uid))),
             happenings=[_shown(record.ref, each) for each in told],
             log_id=state.log_id,
             generation=state.generation,
@@ -171,11 +172,12 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
     )
 
 
-def more_of(state: ReadState, uid: str, takers: Takers | None = None) -> str:
+def more_of(state: ReadState, uid: str, status: JobStatus, takers: Takers | None = None) -> str:
     """The end of a refusal: the jobs that took the quota of a waiting job, and what was tried for it; for the growth of
-    a Ray cluster, what was tried for that. ``takers``: of this state, where many jobs are asked about.
+    a Ray cluster, what was tried for that. ``status``: the job's; ``takers``: of this state, where many jobs are asked
+    about.
     """
-    status, job, record = job_status(state, uid), state.queues.jobs.get(uid), state.records.get(uid)
+    job, record = state.queues.jobs.get(uid), state.records.get(uid)
     if record is not None and status.charge is not None and record.growth.denied is not None:
         return _tried(state, record)
     if status.short is None or job is None or record is None:

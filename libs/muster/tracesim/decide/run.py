@@ -314,5 +314,6 @@ class _Run:
             text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
             return PodsWaitingAnswer(job.name, pods, "WaitsForGang", text)
         state, uid = self._readers.state, live.workload.ref.uid
-        status, more = job_status(state, uid), more_of(state, uid, takers)
-        return PodsWaitingAnswer(job.name, pods, status.code, jobs.text(status, state.now, more=more))
+        status = job_status(state, uid)
+        text = jobs.text(status, state.now, more=more_of(state, uid, status, takers))
+        return PodsWaitingAnswer(job.name, pods, status.code, text)
