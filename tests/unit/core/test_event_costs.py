@@ -23,7 +23,7 @@ from muster.core.queueing.state import SorterState
 from muster.core.quota.division import fairtree
 from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause, Event
-from muster.events.decisions import GangAdmitted, GangDeferred
+from muster.events.decisions import EvictionOrdered, GangAdmitted, GangDeferred
 from muster.events.effects import EffectApplied
 from muster.events.system import PlacementChosen
 from muster.model.workload import PodSet, Workload
@@ -142,6 +142,23 @@ def test_an_event_costs_the_same_however_many_wait_in_a_queue(what: str) -> None
 def test_an_event_costs_the_same_however_many_kai_queues_wait_beside(what: str) -> None:
     few, many = (per_commit(full(50, 200, 50, of_kai), what) for of_kai in (16, 160))
     assert many < 1.2 * few, (few, many)
+
+
+def orders(jobs: int) -> float:
+    """What each of so many jobs costs that come at once, and for which others are evicted that do not leave yet."""
+    bench = Bench(check=False)
+    bench.facts(nodes.node("n", cpu=1, gpu=256), *(kai.queue(name, gpu=(0, -1, 1)) for name in "ab"))
+    bench.synced()
+    bench.settle()
+    start(bench, [of_gpu(f"runs-{at}", "b") for at in range(256)])
+    count = calls(lambda: come(bench, [of_gpu(f"owed-{at}", "a") for at in range(jobs)]))
+    assert len(bench.happened(EvictionOrdered)) == jobs
+    return count / jobs
+
+
+def test_an_order_costs_the_same_however_many_claims_are_in_force() -> None:
+    few, many = orders(32), orders(128)
+    assert many < 1.05 * few, (few, many)
 
 
 def test_what_is_asked_beyond_a_share_or_for_just_it_divides_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,8 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     """The places that were found for it are kept from here on, as are those of the jobs that are moved for it."""
     plan, before = state.plans.pop(event.ref.uid, None), state.orders.get(event.ref.uid)
     places = plan.tried.places if plan is not None and plan.tried is not None else ()
-    state.orders = {uid: each for uid, each in state.orders.items() if each.claims or _stands(state, each)}
+    for past in [uid for uid, each in state.orders.items() if not each.claims and not _stands(state, each)]:
+        del state.orders[past]
     leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
     awaited = _leaves(state, places) | leaving
     order = NodesOrder(places, at.at + KEPT_MS, awaited, dict.fromkeys(awaited), of_move=bool(event.moves))

@@ -350,15 +350,14 @@ class PreemptorState(StageState):
         """The job of a shape for which too little is on its way: the first for which nothing leaves, or the last of
         those that quota is held for where that lacks some, for a victim could not be suspended.
         """
-        claims, jobs, comes, last = self.queues.ledger.claims.by_uid, self.queues.jobs, None, None
+        claims, jobs, comes, last = self.queues.ledger.claims, self.queues.jobs, None, None
         for place in shape.waiting:
-            claim = claims.get(place.uid)
-            if claim is None or not (claim.firm or claim.awaits):
-                return last or jobs[place.uid]
-            if claim.firm and comes is None:
-                comes = self._comes(claim)  # For one as for all that are held for alike.
-            if claim.firm and not comes:
-                last = jobs[place.uid]
+            uid = place.uid
+            if uid not in claims.by_uid or (uid in claims.aged and uid in claims.calm):
+                return last or jobs[uid]
+            if uid not in claims.aged:
+                comes = self._comes(claims.by_uid[uid]) if comes is None else comes  # For one as for all alike.
+                last = last if comes else jobs[uid]
         return last
 
     def _comes(self, claim: Claim) -> bool:

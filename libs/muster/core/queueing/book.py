@@ -344,11 +344,10 @@ class Rooms:
 
     def __init__(self, ledger: Ledger, proposed: Scratch, now: int) -> None:
         self._ledger, self._proposed = ledger, proposed
-        claims = ledger.claims.by_uid.values()
-        self.claimants = dict.fromkeys(claim.queue for claim in claims)
+        self.claimants = ledger.claims.of
         self._aged: dict[str, Vector] = {}
-        for claim in claims:
-            for path in claim.paths() if not claim.firm and not claim.promised_now(now) else ():
+        for claim in ledger.claims.for_age():
+            for path in claim.paths() if not claim.promised_now(now) else ():
                 add_into(self._aged.setdefault(path, {}), claim.held_at(path))
 
     def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:

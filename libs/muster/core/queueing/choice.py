@@ -326,8 +326,8 @@ class _Turn:
         """
         if self.queue not in self.rooms.claimants:
             return False
-        claims = self.state.queues.ledger.claims.by_uid
-        held = {uid for uid, claim in claims.items() if claim.firm and claim.queue == self.queue}
+        claims = self.state.queues.ledger.claims.for_jobs_of(self.queue)
+        held = {claim.uid for claim in claims if claim.firm}
         while held and self._has_head():
             if here and self.heads[0][0].uid in held:
                 return True

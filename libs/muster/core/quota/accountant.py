@@ -243,11 +243,10 @@ class QuotaAccountant(Stage[AccountantState]):
         yield from overuse.suspensions_due(state, ordered)
 
     def next_deadline(self, state: AccountantState) -> int | None:
-        claims = (claiming.expires_at(state, claim) for claim in state.ledger.claims.by_uid.values())
         times = (
             *(
                 *state.deadlines.values(),
-                *(at for at in claims if at is not None),
+                *claiming.expiries(state),
                 *state.overdue.values(),
                 *state.overuse.values(),
             ),

@@ -38,7 +38,7 @@ from muster.model.workload import Workload
 
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
     """Claims whose reason is gone, or that have come no nearer for too long."""
-    for claim in state.ledger.claims.by_uid.values():
+    for claim in _ending(state):
         ended: ClaimOutcome = "expired" if claim.firm else "idle"
         outcome: ClaimOutcome | None = ended if has_expired(state, claim) else None
         if claim.uid in state.due_end:
@@ -46,6 +46,13 @@ def ends(state: AccountantState) -> Iterator[ClaimEnded]:
         if outcome is not None:
             cause = state.causes.get(claim.uid, state.claim_causes[claim.uid])
             yield ClaimEnded(cause=cause, ref=claim.ref, outcome=outcome)
+
+
+def _ending(state: AccountantState) -> Iterator[Claim]:
+    """Those that may have to end now, in the order in which they were opened: of most, victims are leaving."""
+    claims = state.ledger.claims
+    may = claims.calm.keys() | claims.aged.keys() | state.due_end.keys()
+    return (claim for uid, claim in claims.by_uid.items() if uid in may) if may else iter(())
 
 
 def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
@@ -64,6 +71,13 @@ def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
     if not _can_be_served(state, claim):
         return "unsatisfiable"
     return None
+
+
+def expiries(state: AccountantState) -> Iterator[int]:
+    """Log times (ms) at which claims that come no nearer end."""
+    claims = state.ledger.claims
+    times = (expires_at(state, claims.by_uid[uid]) for uid in claims.calm | claims.aged)
+    return (at for at in times if at is not None)
 
 
 def has_expired(state: AccountantState, claim: Claim) -> bool:
@@ -108,6 +122,9 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
 def forgotten(state: AccountantState) -> Iterator[Violation]:
     """Where the claims of the state differ from those that follow from it."""
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
+    noted = state.ledger.claims.calm.keys()
+    if noted != (calm := {uid for uid, claim in state.ledger.claims.by_uid.items() if not claim.awaits}):
+        yield Violation("I5", f"nobody leaves for {sorted(calm)[:5]}, and marked so: {[*noted][:5]}")
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
     entries = {uid: state.entries[uid] for uid in state.ledger.claims.going() if uid in state.entries}

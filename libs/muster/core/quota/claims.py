@@ -28,6 +28,10 @@ class Claims(Struct):
 
     by_uid: dict[str, Claim] = field(default_factory=dict)
     """Claimant uid -> its claim, in the order in which they were opened."""
+    of: dict[str, dict[str, None]] = field(default_factory=dict)
+    """leaf -> claimant uids of those for its jobs, in the same order"""
+    calm: dict[str, None] = field(default_factory=dict)
+    """Claimant uids of those for which nobody leaves any more."""
     aged: dict[str, None] = field(default_factory=dict)
     """Claimant uids of those for age: few, where a burst has a claim for each of its jobs."""
     tall: dict[str, None] = field(default_factory=dict)
@@ -55,6 +59,8 @@ class Claims(Struct):
             claim.victims = before.victims | claim.victims
             claim.partial = before.partial | claim.partial
         self.by_uid[claim.uid] = claim
+        self.of.setdefault(claim.queue, {})[claim.uid] = None
+        self._calmed(claim)
         if not claim.firm:
             self.aged[claim.uid] = None
             if claim.top != claim.queue:
@@ -67,6 +73,10 @@ class Claims(Struct):
         """Nothing is held for this claimant any more; its victims leave all the same."""
         claim = self.by_uid.pop(uid, None)
         if claim is not None:
+            del self.of[claim.queue][uid]
+            if not self.of[claim.queue]:
+                del self.of[claim.queue]
+            self.calm.pop(uid, None)
             self.aged.pop(uid, None)
             self.tall.pop(uid, None)
             self._hold(claim, -1)
@@ -81,12 +91,21 @@ class Claims(Struct):
             claim.lacking = lacking
             self._hold(claim, 1)
 
+    def _calmed(self, claim: Claim) -> None:
+        """Note whether somebody still leaves for it."""
+        if claim.awaits:
+            self.calm.pop(claim.uid, None)
+        else:
+            self.calm[claim.uid] = None
+
     def left(self, uid: str, demand: Demand, at: int) -> None:
         """A charge was released: its claimant has a victim less, and claims on the same resources are nearer."""
         for claim in self.by_uid.values():
             claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
             gave = claim.partial.pop(uid, None) is not None or gave
+            if gave:
+                self._calmed(claim)
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
         self.leaving.pop(uid, None)
@@ -108,6 +127,7 @@ class Claims(Struct):
                 del claim.partial[uid]
                 self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
+            self._calmed(claim)
         if stays:
             self._stays(uid)
 
@@ -119,6 +139,7 @@ class Claims(Struct):
                 del claim.partial[uid]
                 self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
+                self._calmed(claim)
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
         """A cluster is granted replicas: less is held for it. Returns its claim where nothing is left to hold."""
@@ -143,7 +164,7 @@ class Claims(Struct):
         own = self.by_uid.get(uid)
         if not self.by_uid or (own is not None and own.firm):
             return own
-        alike = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
+        alike = [claim for claim in self.for_jobs_of(queue) if claim.serves(queue, demand)]
         return next((claim for claim in alike if claim.firm), own or next(iter(alike), None))
 
     def pass_on(self, served: Claim) -> None:
@@ -161,6 +182,8 @@ class Claims(Struct):
             heir.victims[uid] = served.victims.pop(uid)
         heir.partial |= served.partial
         served.partial = {}
+        for each in (served, heir):
+            self._calmed(each)
 
     def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
         """The claims for age of others that a job passes which takes its quota at ``now``, by its run time."""
@@ -184,7 +207,7 @@ class Claims(Struct):
         if not self.by_uid:
             return self.total
         alike = [claim for claim in own if claim.firm]
-        aged = self.by_uid.values() if owed and not alike and not lent else ()
+        aged = self.for_age() if owed and not alike and not lent else ()
         passed = self.passed(queue, demand, now) if now is not None else []
         before = [claim for claim in aged if claim.holds_up(queue, demand) and claim not in passed]
         if not own and not before and (owed or not passed):
@@ -217,6 +240,10 @@ class Claims(Struct):
         held = _copy(self.firm)
         _spread(held, own, -1)
         return held
+
+    def for_jobs_of(self, queue: str) -> Iterator[Claim]:
+        """The claims for jobs of a queue, in the order in which they were opened."""
+        return (self.by_uid[uid] for uid in self.of.get(queue, ()))
 
     def for_age(self) -> Iterator[Claim]:
         """The claims for age, in the order in which they were opened."""
