@@ -124,7 +124,7 @@ def forgotten(state: AccountantState) -> Iterator[Violation]:
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
     noted = state.ledger.claims.calm.keys()
     if noted != (calm := {uid for uid, claim in state.ledger.claims.by_uid.items() if not claim.awaits}):
-        yield Violation("I5", f"nobody leaves for {sorted(calm)[:5]}, and marked so: {[*noted][:5]}")
+        yield Violation("I5", f"no victim leaves for {sorted(calm)[:5]}, and marked so: {[*noted][:5]}")
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
     entries = {uid: state.entries[uid] for uid in state.ledger.claims.going() if uid in state.entries}

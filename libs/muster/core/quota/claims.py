@@ -31,7 +31,7 @@ class Claims(Struct):
     of: dict[str, dict[str, None]] = field(default_factory=dict)
     """leaf -> claimant uids of those for its jobs, in the same order"""
     calm: dict[str, None] = field(default_factory=dict)
-    """Claimant uids of those for which nobody leaves any more."""
+    """Claimant uids of those for which no victim leaves any more."""
     aged: dict[str, None] = field(default_factory=dict)
     """Claimant uids of those for age: few, where a burst has a claim for each of its jobs."""
     tall: dict[str, None] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Claims(Struct):
             self._hold(claim, 1)
 
     def _calmed(self, claim: Claim) -> None:
-        """Note whether somebody still leaves for it."""
+        """Note whether a victim still leaves for it."""
         if claim.awaits:
             self.calm.pop(claim.uid, None)
         else:
