@@ -283,8 +283,7 @@ class _Planner:
 
     def _options(self, site: Site, found: Search, pod: Ask, domain: Domain | None) -> list[Option]:
         """What room for a pod costs on each node that could have some."""
-        options = (self._option(site, found, pod, node) for node in site.nodes(pod, domain))
-        return [each for each in options if each is not None]
+        return [each for node in site.nodes(pod, domain) if (each := self._option(site, found, pod, node)) is not None]
 
     def _option(self, site: Site, found: Search, pod: Ask, node: str) -> Option | None:
         """The cheapest set of jobs on a node that leaves room for a pod, as far as that is looked for."""
