@@ -182,6 +182,40 @@ def test_a_claimant_starts_elsewhere_while_its_victims_leave(kai: bool) -> None:
     cluster.bench.sound()
 
 
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+@pytest.mark.parametrize("head", ["n1", "nowhere"])
+def test_a_job_without_a_place_holds_up_none_that_asks_for_as_much_elsewhere(kai: bool, head: str) -> None:
+    """Its node is full of owners, or there is none; the next one is owed the same, and may be on any."""
+    cluster = Packed([2, 2], {"a": 1, "b": 1, "c": 2}, kai=kai)
+    cluster.arrives("owner", "c", Shape(1, 2), "n1")
+    cluster.arrive(("one", "other"), "a", Shape(1, 1))
+    cluster.passes(60_000)
+    cluster.arrives("head", "b", Shape(1, 1), head)
+    cluster.passes(1000)
+    cluster.arrives("next", "b", Shape(1, 1))
+    cluster.passes(2 * STOP_MS)
+    assert "next" in cluster.running, cluster.told("next")
+    assert not cluster.ordered("head")
+    cluster.bench.sound()
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_room_that_comes_is_for_those_that_are_owed_it(kai: bool) -> None:
+    """Two jobs wait for nodes, the borrower for longer; the owner of all the room ends."""
+    cluster = Packed([2, 2], {"a": 0, "b": 2, "c": 2}, kai=kai)
+    cluster.arrives("mine", "b", Shape(1, 2), "n0")
+    cluster.arrives("full", "c", Shape(1, 2), "n1")
+    cluster.ends("mine")
+    cluster.arrives("borrower", "a", Shape(1, 2), "n1")
+    cluster.passes(60_000)
+    cluster.arrives("owed", "b", Shape(1, 2), "n1")
+    cluster.passes(60_000)
+    cluster.ends("full")
+    assert "owed" in cluster.running, cluster.told("owed")
+    assert not cluster.ordered("owed")
+    cluster.bench.sound()
+
+
 @pytest.mark.parametrize("seed", [171, 5010])
 def test_a_plan_that_counts_on_the_victim_of_another_order_awaits_it(seed: int) -> None:
     burst(Random(f"burst {seed}")).bench.sound()

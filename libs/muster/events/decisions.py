@@ -187,6 +187,8 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
     queue: str
     request: Vector
     reason: ReleaseReason
+    owed: bool = False
+    """Of one whose gang has no places: it is guaranteed what it asks for."""
 
 
 # --- claims and evictions (proposed by the preemptor, decided by the accountant) ---------------------------------

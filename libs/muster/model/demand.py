@@ -21,7 +21,7 @@ class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
     """How long it declares to run at most (ms); 0: it does not say."""
     basis: str = ""
     """Digest of all that a waiting workload asks for, of the nodes too, as it is in the fact about it; empty for a part
-    of one, and for what runs."""
+    of one, and for running work."""
 
     def alike(self, other: Demand) -> bool:
         """Whether both ask for the same, of the quota and of the nodes, however long they run."""

@@ -66,6 +66,8 @@ class Reservation(Struct):
 class LinePlace(NamedTuple):
     """The place of a job among those that wait for nodes; the smallest is tried first."""
 
+    borrows: bool
+    """It is not guaranteed what it asks for."""
     below: int
     """Its priority, negated."""
     rank: int
@@ -93,7 +95,9 @@ class Unplaced(Struct):
     cause: Cause
     key: str = ""
     """What it asks for: its line."""
-    place: LinePlace = LinePlace(0, 0, "", "")
+    place: LinePlace = LinePlace(False, 0, 0, "", "")
+    owed: bool = False
+    """It was guaranteed what it asks for when it released its quota."""
 
 
 class Vain(Struct):

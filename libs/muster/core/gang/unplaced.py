@@ -1,8 +1,9 @@
 """Jobs that released their quota because the nodes had no place for them: which of them have room there by now.
 
-They wait in lines, one for all with the same request: highest priority first, then the oldest. As many are tried again
-as there is room for, one line beside the other. For a few seconds that room is left to them by the others that wait for
-nodes; a job that has quota already comes before all of them.
+They wait in lines, one for all with the same request: those first that are guaranteed what they ask for, then the
+highest priority, then the oldest. As many are tried again as there is room for, one line beside the other. For a few
+seconds that room is left to them by the others that wait for nodes; a job that has quota already comes before all of
+them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
     if event.reason != "no_nodes" or gang is None or before is None:
         return
     state.grow_from.put(uid, at.at + GROW_AGAIN_MS if before.in_vain else 0)
-    state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item))
+    state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item), owed=event.owed)
     _stand(state, uid)
 
 
@@ -88,7 +89,7 @@ def drop(state: AdmitterState, uid: str) -> None:
 def _stand(state: AdmitterState, uid: str) -> None:
     each, gang = state.unplaced[uid], state.gangs[uid]
     asks = asks_of(state, gang)
-    each.key, each.place = repr(asks), LinePlace(*gang.rank, each.ref.key, uid)
+    each.key, each.place = repr(asks), LinePlace(not each.owed, *gang.rank, each.ref.key, uid)
     line = state.lines.get(each.key)
     if line is None:
         line = state.lines[each.key] = Line()

@@ -124,14 +124,16 @@ class QuotaAccountant(Stage[AccountantState]):
                 continue  # Its charge ends together with the reservation for it: in one commit, or in the next.
             if reason is not None:
                 over[uid] = None
-                scratch.add(entry.queue, state.ledger.charges[uid].demand, -1)
+                demand = state.ledger.charges[uid].demand
+                scratch.add(entry.queue, demand, -1)
                 released = QuotaReleased(
                     cause=state.causes.get(uid, entry.cause),
                     ref=entry.ref,
                     attempt=entry.attempt,
                     queue=entry.queue,
-                    request=state.ledger.charges[uid].request,
+                    request=demand.request,
                     reason=reason,
+                    owed=reason == "no_nodes" and state.ledger.owed(entry.queue, demand, scratch),
                 )
                 yield from moving.handed_on(state, entry, released, scratch) if reason == "moved" else (released,)
         for uid in state.due_change:

@@ -90,8 +90,8 @@ class MovesOnly(GivingRules, frozen=True):
 
 
 def spares(giver: Giver, found: Search) -> bool:
-    """Whether nothing between a giver and the path it shares with the claimant falls below its min without it: in what
-    is short, or, where it has nothing of that, in all that is asked for, as it gives that on the nodes.
+    """Whether nothing between a giver and the path it shares with the claimant falls below its min without it: in the
+    resources that are short, or, where it has none of them, in all that are asked for: it gives those on the nodes.
     """
     amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger
     short = [name for name in found.names if amounts.get(name)]

@@ -71,7 +71,7 @@ class Prices:
         self._dear[uid], self._lost[uid] = (LEAST, 0, self.dear(uid)[2]), 0
 
     def amount(self, uid: str) -> int:
-        """What it frees of the resources that are short, in millionths of what is asked for, summed up."""
+        """What it frees of the resources that are short, in millionths of the request, summed up."""
         amounts, asked = counted(self._begun.giver(uid).demand), counted(self._begun.demand)
         return sum(amounts.get(name, 0) * MILLION // asked[name] for name in self._begun.names if asked.get(name))
 

@@ -17,7 +17,7 @@ from muster.core.placement.view import Ask
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.reclaim import MAX_LOOKS, Candidates, GivingRules, Run, Search, Turn, most_of
 from muster.core.reclaim.prices import Prices
-from muster.core.reclaim.sets import Cost, Found, Option, cheapest, is_worse
+from muster.core.reclaim.sets import FEW, MAX_EXACT, MAX_MOVED, Cost, Found, Option, cheapest, is_worse
 from muster.core.reclaim.sites import Domain, Site
 from muster.model.demand import Shortfall
 
@@ -29,12 +29,6 @@ MAX_OTHERS = 32
 """Jobs that are tried in place of several that were chosen."""
 MAX_CLOSED = 8
 """Nodes that cannot be cleared, until it is asked whether any can."""
-FEW = 12
-"""Up to so many candidates all of their sets are looked at."""
-MAX_EXACT = 1_500
-"""Sets that are looked at then,"""
-MAX_MOVED = 250
-"""and so many where some may only move: each of these is placed elsewhere, too."""
 
 
 def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None = None) -> Found:

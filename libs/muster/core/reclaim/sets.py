@@ -15,6 +15,13 @@ it goes last among its equals.
 
 LEAST: Rank = ((), -(2**62), False)
 
+FEW = 12
+"""Up to so many candidates all of their sets are looked at,"""
+MAX_EXACT = 1_500
+"""so many sets at the most,"""
+MAX_MOVED = 250
+"""and so many where some may only move: each of these is placed elsewhere, too."""
+
 
 class Cost(NamedTuple):
     """What a set of jobs costs: the rank of its last, and what they lose; of those that are equal the queue whose turn
@@ -38,7 +45,7 @@ class Found(NamedTuple):
     moving: Container[str] = ()
     """Those of them that start again on other nodes, with their quota."""
     price: int = 0
-    """What they lose: amounts times ms."""
+    """What they lose: worth times ms."""
 
 
 class Option(NamedTuple):

@@ -36,7 +36,14 @@ def answer(play: Play, claimant: str, kind: OrderKind, *named: str, attempt: int
     queue_of = play.bench.states["preemptor"].unplaced[job.ref.uid].job.queue
     pods = play.bench.states["preemptor"].unplaced[job.ref.uid].job.demand.pods
     asked = PreemptionProposed(
-        **said, queue=queue_of, request=job.need["full"], pods=pods, kind=kind, victims=victims, short=None, priority=50,
+        **said,
+        queue=queue_of,
+        request=job.need["full"],
+        pods=pods,
+        kind=kind,
+        victims=victims,
+        short=None,
+        priority=50,
         basis=job.basis,
     )
     play.bench.append("preemptor", "decision", [asked])

@@ -193,7 +193,7 @@ class Books(Struct):
     def charge(self, uid: str, charge: Charge, asked: Demand | None = None) -> Claim | None:
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends.
 
-        ``asked``: all that it asks for, where the charge does not say that: a claim is served by what asks alike.
+        ``asked``: all that it asks for, where the charge does not say that: a claim is served by a job that asks alike.
         """
         self._put(uid, charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
