@@ -5,6 +5,7 @@ The search for victims (``core/reclaim``) finds the jobs to move.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from muster.core.gang.asks import asks_of
@@ -47,6 +48,21 @@ def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strat
         before = tuple(sorted({state.ledger.occupants[key].node for key in keys}))
         moves[uid] = Move(uid, before, placements(view, here))
     return tuple(moves[uid] for uid in uids)
+
+
+def relocated(state: AdmitterState, moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Without those that would start again where they are, beside others that leave: they need not be suspended."""
+    occupants = state.ledger.occupants
+
+    def stays(move: Move) -> bool:
+        now, then = Counter[str](), Counter[str]()
+        for key in occupants_of(state, move.uid):
+            now[occupants[key].node] += occupants[key].count
+        for each in move.places:
+            then[each.node] += each.count
+        return now == then and not any(each.devices for each in move.places)
+
+    return tuple(move for move in moves if not stays(move))
 
 
 def may_move(state: AdmitterState, uid: str) -> bool:

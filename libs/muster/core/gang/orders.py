@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from muster.core.gang import unplaced
 from muster.core.gang.asks import asks_of, asks_of_claimant, laid_out
-from muster.core.gang.moving import elsewhere, leave, occupants_of, placements
+from muster.core.gang.moving import elsewhere, leave, occupants_of, placements, relocated
 from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry, holder_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
@@ -338,5 +338,5 @@ def trials_due(state: AdmitterState) -> Iterator[PlanTried]:
         tried = replace(tried, fits=short is None or grows, shortage=short, places=placements(view, here))
         if moving and tried.fits:
             found = elsewhere(state, view, moving, mode)
-            tried = replace(tried, fits=found is not None, moves=found or ())
+            tried = replace(tried, fits=found is not None, moves=relocated(state, found or ()) or found or ())
     yield tried

@@ -32,6 +32,7 @@ from muster.events.base import Decision
 from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, StayReason, VictimStays
 from muster.events.decisions import EvictionOrdered, PreemptionProposed
 from muster.model.demand import Shortfall
+from muster.model.places import Move
 from muster.model.victims import Victim
 from muster.model.workload import Workload
 
@@ -177,15 +178,25 @@ def answers(state: AccountantState) -> Iterator[Decision]:
             yield EvictionOrdered(
                 **common,
                 kind=proposed.kind,
-                victims=proposed.victims,
+                victims=_leave(plan),
                 partial=proposed.partial,
                 path=path,
                 resource=resource,
                 priority=proposed.priority,
-                moves=plan.tried.moves if plan.tried is not None else (),
+                moves=_moves(plan),
                 growth=proposed.growth,
             )
         return
+
+
+def _moves(plan: Plan) -> tuple[Move, ...]:
+    return plan.tried.moves if plan.tried is not None else ()
+
+
+def _leave(plan: Plan) -> tuple[Victim, ...]:
+    """The victims of a plan without those that could move, and have their places where they are."""
+    moved = {move.uid for move in _moves(plan)}
+    return tuple(each for each in plan.proposed.victims if not each.moves or each.ref.uid in moved)
 
 
 def _refusal(state: AccountantState, proposed: PreemptionProposed) -> Shortfall | None:

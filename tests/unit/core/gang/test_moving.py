@@ -6,11 +6,14 @@ import pytest
 
 from kit import facts
 from kit.clearings import Play, halves
+from kit.packed import Packed, Shape
+from muster.core.gang.moving import relocated
 from muster.events.base import Event
 from muster.events.claims import PlanTried
 from muster.events.decisions import QuotaReleased
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
+from muster.model.places import Move, Placement
 from muster.model.workload import PodSet, Wishes
 
 
@@ -219,3 +222,14 @@ def test_nobody_gets_a_place_of_a_plan_that_is_found_and_not_ordered_yet() -> No
     assert play.runs()["big"] == y
     assert "late" not in play.runs()
     play.bench.sound()
+
+
+def test_a_job_that_would_start_again_where_it_is_is_not_moved() -> None:
+    """Others of a plan leave its node; which of its GPUs it has there is all the same."""
+    cluster = Packed([4, 4], {"a": 8}, kai=False, moves=16)
+    cluster.arrives("job", "a", Shape(2, 1), "n0")
+    state, uid = cluster.bench.states["gang_admitter"], cluster.jobs["job"].ref.uid
+    stays, spread = (Placement("main", "n0", 2),), (Placement("main", "n0", 1), Placement("main", "n1", 1))
+    assert not relocated(state, [Move(uid, ("n0",), stays)])
+    for places in (spread, (Placement("main", "n1", 2),), (Placement("main", "n0", 2, (0, 0)),)):
+        assert relocated(state, [Move(uid, ("n0",), places)]) == (Move(uid, ("n0",), places),)
