@@ -101,6 +101,21 @@ def test_what_is_held_is_free_for_nobody_else():
     assert bench.broken() == {}
 
 
+def test_a_claim_lasts_while_its_claimant_is_queued_again_for_the_same() -> None:
+    """A proposal brings one that waits for nodes back to its queue: its order may come before that, or after."""
+    bench = Accountant(("x", "b", 6), ("one", "a", 1), ("other", "b", 2))
+    bench.propose("x")
+    bench.claim("one")
+    job, queue = bench.known["one"]
+    again = WorkloadQueued(
+        cause=Cause(1, 0), ref=job.ref, attempt=2, queue=queue, request=job.need["ack"], basis=job.basis
+    )
+    bench.append("queue_sorter", "decision", [again])
+    assert not bench.step("quota_accountant")
+    assert bench.propose("other") == [("other", "insufficient_quota")], "one is held for the job"
+    assert bench.broken() == {}
+
+
 def test_who_leaves_for_a_claim_that_took_the_room_of_another_leaves_for_that_one():
     """Else what they give back counts for nobody, and further jobs are suspended for it."""
     asks, claims = Demand({"cpu": 3}), Claims()

@@ -56,9 +56,6 @@ class _Asked(Struct):
     waits: bool
     since: int
     """Sequence since when it waits, or does not."""
-    attempt: int = 0
-    queued: int = 0
-    """Sequence at which it was queued under that attempt."""
 
 
 class ClaimAudit:
@@ -103,8 +100,7 @@ class ClaimAudit:
             job = self._jobs.get(uid)
             gone = job is None and self._told.get(uid, 0) <= seq
             left = job is not None and not job.waits and job.since <= seq
-            newer = job is not None and job.attempt > held.attempt and job.queued <= seq
-            yield "I25", not (gone or left or newer), f"{held.ref}: its claim outlives what it was opened for"
+            yield "I25", not (gone or left), f"{held.ref}: its claim outlives what it was opened for"
 
     def event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
         """What is found in one event."""
@@ -132,12 +128,7 @@ class ClaimAudit:
                     self._versions[event.ref.uid] = version
                     self._jobs.pop(event.ref.uid, None)
                     self._told[event.ref.uid] = seq
-            case WorkloadQueued():
-                job = self._jobs.get(event.ref.uid)
-                if job is not None:
-                    job.attempt, job.queued = event.attempt, seq
-                self._told[event.ref.uid] = seq
-            case WorkloadDequeued():
+            case WorkloadQueued() | WorkloadDequeued():
                 self._told[event.ref.uid] = seq
             case QuotaTreeAccepted() | QuotaTreeRemoved():
                 self._trees.note(event, seq)

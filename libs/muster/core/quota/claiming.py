@@ -67,7 +67,7 @@ def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
     if outcome is not None:
         return outcome
     tree, priority = state.ledger.tree_of(claim.queue), state.priorities.get(claim.uid)
-    if state.attempts.get(claim.uid) != claim.attempt or demand_of(tree, workload, priority) != claim.demand:
+    if demand_of(tree, workload, priority) != claim.demand:
         return "changed"
     if not _can_be_served(state, claim):
         return "unsatisfiable"
