@@ -8,6 +8,7 @@ where nodes may be added, and releases it otherwise.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import ClassVar
 
 from muster.core.gang import binding, claims, folds, gpugroups, orders, podquota, unplaced, waiting
@@ -94,21 +95,31 @@ class GangAdmitter(Stage[AdmitterState]):
         state: AdmitterState, view: View, placer: PodGangPlacer, ordered: Mapping[str, None], later: Container[str]
     ) -> Iterator[Decision]:
         """The jobs that others were suspended for, each with its own kept places and beside those of the others. One
-        whose victims are still leaving is admitted where it has room without them, unless some of them move.
+        whose victims are still leaving is admitted where it has room without them, unless some of them move; one that
+        no places are kept for may have those of others of its queue, where it finds none beside them.
 
         ``ordered``: those that have an order with places; ``later``: those that are tried later.
         """
-        kept = orders.keep(state, view)
+        kept, placed = orders.keep(state, view), set[str]()
         for uid, reservation in state.reservations.items():
             if uid in later or not (reservation.room_until or uid in ordered):
                 continue
-            mark = _unkept(view, kept.get(uid, ()))
-            if not orders.awaits(state, uid) or (not state.orders[uid].of_move and _fits(state, view, uid)):
-                yield from _tried(state, view, reservation, {}, placer)
+            mark, awaits = _unkept(view, kept.get(uid, ())), orders.awaits(state, uid)
+            anywhere = (awaits or uid not in kept) and not _fits(state, view, uid)
+            if awaits and (anywhere or state.orders[uid].of_move):
+                view.undo(mark)
+                continue
+            if anywhere:
+                same = (each for other, each in kept.items() if orders.queue_of(state, other) == reservation.queue)
+                _unkept(view, chain(*same))
+            yield from _tried(state, view, reservation, {}, placer)
             if len(view.taken) == mark[1]:
                 view.undo(mark)
-            else:
-                kept.pop(uid, None)  # It is not kept any more.
+                continue
+            placed.add(uid)
+            kept.pop(uid, None)  # It is not kept any more.
+            if anywhere:
+                kept = orders.keep(state, view, placed)
         for uid in ordered:
             if uid in state.unplaced and not orders.awaits(state, uid):
                 mark = _unkept(view, kept.get(uid, ()))

@@ -202,6 +202,12 @@ def kept(state: AdmitterState) -> Iterator[str]:
     return (uid for uid, order in state.orders.items() if order.places)
 
 
+def queue_of(state: AdmitterState, uid: str) -> str:
+    """The queue of a job that places are kept for; empty where no quota is held for it either."""
+    reservation, order = state.reservations.get(uid), state.orders.get(uid)
+    return reservation.queue if reservation is not None else order.claims if order is not None else ""
+
+
 def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:
     """(uid of a job, its victims and places), in the order in which they were ordered."""
     return ((uid, order) for uid, order in state.orders.items() if order.places and _stands(state, order))
