@@ -36,6 +36,9 @@ class Prices:
         self._begun, self._judge, self._candidates = begun, judge, candidates
         self.runs: dict[str, Run] = {}
         """uid -> run, of those that were looked at."""
+        asked = counted(begun.demand)
+        self._short = {name: asked[name] for name in sorted(begun.names) if asked.get(name)}
+        """What is asked for of the resources that are short."""
         self._turn = cache(lambda leaf: judge.turn(leaf, begun))
         self._lost: dict[str, int] = {}
         self._dear: dict[str, Dear] = {}
@@ -72,8 +75,8 @@ class Prices:
 
     def amount(self, uid: str) -> int:
         """What it frees of the resources that are short, in millionths of the request, summed up."""
-        amounts, asked = counted(self._begun.giver(uid).demand), counted(self._begun.demand)
-        return sum(amounts.get(name, 0) * MILLION // asked[name] for name in self._begun.names if asked.get(name))
+        amounts = counted(self._begun.giver(uid).demand)
+        return sum(amounts.get(name, 0) * MILLION // asked for name, asked in self._short.items())
 
     def rank(self, uid: str) -> Rank:
         return self.dear(uid)[0]
