@@ -25,6 +25,16 @@ from muster.model.demand import Demand
 ONE = Shape(1, 1)
 
 
+def owners_come(named: str, *, kai: bool) -> None:
+    """Four, one after the other, to each of some random clusters."""
+    for seed in range(examples(12, least=4)):
+        rng = Random(f"{named} {seed} {kai}")
+        cluster = filled(rng, 12, kai=kai)
+        for number in range(4):
+            cluster.arrives(f"owed{number}", "b", claim(rng, cluster))
+            cluster.passes(60_000)
+
+
 @pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
 def test_nodes_come_in_the_order_in_which_all_of_them_would(kai: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     in_turn, seen = _Planner._one_by_one, list[int]()
@@ -40,12 +50,7 @@ def test_nodes_come_in_the_order_in_which_all_of_them_would(kai: bool, monkeypat
         yield from found
 
     monkeypatch.setattr(_Planner, "_one_by_one", compared)
-    for seed in range(examples(12, least=4)):
-        rng = Random(f"in turn {seed} {kai}")
-        cluster = filled(rng, 12, kai=kai)
-        for number in range(4):
-            cluster.arrives(f"owed{number}", "b", claim(rng, cluster))
-            cluster.passes(60_000)
+    owners_come("in turn", kai=kai)
     assert sum(each > 2 for each in seen) > 5, seen
 
 
@@ -63,12 +68,7 @@ def test_no_set_costs_less_than_the_cheapest_that_is_enough_alone(kai: bool, mon
         return chosen
 
     monkeypatch.setattr(_Planner, "_option", compared)
-    for seed in range(examples(12, least=4)):
-        rng = Random(f"alone {seed} {kai}")
-        cluster = filled(rng, 12, kai=kai)
-        for number in range(4):
-            cluster.arrives(f"owed{number}", "b", claim(rng, cluster))
-            cluster.passes(60_000)
+    owners_come("alone", kai=kai)
     assert sum(each > 2 for each in seen) > 5, seen
 
 

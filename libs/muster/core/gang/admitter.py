@@ -104,9 +104,12 @@ class GangAdmitter(Stage[AdmitterState]):
         for uid, reservation in state.reservations.items():
             if uid in later or not (reservation.room_until or uid in ordered):
                 continue
-            mark, awaits = _unkept(view, kept.get(uid, ())), orders.awaits(state, uid)
+            awaits = orders.awaits(state, uid)
+            if awaits and state.orders[uid].of_move:
+                continue
+            mark = _unkept(view, kept.get(uid, ()))
             anywhere = (awaits or uid not in kept) and not _fits(state, view, uid)
-            if awaits and (anywhere or state.orders[uid].of_move):
+            if awaits and anywhere:
                 view.undo(mark)
                 continue
             if anywhere:

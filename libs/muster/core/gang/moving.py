@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from muster.core.gang.asks import asks_of
-from muster.core.gang.state import AdmitterState
+from muster.core.gang.state import AdmitterState, holder_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.model.places import Move, Placement
@@ -23,6 +23,16 @@ def occupants_of(state: AdmitterState, uid: str) -> list[str]:
     held = state.holds[uid].places if uid in state.holds else {}
     keys = dict.fromkeys((*held, uid, *state.ledger.owned.get(uid, ())))
     return [key for key in keys if key in state.ledger.occupants]
+
+
+def jobs_on(state: AdmitterState, node: str) -> dict[str, list[str]]:
+    """Uid of each workload that has something on a node -> keys of its occupants there."""
+    found: dict[str, list[str]] = {}
+    for key in state.ledger.nodes[node].occupants if node in state.ledger.nodes else ():
+        uid = holder_of(state, key) or state.ledger.occupants[key].owner
+        if uid:
+            found.setdefault(uid, []).append(key)
+    return found
 
 
 def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from muster.core.gang import unplaced
 from muster.core.gang.asks import asks_of, asks_of_claimant, laid_out
-from muster.core.gang.moving import elsewhere, leave, occupants_of, placements, relocated
-from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry, holder_of
+from muster.core.gang.moving import elsewhere, jobs_on, leave, occupants_of, placements, relocated
+from muster.core.gang.state import KEPT_MS, AdmitterState, NodesOrder, PlanToTry
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
 from muster.events.base import Cause
@@ -91,10 +91,9 @@ def _leaves(state: AdmitterState, places: Sequence[Placement]) -> dict[str, list
     going = {uid for order in state.orders.values() for uid in order.going}
     found: dict[str, list[str]] = {}
     for node in {each.node: None for each in places} if going else ():
-        for key in state.ledger.nodes[node].occupants if node in state.ledger.nodes else ():
-            uid = holder_of(state, key) or state.ledger.occupants[key].owner
+        for uid, keys in jobs_on(state, node).items():
             if uid in going:
-                found.setdefault(uid, []).append(key)
+                found.setdefault(uid, []).extend(keys)
     return found
 
 

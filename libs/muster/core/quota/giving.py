@@ -94,13 +94,12 @@ def spares(giver: Giver, found: Search) -> bool:
     resources that are short, or, where it has none of them, in all that are asked for: it gives those on the nodes.
     """
     amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger
-    short = [name for name in found.names if amounts.get(name)]
-    names = [name for name in short or found.demand.request if amounts.get(name)]
+    short, asked = ([name for name in each if amounts.get(name)] for each in (found.names, found.demand.request))
     for at in chain_of(giver.queue):
         node = ledger.nodes.get(at)
         if node is None or at in shared:
             continue
-        if any(found.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in names):
+        if any(found.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in short or asked):
             return False
     return True
 

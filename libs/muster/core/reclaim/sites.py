@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from muster.core.gang import orders
 from muster.core.gang.asks import asks_of, asks_of_growth
 from muster.core.gang.claims import could_have_places
-from muster.core.gang.moving import elsewhere, leave, may_fit, occupants_of
-from muster.core.gang.state import AdmitterState, holder_of
+from muster.core.gang.moving import elsewhere, jobs_on, leave, may_fit, occupants_of
+from muster.core.gang.state import AdmitterState
 from muster.core.placement.choices import choices, pinned_to_nodes, suits
 from muster.core.placement.needs import need_of, refused
 from muster.core.placement.place import place, weight
@@ -115,12 +115,7 @@ class Site:
 
     def givers(self, node: str) -> Iterable[str]:
         """Uids of the jobs that have something on a node."""
-        places, found = self._places, dict[str, None]()
-        for key in places.ledger.nodes[node].occupants if node in places.ledger.nodes else ():
-            uid = holder_of(places, key) or places.ledger.occupants[key].owner
-            if uid:
-                found[uid] = None
-        return found
+        return jobs_on(self._places, node)
 
     def nodes_of(self, uid: str) -> list[str]:
         """The nodes on which a job has something."""
