@@ -85,7 +85,7 @@ async def test_what_is_in_the_way_is_moved_and_starts_elsewhere(muster: Muster) 
     assert await node_of(muster, "x") == await node_of(muster, "y") == move.after[0]
     assert [each.reason for each in await muster.happened(QuotaReleased, moved)] == ["moved"]
     assert len(await muster.happened(GangAdmitted, moved)) == 2
-    assert not order.claims, "its quota had room"
+    assert order.for_nodes, "its quota had room"
 
 
 async def test_who_a_disruption_budget_keeps_is_not_moved(muster: Muster) -> None:

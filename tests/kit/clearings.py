@@ -100,12 +100,12 @@ class Play:
         return [victim.ref.name for order in self.orders() for victim in order.victims]
 
     def orders(self) -> list[EvictionOrdered]:
-        """The orders that make room on nodes, and hold no quota."""
-        return [each for each in self.bench.happened(EvictionOrdered) if not each.claims]
+        """The orders that make room on nodes alone."""
+        return [each for each in self.bench.happened(EvictionOrdered) if each.for_nodes]
 
     def claims(self) -> list[EvictionOrdered]:
         """The others."""
-        return [each for each in self.bench.happened(EvictionOrdered) if each.claims]
+        return [each for each in self.bench.happened(EvictionOrdered) if not each.for_nodes]
 
     def suspended(self, name: str) -> None:
         """The order to suspend it is carried out; its pods are still there."""

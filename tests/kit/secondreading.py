@@ -26,6 +26,10 @@ LATELY_MS = 3_600_000
 """What was evicted, refused or failed so recently may be left alone for that."""
 
 
+def _is_below(leaf: str, path: str) -> bool:
+    return leaf == path or leaf.startswith(path + "/")
+
+
 @dataclass
 class Node:
     """A node of a quota tree, as it counts."""
@@ -62,7 +66,8 @@ class Reading:
     """uid of what is charged -> its namespace, and the quota and the queue that its labels name"""
     waiting: dict[str, Json] = field(default_factory=dict)
     """uid -> how it was queued last, while it is in a queue and not charged"""
-    claims: dict[str, tuple[str, Amounts]] = field(default_factory=dict)
+    claims: dict[str, tuple[str, Amounts, list[str]]] = field(default_factory=dict)
+    """claimant -> (leaf, what it asks for, its victims)"""
     places: dict[str, dict[tuple[str, str], int]] = field(default_factory=dict)
     """uid -> (set of pods, node) -> pods"""
     sets: dict[str, dict[str, Amounts]] = field(default_factory=dict)
@@ -225,14 +230,15 @@ class Reading:
         self.troubled[uid] = self.now
 
     def _claim_opened(self, _at: str, event: Json) -> None:
-        self.claims[event["ref"]["uid"]] = event["queue"], event["request"]
+        uid, before = event["ref"]["uid"], self.claims.get(event["ref"]["uid"])
+        victims = [victim["ref"]["uid"] for victim in event.get("victims", ()) if not victim.get("moves")]
+        self.claims[uid] = event["queue"], event["request"], [*(before[2] if before else ()), *victims]
 
     def _claim_ended(self, _at: str, event: Json) -> None:
         self.claims.pop(event["ref"]["uid"], None)
 
     def _eviction_ordered(self, _at: str, event: Json) -> None:
-        if event.get("path"):
-            self._claim_opened(_at, event)
+        self._claim_opened(_at, event)
         for victim in event.get("victims", ()):
             self.troubled[victim["ref"]["uid"]] = self.now
 
@@ -258,13 +264,16 @@ class Reading:
     def used(self, path: str, gone: Iterable[str] = (), *, held: bool = False, but: str = "") -> Counter[str]:
         """What is charged below a node without those that are supposed gone; ``held``: and claimed by others."""
         charged = {uid: charge for uid, charge in self.charges.items() if uid not in gone}
-        parts = [*charged.values()]
-        if held:
-            parts += [claim for uid, claim in self.claims.items() if uid not in charged and uid != but]
         total: Counter[str] = Counter()
-        for leaf, amounts in parts:
-            if leaf == path or leaf.startswith(path + "/"):
+        for leaf, amounts in charged.values():
+            if _is_below(leaf, path):
                 total.update(amounts)
+        for uid, (leaf, amounts, victims) in self.claims.items() if held else ():
+            if uid not in charged and uid != but and _is_below(leaf, path):
+                mine = Counter(amounts)
+                for home, gives in (charged[each] for each in victims if each in charged):
+                    mine.subtract(gives if _is_below(home, path) else {})
+                total.update(+mine)
         return total
 
     def _over(

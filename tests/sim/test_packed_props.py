@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from kit import nodes
 from kit.packed import STOP_MS, Judge, Packed, Shape, claim, filled
 
 LEAST = 0.99
@@ -213,6 +214,24 @@ def test_room_that_comes_is_for_those_that_are_owed_it(kai: bool) -> None:
     cluster.ends("full")
     assert "owed" in cluster.running, cluster.told("owed")
     assert not cluster.ordered("owed")
+    cluster.bench.sound()
+
+
+def test_no_borrower_takes_the_quota_that_leaves_a_node_for_its_owner() -> None:
+    """The quota has room for the owner while its node is full; a borrower has waited longer for two, elsewhere."""
+    cluster = Packed([4, 1], {"a": 0, "b": 5}, kai=False)
+    for index in range(4):
+        cluster.arrives(f"v{index}", "a", Shape(1, 1), "n0")
+        cluster.passes(60_000)
+    cluster.arrives("wide", "a", Shape(1, 2), "n2")
+    cluster.sizes["n2"] = 4
+    cluster.bench.facts(nodes.node("n2", cpu=1000, memory=1000, gpu=4))
+    cluster.passes(60_000)
+    cluster.arrives("owed", "b", Shape(1, 1), "n0")
+    cluster.passes(5 * STOP_MS)
+    assert "owed" in cluster.running, cluster.told("owed")
+    assert cluster.ordered("owed") == ["v3"]
+    assert "wide" not in cluster.running, "one is free, and it asks for two"
     cluster.bench.sound()
 
 

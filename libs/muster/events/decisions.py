@@ -242,14 +242,14 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
 
 
 class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
-    """The victims are suspended for ``ref``; their quota is held until it is admitted or its claim ends."""
+    """The victims are suspended for ``ref``; its quota is held until it is admitted or its claim ends."""
 
     kind: OrderKind = "guarantee"
     victims: tuple[Victim, ...] = ()
     partial: tuple[PartialVictim, ...] = ()
     """Ray clusters that release workers; the autoscaler bridge chooses which."""
     path: str = ""
-    """The limit that refuses it; empty: its quota has room, and none is held for it: they make room on the nodes."""
+    """The limit that refuses it; empty: its quota has room, and they make room on the nodes."""
     resource: str = ""
     priority: int | None = None
     """Its priority, where jobs of its own queue are suspended for that; else None."""
@@ -257,9 +257,9 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     """Where each of the victims that move starts again, with the quota it has."""
 
     @property
-    def claims(self) -> bool:
-        """Whether quota is held for it."""
-        return bool(self.path)
+    def for_nodes(self) -> bool:
+        """Whether they make room on the nodes alone: its quota has room."""
+        return not self.path
 
     @property
     def suspended(self) -> tuple[Victim, ...]:

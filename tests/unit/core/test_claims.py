@@ -146,7 +146,7 @@ def test_what_leaves_for_a_served_claim_leaves_for_the_next_that_was_planned_aft
 
 def test_a_claim_does_not_expire_while_somebody_leaves_for_another():
     """What the other holds is free for it only once the victim is gone: its own have left for nothing else."""
-    bench = Accountant(("x", "b", 4), ("one", "b", 4), ("two", "a", 4))
+    bench = Accountant(("x", "b", 6), ("one", "b", 4), ("two", "a", 4))
     bench.propose("x")
     state = bench.states["quota_accountant"]
     leaving = bench.shape("x")[0].uid

@@ -127,7 +127,7 @@ def test_a_charge_makes_a_leaf_give_that_could_not_before() -> None:
 
 def test_nobody_takes_in_the_same_commit_what_an_order_makes_room_for() -> None:
     """The order, and the answer to a proposal that was open beside it: two commits, and what is held stays so."""
-    scene = borrowed(jobs=1, cpu=6)
+    scene = borrowed(jobs=2, cpu=3)
     scene.line("job a/owed cpu=4")
     scene.take("queue_sorter", "quota_accountant", "queue_sorter", "preemptor")
     scene.line("job b/late cpu=2")
@@ -140,7 +140,19 @@ def test_nobody_takes_in_the_same_commit_what_an_order_makes_room_for() -> None:
     ]
     assert orders == [[EvictionOrdered]]
     reserved = [each.ref.name for each in scene.bench.happened(QuotaReserved)]
-    assert "late" not in reserved, "its two cores are held for a/owed"
+    assert "late" not in reserved, "one of the two free cores is held for a/owed"
+    assert audit(scene.bench.log).broken == {}
+
+
+def test_what_fits_beside_a_claimant_does_not_wait_until_its_victims_have_left() -> None:
+    """Six of eight are used and leave for four: two are free now, and then."""
+    scene = borrowed(jobs=1, cpu=6)
+    scene.lines("job a/owed cpu=4", "job b/more cpu=3", "job b/late cpu=2")
+    assert scene.victims() == ["b/x0"]
+    reserved = [each.ref.name for each in scene.bench.happened(QuotaReserved)]
+    assert reserved[-1] == "late", "it starts at once, and three would be too much"
+    scene.suspended("b/x0")
+    assert [each.ref.name for each in scene.bench.happened(QuotaReserved)][-1] == "owed"
     assert audit(scene.bench.log).broken == {}
 
 

@@ -228,7 +228,7 @@ class Auditor:
             tree = self._trees.by_root.get(root_of(event.queue))
             need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
-        for each in self._orders.taken(event, self._trees.nodes, self._used):
+        for each in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
             self._check(*each)
         self._open(event.ref.uid, charge_of(event))
         self._within(event.ref, event.queue, event.request)

@@ -106,7 +106,7 @@ class ClaimAudit:
         """What is found in one event."""
         seq = stored.seq
         match event:
-            case EvictionOrdered() if event.path:
+            case EvictionOrdered():
                 said = "more jobs are suspended for it, and those before are leaving as ordered"
                 yield from self._was_needed(event.ref.uid, said)
             case ClaimEnded():
@@ -168,7 +168,8 @@ class ClaimAudit:
         held = self._orders.by_uid.get(uid)
         if held is not None and held.suspended:
             told = f"{held.ref}: {held.suspended} were suspended for it, {said}"
-            yield "I26", self._changed(uid, held.opened), told
+            changed = self._changed(uid, held.opened) or (held.for_nodes and self._nodes > held.opened)
+            yield "I26", changed, told
 
     def _passed(self, event: QuotaReserved, at: int) -> Finding:
         """I25, of a job that uses held quota: the claim lasts, and the quota is free again by its promised time."""

@@ -74,7 +74,7 @@ def findings(
     """
     nodes, tree = trees.nodes, trees.by_root.get(root_of(event.queue))
     ranks: Ranks = {event.ref.uid: event.priority, **priorities}
-    if not event.claims:
+    if event.for_nodes:
         yield from _makes_room(event, nodes, held, before, ranks)
         return
     books = Accounts(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])

@@ -50,6 +50,8 @@ class AuditedClaim(Struct):
     firm: bool = True
     growth: GrowthOption | None = None
     """The replicas that it is held for, where its claimant grows."""
+    for_nodes: bool = False
+    """Its victims make room on the nodes alone: it is served by its own job only."""
     opened: int = 0
     """Sequence at which its newest order was decided."""
     suspended: int = 0
@@ -81,7 +83,7 @@ class Orders(Struct):
     served: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often it was ordered to leave for one that has had less service"""
     cleared: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims that leave for room on nodes, or for a claim that has ended, and have not left"""
+    """uid -> attempt of the victims that leave for a claim that has ended, and have not left"""
     moving: dict[str, int] = field(default_factory=dict)
     """The same of those that are to move: they keep their quota"""
     handed_on: str = ""
@@ -96,7 +98,7 @@ class Orders(Struct):
         if isinstance(event, ClaimOpened):
             order.promised = event.promised
         else:
-            order.growth = event.growth
+            order.growth, order.for_nodes = event.growth, event.for_nodes
             order.suspended = len(event.victims) + (before.suspended if before is not None else 0)
             order.alone = not any(each.suspended for each in self.by_uid.values())
             order.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
@@ -113,10 +115,7 @@ class Orders(Struct):
         match event:
             case EvictionOrdered():
                 self.moving |= {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
-                if event.path:
-                    self._opened(event, known)
-                else:
-                    self.cleared |= {victim.ref.uid: victim.attempt for victim in event.gives}
+                self._opened(event, known)
             case ClaimOpened():
                 self._opened(event, known)
             case PlacementChosen():
@@ -152,7 +151,7 @@ class Orders(Struct):
         before one for age. Empty for none.
         """
         uid, shape = event.ref.uid, shape_of(event)
-        asked = [u for u, o in self.by_uid.items() if u == uid or o.shape == shape]
+        asked = [u for u, o in self.by_uid.items() if u == uid or (o.shape == shape and not o.for_nodes)]
         return min(asked, key=lambda u: (not self.by_uid[u].firm, u != uid), default="")
 
     def _serve(self, served: str) -> None:
@@ -200,11 +199,16 @@ class Orders(Struct):
                 del order.partial[event.ref.uid]
 
     def taken(
-        self, event: QuotaReserved, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]
+        self,
+        event: QuotaReserved,
+        nodes: Mapping[str, QuotaNode],
+        used: Mapping[str, Vector],
+        charges: Mapping[str, ChargeSeen],
     ) -> Iterator[Finding]:
-        """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them.
+        """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them:
+        what these still have is used, and not held.
 
-        ``used``: all charges before. A job with the request of a claimant is served by its claim.
+        ``used``: all ``charges`` before. A job with the request of a claimant is served by its claim.
         """
         shape, asked = shape_of(event), counted(event.request, event.pods)
         if event.ref.uid in (*self.by_uid, self.handed_on) or any(
@@ -214,7 +218,7 @@ class Orders(Struct):
         held: dict[str, Vector] = {}
         for order in self.by_uid.values():
             if order.firm:
-                add_amounts(held, order.queue, order.amounts, 1)
+                _add_held(held, order, charges)
         for at in path_chain(event.queue) if held else ():
             for name, kept in held.get(at, {}).items():
                 limit = nodes[at].limit.get(name) if at in nodes else None
@@ -238,6 +242,20 @@ class Orders(Struct):
     def shrinking(self) -> dict[str, PartialVictim]:
         """Uid -> the part it was ordered to release, and has not."""
         return {uid: part for order in self.by_uid.values() for uid, part in order.partial.items()}
+
+
+def _add_held(held: dict[str, Vector], order: AuditedClaim, charges: Mapping[str, ChargeSeen]) -> None:
+    """What one holds at each node beside what its victims still have there."""
+    mine: dict[str, Vector] = {}
+    add_amounts(mine, order.queue, order.amounts, 1)
+    for uid in (*order.victims, *order.partial):
+        charge, part = charges.get(uid), order.partial.get(uid)
+        if charge is not None:
+            add_amounts(mine, charge.queue, counted(part.request, part.pods) if part else charge.amounts, -1)
+    for at in path_chain(order.queue):
+        totals = held.setdefault(at, {})
+        for name in order.amounts:
+            totals[name] = totals.get(name, 0) + max(mine[at][name], 0)
 
 
 def add_amounts(used: dict[str, Vector], queue: str, amounts: Vector, times: int) -> None:

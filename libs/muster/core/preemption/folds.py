@@ -169,13 +169,11 @@ def effect_applied(state: PreemptorState, at: Position, event: EffectApplied) ->
 def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> None:
     state.ends.decided.pop(event.ref.uid, None)
     if event.action == "suspend":
-        state.queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
         _runs_on(state, event.ref.uid, at)
 
 
 def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> None:
     """Others may be suspended in its place; one that still leaves is not asked for again."""
-    state.queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
     state.supply += 1
     unplaced.awaited_in_vain(state, event.ref.uid)
     if event.reason == "runs_again":
@@ -344,14 +342,10 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)
             changed(state, victim.ref.uid)
-        else:
-            state.queues.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
     for part in event.partial:
         if part.ref.uid in state.granted:
             state.shrinking[part.ref.uid] = dict(part.left)
             changed(state, part.ref.uid)
-        else:
-            state.queues.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
     state.age_claims.looked(state.queues.ledger, state.now)
 
 

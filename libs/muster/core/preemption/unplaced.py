@@ -146,8 +146,8 @@ def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) ->
 
 
 def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: int) -> None:
-    """Jobs are suspended for it; if quota is held for it as well it waits for that, in its queue."""
-    if isinstance(event, ClaimOpened) or event.claims:
+    """Jobs are suspended for it; if its quota lacks room it waits for that, in its queue."""
+    if isinstance(event, ClaimOpened) or not event.for_nodes:
         _drop(state, event.ref.uid)
         return
     found, victims = state.unplaced.get(event.ref.uid), [victim.ref.uid for victim in event.victims]
@@ -242,7 +242,6 @@ def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
         workload is not None
         and waits(workload)
         and uid not in ledger.charges
-        and uid not in ledger.claims.by_uid
         and not found.awaits
         and len(_tried(state, found)) < len(_KINDS)
         and not _about_to_be_tried(state, found)

@@ -19,7 +19,7 @@ from muster.core.quota.ledger.charging import ask_of, charge_of, claim_of
 from muster.core.stage import Arm, folds_in
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
@@ -37,7 +37,7 @@ from muster.events.decisions import (
     WorkloadQueued,
     WorkloadRefused,
 )
-from muster.events.effects import EffectApplied
+from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ObjectUnreadable,
@@ -248,6 +248,17 @@ def claim_opened(queues: Queues, at: Position, event: ClaimOpened) -> Iterable[s
 
 def eviction_ordered(queues: Queues, at: Position, event: EvictionOrdered) -> Iterable[str]:
     queues.ledger.ordered(event, at.at)
+    return ()
+
+
+def victim_stays(queues: Queues, at: Position, event: VictimStays) -> Iterable[str]:
+    queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    return ()
+
+
+def effect_failed(queues: Queues, at: Position, event: EffectFailed) -> Iterable[str]:
+    if event.action == "suspend":
+        queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
     return ()
 
 

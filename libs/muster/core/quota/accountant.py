@@ -7,6 +7,7 @@ every ancestor. Usage passes a limit only where a later fact lowered it or a job
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import ClassVar
 
 from msgspec import structs
@@ -29,6 +30,7 @@ from muster.core.quota.trees import forest
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
+from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,
@@ -40,6 +42,7 @@ from muster.events.decisions import (
     SuspensionRecorded,
     WorkloadAdopted,
 )
+from muster.events.elastic import GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS
 
 
@@ -80,9 +83,8 @@ class QuotaAccountant(Stage[AccountantState]):
 
     def _charges(self, state: AccountantState) -> Iterator[Decision]:
         scratch = Scratch()
-        yield from self._releases(state, scratch)
-        yield from self._moves(state, scratch)
-        yield from growth.withdrawals(state, scratch)
+        changes = chain(self._releases(state, scratch), self._moves(state, scratch), growth.withdrawals(state, scratch))
+        awaited = yield from self._awaited(state, changes)
         over = list(claiming.ends(state))
         yield from over
         if not state.admitting:
@@ -96,12 +98,23 @@ class QuotaAccountant(Stage[AccountantState]):
             yield from plans
             if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
                 return  # the others are answered once it is in force: none of them takes what it is about to hold
-        # What claims hold that end in this commit is free, and their claimants have none, once it is folded.
+        # What claims hold that end in this commit is free, and their claimants have none, once it is folded; and what
+        # their victims release in it is held.
         served = yield from self._noted(state, self._adoptions(state, scratch))
-        if over or served or (yield from self._noted(state, podasks.answers(state, scratch))):
+        if over or served or awaited or (yield from self._noted(state, podasks.answers(state, scratch))):
             return
         yield from self._answers(state, scratch)
         yield from growth.answers(state, scratch)
+
+    @staticmethod
+    def _awaited(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:
+        """They, and whether one changes the charge of a job that leaves, in whole or in part."""
+        claims, found = state.ledger.claims, False
+        for each in decisions:
+            yield each
+            if isinstance(each, QuotaReleased | ChargeChanged | QuotaMoved | GrowthWithdrawn):
+                found = found or each.ref.uid in claims.leaving or each.ref.uid in claims.cuts
+        return found
 
     @staticmethod
     def _noted(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:

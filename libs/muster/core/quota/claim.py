@@ -1,8 +1,9 @@
 """A claim: what is held for one waiting job until it is admitted, where, and what it still waits for.
 
 A *guarantee* claim and a *priority* claim have victims, which leave for it, and are held at every node on the path of
-their queue; an *age* claim has none, and is held from its queue up to the uppermost node that refuses it: at a node
-above others without what these still lack, for whatever is released there is released above as well.
+their queue, without what the victims still have there: that is free for none. An *age* claim has none, and is held from
+its queue up to the uppermost node that refuses it: at a node above others without what these still lack, for whatever
+is released there is released above as well.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Claim(Struct):
     """The uppermost node at which it is held; empty for all of its path."""
     victims: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of the victims that leave for it and have not left yet"""
+    moving: dict[str, int] = field(default_factory=dict)
+    """The same of those that start again elsewhere: they release nothing"""
     partial: dict[str, Part] = field(default_factory=dict)
     """uid -> the part that is taken of clusters that release one for it and have not done so yet"""
     progress: int = 0
@@ -58,9 +61,13 @@ class Claim(Struct):
     first_end: int = 0
     """The earliest of those; 0 where there is none."""
     lacking: dict[str, Vector] = field(default_factory=dict)
-    """For age: node above its queue -> what must be released at nodes below first; so much is not held there"""
+    """Node -> what is to be released first, and is not held there before: by its victims at the node or, for age, at
+    the nodes below
+    """
     growth: GrowthOption | None = None
     """The replicas that it is held for, where its claimant runs and asks for more."""
+    for_nodes: bool = False
+    """Its claimant waits for its places: another that asks alike has none of them, and does not end it."""
     idle: Vector = field(default_factory=dict)
     """For age: the amounts that were idle for it and that others asked for, times ms."""
     idle_until: int = 0
@@ -77,8 +84,8 @@ class Claim(Struct):
 
     @property
     def awaits(self) -> bool:
-        """Whether a victim still leaves for it, in whole or in part."""
-        return bool(self.victims or self.partial)
+        """Whether a victim is still to leave its nodes, in whole or in part."""
+        return bool(self.victims or self.partial or self.moving)
 
     def serves(self, queue: str, demand: Demand) -> bool:
         """Whether a job of this queue and demand may use the quota it holds: its claimant, or one that asks alike. What

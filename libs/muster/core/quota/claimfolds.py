@@ -32,8 +32,7 @@ def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
 def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
     state.plans.pop(event.ref.uid, None)
     state.ledger.ordered(event, at.at)
-    if event.claims:
-        _claimed(state, at, event.ref.uid)
+    _claimed(state, at, event.ref.uid)
     for victim in event.victims:
         entry = entry_of(state, victim.ref.uid, victim.attempt)
         if entry is not None:
@@ -43,9 +42,7 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
             if event.kind == "service":
                 state.service.gave_way(victim.ref.uid)
             recheck(state, victim.ref.uid)
-        else:
-            state.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
-    growth.parts_ordered(state, event, at.at)
+    growth.parts_ordered(state, event)
 
 
 def claim_opened(state: AccountantState, at: Position, event: ClaimOpened) -> None:

@@ -4,8 +4,8 @@ Any number is in force at a time. Held quota is not free for any other job, with
 free for jobs of other queues that are owed it, and for jobs that declare to have left before its claimant is promised
 to start.
 
-A further claim is planned against used - leaving + held: with all victims gone and all claims before it served, it must
-fit. So no two of them wait for each other.
+A further claim is planned against used - leaving + promised: with all victims gone and all claims before it served, it
+must fit. So no two of them wait for each other.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Claims(Struct):
     """Of those, the ones held at nodes above their queue: one at each such node at the most."""
     firm: Scratch = field(default_factory=Scratch)
     """The quota that claims hold against every other job."""
+    promised: Scratch = field(default_factory=Scratch)
+    """What those hold once their victims have left."""
     total: Scratch = field(default_factory=Scratch)
     """What all claims hold."""
     leaving: dict[str, int] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class Claims(Struct):
         if before is not None:
             claim.idle = dict(before.idle)
             claim.victims = before.victims | claim.victims
+            claim.moving = before.moving | claim.moving
             claim.partial = before.partial | claim.partial
         self.by_uid[claim.uid] = claim
         self.of.setdefault(claim.queue, {})[claim.uid] = None
@@ -67,6 +70,7 @@ class Claims(Struct):
                 self.tall[claim.uid] = None
         self._hold(claim, 1)
         self.leaving |= claim.victims
+        self.moving |= claim.moving
         self.cuts |= claim.partial
 
     def end(self, uid: str) -> Claim | None:
@@ -85,7 +89,7 @@ class Claims(Struct):
         return claim
 
     def lack(self, claim: Claim, lacking: dict[str, Vector]) -> None:
-        """What must be released below the nodes at which a claim is held has changed."""
+        """What must be released before a claim is held as a whole has changed."""
         if lacking != claim.lacking:
             self._hold(claim, -1)
             claim.lacking = lacking
@@ -98,19 +102,29 @@ class Claims(Struct):
         else:
             self.calm[claim.uid] = None
 
-    def left(self, uid: str, demand: Demand, at: int) -> None:
-        """A charge was released: its claimant has a victim less, and claims on the same resources are nearer."""
+    def left(self, uid: str, demand: Demand, at: int) -> list[Claim]:
+        """A charge was released: its claimant has a victim less, and claims on the same resources are nearer. Returns
+        the claims that it has left for.
+        """
+        found = []
         for claim in self.by_uid.values():
             claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
             gave = claim.partial.pop(uid, None) is not None or gave
+            gave = claim.moving.pop(uid, None) is not None or gave
             if gave:
                 self._calmed(claim)
+                found.append(claim)
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
         self.leaving.pop(uid, None)
         self.moving.pop(uid, None)
         self.cuts.pop(uid, None)
+        return found
+
+    def leaves_for(self, uid: str) -> list[Claim]:
+        """The claims that await a victim, in whole or in part."""
+        return [claim for claim in self.by_uid.values() if uid in claim.victims or uid in claim.partial]
 
     def stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim waits for it any more."""
@@ -119,9 +133,9 @@ class Claims(Struct):
         stays = self.leaving.get(uid) == attempt
         for claim in self.by_uid.values():
             part = claim.partial.get(uid)
-            if claim.victims.get(uid) == attempt:
-                del claim.victims[uid]
-                stays = True
+            if claim.victims.get(uid) == attempt or claim.moving.get(uid) == attempt:
+                stays = claim.victims.pop(uid, None) is not None or stays
+                claim.moving.pop(uid, None)
                 claim.progress = max(claim.progress, at)
             elif part is not None and part.attempt == attempt:
                 del claim.partial[uid]
@@ -154,6 +168,7 @@ class Claims(Struct):
             self._hold(claim, -1)
             claim.demand = times(claim.demand, left, asked.times)
             claim.growth, claim.progress = GrowthOption(asked.groups, left), max(claim.progress, at)
+            claim.lacking = {}
             self._hold(claim, 1)
         return None
 
@@ -164,26 +179,27 @@ class Claims(Struct):
         own = self.by_uid.get(uid)
         if not self.by_uid or (own is not None and own.firm):
             return own
-        alike = [claim for claim in self.for_jobs_of(queue) if claim.serves(queue, demand)]
+        alike = [claim for claim in self.for_jobs_of(queue) if claim.serves(queue, demand) and not claim.for_nodes]
         return next((claim for claim in alike if claim.firm), own or next(iter(alike), None))
 
-    def pass_on(self, served: Claim) -> None:
-        """Victims that still leave for a claim that a charge ends leave for another: the oldest firm one that asks
-        alike, else the next that was planned after it. The charge has used room that was made for that one.
+    def pass_on(self, served: Claim) -> Claim | None:
+        """Victims that still leave for a claim that a charge ends leave for another, which is returned: the oldest firm
+        one that asks alike, else the next that was planned after it. The charge has used room that was made for that.
         """
         if not served.awaits:
-            return
+            return None
         alike = (claim for claim in self.by_uid.values() if claim is not served and claim.firm)
         heirs = (claim for claim in alike if claim.serves(served.queue, served.demand))
         heir = next(heirs, None) or next(self._planned_beside(served), None)
         if heir is None:
-            return
+            return None
         for uid in [uid for uid in served.victims if uid not in heir.victims]:
             heir.victims[uid] = served.victims.pop(uid)
         heir.partial |= served.partial
         served.partial = {}
         for each in (served, heir):
             self._calmed(each)
+        return heir
 
     def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
         """The claims for age of others that a job passes which takes its quota at ``now``, by its run time."""
@@ -213,10 +229,8 @@ class Claims(Struct):
         if not own and not before and (owed or not passed):
             return self.firm if owed else self.total
         held = _copy(self.firm if owed else self.total)
-        if alike:  # All of them hold the same, at every node of one path.
-            _spread(held, alike[0], -len(alike))
-            for claim in self._planned_beside(alike[0]):
-                _spread(held, claim, -1)
+        for claim in (*alike, *self._planned_beside(alike[0])) if alike else ():
+            _spread(held, claim, -1)
         for claim in (*own, *passed):
             if not claim.firm and not owed:
                 _spread(held, claim, -1)
@@ -232,13 +246,13 @@ class Claims(Struct):
         later = firm[firm.index(served) + 1 :]
         return (claim for claim in later if not claim.serves(served.queue, served.demand))
 
-    def firmly_held_from(self, uid: str) -> Scratch:
-        """The quota held against every other job, less that held for this claimant."""
+    def promised_beside(self, uid: str) -> Scratch:
+        """The quota held against every other job once all victims have left, less that held for this claimant."""
         own = self.by_uid.get(uid)
         if own is None or not own.firm:
-            return self.firm
-        held = _copy(self.firm)
-        _spread(held, own, -1)
+            return self.promised
+        held = _copy(self.promised)
+        held.add(own.queue, own.demand, -1)
         return held
 
     def for_jobs_of(self, queue: str) -> Iterator[Claim]:
@@ -283,6 +297,7 @@ class Claims(Struct):
         _spread(self.total, claim, times)
         if claim.firm:
             _spread(self.firm, claim, times)
+            self.promised.add(claim.queue, claim.demand, times)
 
 
 def _spread(scratch: Scratch, claim: Claim, times: int) -> None:

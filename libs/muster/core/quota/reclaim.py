@@ -110,7 +110,7 @@ class Candidates(Struct):
 
 
 class Basis(Struct):
-    """What a claim is planned against: used - leaving + held, with age claims left out, for it passes them."""
+    """What a claim is planned against: used - leaving + promised, with age claims left out, for it passes them."""
 
     ledger: Ledger
     """Without claims."""
@@ -148,7 +148,7 @@ class Basis(Struct):
 
 def basis(ledger: Ledger, uid: str = "") -> Basis:
     """What a claim of this workload is planned against."""
-    return Basis(ledger.without_claims(), ledger.leaving, ledger.claims.firmly_held_from(uid))
+    return Basis(ledger.without_claims(), ledger.leaving, ledger.claims.promised_beside(uid))
 
 
 class Giver(NamedTuple):

@@ -99,7 +99,7 @@ def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: 
         priority=victim.priority or 0,
         claimant_priority=event.priority or 0,
         served=served,
-        of_nodes=not event.claims,
+        of_nodes=event.for_nodes,
         before=move.before if move is not None else (),
         after=move.after if move is not None else (),
     )

@@ -234,7 +234,7 @@ def _by_what_right(event: d.EvictionOrdered) -> str:
 
 
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
-    if not event.claims:
+    if event.for_nodes:
         return events_nodes.room_made(event, around)
     ending, evicted = [each for each in event.gives if each.ends_by], event.evicted
     whole = f"{events_victims.listed(evicted, around.more)} suspended" if evicted else ""

@@ -18,9 +18,8 @@ from muster.events.base import Cause
 from muster.events.claims import PlanStale, PlanTried
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased
 from muster.events.envelope import Stored
-from muster.events.facts import QueueObserved, WorkloadGone
+from muster.events.facts import WorkloadGone
 from muster.events.reasons import OrderKind
-from muster.model.keys import Ref
 from muster.model.victims import Victim
 from muster.model.workload import PodSet
 
@@ -164,19 +163,21 @@ def test_room_is_kept_for_ten_minutes_from_when_the_last_victim_has_left(kind: s
 
 def test_after_ten_minutes_nothing_is_kept() -> None:
     play = halves()
-    paused = QueueObserved(
-        ref=Ref("Queue", "kube-queue", "a", "queue-a"), rv=facts.next_rv(), path="kai/a", paused=("admissions",)
-    )
     play.job("big", "a", 2, "build")
     play.suspended("y")
-    play.bench.facts(paused)
+    play.bench.facts(nodes.node("n1", cpu=2, schedulable=False))
     play.left("y")
     assert "big" not in play.runs()
     play.bench.pass_time(KEPT_MS - 1_000)
-    assert [*orders.in_force(play.bench.states["gang_admitter"])]
+    assert kept_nodes(play) == ["n1"]
     play.bench.pass_time(2_000)
-    assert not [*orders.in_force(play.bench.states["gang_admitter"])]
+    assert kept_nodes(play) == ["n0"], "the other is cleared now"
     play.bench.sound()
+
+
+def kept_nodes(play: Play) -> list[str]:
+    kept = orders.in_force(play.bench.states["gang_admitter"])
+    return [place.node for _, order in kept for place in order.places]
 
 
 def test_nobody_waits_longer_than_an_hour_for_a_victim_to_leave() -> None:

@@ -70,14 +70,12 @@ def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharg
         entry.cut = {}
 
 
-def parts_ordered(state: AccountantState, event: EvictionOrdered, now: int) -> None:
-    """Clusters are to release workers; no claim waits for those of one that is not charged any more."""
+def parts_ordered(state: AccountantState, event: EvictionOrdered) -> None:
+    """Clusters are to release workers."""
     for part in event.partial:
         entry = state.entries.get(part.ref.uid)
         if entry is not None and entry.attempt == part.attempt:
             entry.cut = dict(part.left)
-        else:
-            state.ledger.victim_stays(part.ref.uid, part.attempt, now)
 
 
 def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:

@@ -13,7 +13,7 @@ from muster.core.objects.labels import queue_and_quota
 from muster.core.quota.claim import Claim
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
-from muster.core.quota.ledger.charging import claim_of, lacking
+from muster.core.quota.ledger.charging import awaited, claim_of, lacking
 from muster.core.quota.ledger.fairshares import FairShares
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import ROOT, leaves
@@ -23,6 +23,7 @@ from muster.model.elastic import Counts
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
+from muster.model.victims import PartialVictim, Victim
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -138,7 +139,7 @@ class Books(Struct):
         for uid in dict.fromkeys((*self.charges, *self.asks)):
             self._ask(uid, 1)
             self._settle(uid)
-        self._used_in()
+        self._lack(self.claims.by_uid.values())
 
     def leaf_for(self, namespace: str, named: str = "") -> str | None:
         """The leaf a workload belongs to: the queue or quota its label names, else its namespace's, else one for all.
@@ -212,12 +213,15 @@ class Books(Struct):
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
         """A cluster is granted replicas. Returns the claim that this serves, and ends. ``at``: log time (ms)."""
-        return self._served(self.claims.grown(uid, added, at))
+        served = self.claims.grown(uid, added, at)
+        self._lack(claim for claim in [self.claims.by_uid.get(uid)] if claim is not None)
+        return self._served(served)
 
     def _served(self, claim: Claim | None) -> Claim | None:
         if claim is None:
             return None
-        self.claims.pass_on(claim)
+        heir = self.claims.pass_on(claim)
+        self._lack([heir] if heir is not None else ())
         return self.end_claim(claim.uid)
 
     def _put(self, uid: str, charge: Charge) -> None:
@@ -230,6 +234,7 @@ class Books(Struct):
         self._used_in(before.queue if before is not None else charge.queue, charge.queue)
         self._ask(uid, 1)
         self._settle(uid)
+        self._lack(self.claims.leaves_for(uid) if uid in self.going else ())
 
     def release(self, uid: str, attempt: int = 0, at: int = 0) -> Charge | None:
         """End a charge, and with it what was asked for under that attempt; returns it, or None when there was none.
@@ -244,8 +249,9 @@ class Books(Struct):
             self._add(charge, -1)
             self._used_in(charge.queue)
             self._ask(uid, 1)
-            self.claims.left(uid, charge.demand, at)
+            claims = self.claims.left(uid, charge.demand, at)
             self._settle(uid)
+            self._lack(claims)
         return charge
 
     def move(self, uid: str, queue: str, named: str) -> Charge | None:
@@ -261,11 +267,11 @@ class Books(Struct):
         for uid, charge in self.charges.items() if claim.promised else ():
             if charge.until > claim.opened:  # A job that is late already is not counted on.
                 claim.counts_on(uid, charge)
-        claim.lacking = self.lacking(claim)
         self.claims.open(claim)
         for each in (before, claim) if before is not None else (claim,):
             for uid in (*each.victims, *each.partial):
                 self._settle(uid)
+        self._lack((claim,))
 
     def end_claim(self, uid: str) -> Claim | None:
         """Nothing is held for this claimant any more; returns its claim, if there was one."""
@@ -275,26 +281,28 @@ class Books(Struct):
         return ended
 
     def ordered(self, event: EvictionOrdered, at: int) -> None:
-        """Its victims leave: for a claim, or for room on the nodes, for which no quota is held. A job that is moved
-        comes back, and releases nothing of its charge. ``at``: log time (ms).
+        """Its claim is open, and its victims leave, those that are charged still. A job that is moved comes back, and
+        releases nothing of its charge. ``at``: log time (ms).
         """
-        if event.claims:
-            self.open_claim(claim_of(event, at))
-        for victim in event.victims:
-            if victim.ref.uid in self.charges and (victim.moves or not event.claims):
-                leave = self.claims.moving if victim.moves else self.claims.leaving
-                leave[victim.ref.uid] = victim.attempt
-                self._settle(victim.ref.uid)
+        self.open_claim(claim_of(event, at))
+        leave: list[Victim | PartialVictim] = [*event.victims, *event.partial]
+        for each in leave:
+            if each.ref.uid not in self.charges:
+                self.victim_stays(each.ref.uid, each.attempt, at)
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim waits for it any more. ``at``: log time (ms)."""
+        claims = self.claims.leaves_for(uid)
         self.claims.stays(uid, attempt, at)
         self._settle(uid)
+        self._lack(claims)
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> None:
         """A Ray cluster is granted so many replicas from here on: no claim waits for more than is to go."""
+        claims = self.claims.leaves_for(uid)
         self.claims.shrunk(uid, groups, at)
         self._settle(uid)
+        self._lack(claims)
 
     def _settle(self, uid: str) -> None:
         """Bring the amounts that a workload releases in line with its charge and the claims it leaves for."""
@@ -314,6 +322,11 @@ class Books(Struct):
         if gives is not None:
             self.leaving.add(*gives, -1)
             self.going[uid] = gives
+
+    def _lack(self, claims: Iterable[Claim]) -> None:
+        """What is to be released for these claims first may have changed."""
+        for claim in claims:
+            self.claims.lack(claim, self.lacking(claim))
 
     def _ask(self, uid: str, times: int) -> None:
         """What a workload is charged, else what it asks for, counts once."""
@@ -338,17 +351,18 @@ class Books(Struct):
         self._guarantees(chain_of(charge.queue))
 
     def _used_in(self, *queues: str) -> None:
-        """What is used in these queues has changed, in all where none is named: what they keep, and claims lack."""
+        """What is used in these queues has changed: what they keep, and claims for age lack."""
         for path in [path for queue in queues for path in chain_of(queue)] if self.lends else ():
             if path in self.nodes:
                 self._keep(self.nodes[path])
-        for claim in [self.claims.by_uid[uid] for uid in self.claims.tall]:
-            if not queues or any(claim.top in chain_of(queue) for queue in queues):
-                self.claims.lack(claim, self.lacking(claim))
+        tall = [self.claims.by_uid[uid] for uid in self.claims.tall]
+        self._lack(each for each in tall if any(each.top in chain_of(queue) for queue in queues))
 
     def lacking(self, claim: Claim) -> dict[str, Vector]:
-        """What a claim for age lacks below its upper nodes, where limits do not move with the use."""
-        return {} if claim.firm or self.lends or self.shares.names else lacking(claim, self.nodes, self.used)
+        """What is to be released before a claim is held as a whole, where limits do not move with the use."""
+        if self.lends or self.shares.names:
+            return {}
+        return awaited(claim, self.going) if claim.firm else lacking(claim, self.nodes, self.used)
 
     def _guarantees(self, paths: Iterable[str]) -> None:
         """Note whether these nodes are below their guarantees."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from muster.core.quota.claim import Claim, Part
 from muster.core.quota.declared import left_by
-from muster.core.quota.demand import Charge, QueuedRequest, counted
+from muster.core.quota.demand import Charge, QueuedRequest, chain_of, counted
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved, WorkloadAdopted, WorkloadQueued
 from muster.model.demand import Demand
 from muster.model.quota import QuotaNode
-from muster.model.resources import Vector
+from muster.model.resources import Vector, add_into
 from muster.model.victims import PartialVictim
 
 
@@ -42,14 +42,33 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     if isinstance(event, ClaimOpened):
         claim.top, claim.promised = event.top, event.promised
     else:
-        claim.growth = event.growth
+        claim.growth, claim.for_nodes = event.growth, event.for_nodes
+        claim.moving = {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
         claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
     return claim
 
 
+def awaited(claim: Claim, going: Mapping[str, tuple[str, Demand]]) -> dict[str, Vector]:
+    """Node on the path of a claim -> what its victims release there, no more than it asks for.
+
+    ``going``: uid -> (leaf, what it releases)
+    """
+    found: dict[str, Vector] = {}
+    amounts, mine = counted(claim.demand), dict.fromkeys(claim.paths())
+    for uid in (*claim.victims, *claim.partial):
+        queue, demand = going.get(uid, ("", claim.demand))
+        for path in chain_of(queue) if queue else ():
+            if path in mine:
+                add_into(found.setdefault(path, {}), counted(demand))
+    return {
+        path: {name: min(amount, gives[name]) for name, amount in amounts.items() if gives.get(name)}
+        for path, gives in found.items()
+    }
+
+
 def lacking(claim: Claim, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> dict[str, Vector]:
-    """Node above the queue of a claim -> what must be released below that node first, with so much ``used``."""
+    """Node above the queue of a claim for age -> what must be released below that node first, with so much ``used``."""
     found: dict[str, Vector] = {}
     below: Vector = {}
     amounts = counted(claim.demand)
