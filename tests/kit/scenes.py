@@ -422,8 +422,10 @@ def nodes_withdrawn(reason: str) -> tuple[Scene, str]:
 
 
 SELF = (Requirement("app", "In", ("me",)),)
+SMALL = nodes.node("n", cpu=3)
 OBSTACLES: dict[str, tuple[PodRules, tuple[Event, ...]]] = {
-    "insufficient": (PodRules(), (nodes.node("n", cpu=1),)),
+    "insufficient": (PodRules(), (SMALL,)),
+    "too_small": (PodRules(), (SMALL,)),
     "unschedulable": (PodRules(), (nodes.node("n", schedulable=False),)),
     "taint": (PodRules(), (nodes.node("n", taints=(Taint("gpu", "yes"),)),)),
     "not_ready": (PodRules(), (nodes.node("n", ready=False),)),
@@ -464,6 +466,7 @@ def obstacle(code: str) -> tuple[Scene, str]:
                 )
             )
         )
-    sets = (PodSet("worker", 2, facts.vector(cpu=2), rules=rules),)
+    each = 4 if code == "too_small" else 2
+    sets = (PodSet("worker", 2, facts.vector(cpu=each), rules=rules),)
     scene.do(facts.seen(facts.job("one", pod_sets=sets, cpu=4, created=scene.bench.now - 60_000)))
     return scene, "video/one"

@@ -72,6 +72,6 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
         assert ledger.leaving == recount.leaving(ledger)
         assert ledger.claims.total.extra == recount.held(ledger)
         assert ledger.claims.leaving.keys() >= set(ledger.claims.victims())  # One whose claim has ended leaves still.
-        assert ledger.used == ledger.recount()
+        assert ledger.used == recount.used(ledger)
         least = {path: node.guaranteed.get("cpu", 0) for path, node in ledger.nodes.items()}
         assert ledger.below.keys() == {path for path in least if ledger.used.get(path, {}).get("cpu", 0) < least[path]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -81,11 +82,22 @@ def test_one_shape_is_placed_exactly_when_it_fits(seed: int, strategy: str) -> N
 
 def told(found: NodeLedger, one: Ask, short: Shortage) -> None:
     """The counts are those of the nodes that refuse the next pod, each for the first thing Kubernetes would name."""
-    assert short.nodes == sum(1 for each in found.nodes.values() if each.uid)
+    there = [each for each in found.nodes.values() if each.uid]
+    assert short.nodes == len(there)
     assert 0 <= short.fitted < one.count
-    first = sum(each.nodes for each in short.obstacles if each.code != "insufficient")
-    tight = [each.nodes for each in short.obstacles if each.code == "insufficient"]
-    assert first + max(tight, default=0) <= short.nodes <= first + sum(tight)
+    by_amount = ("insufficient", "too_small")
+    first = sum(each.nodes for each in short.obstacles if each.code not in by_amount)
+    tight = Counter[str]()
+    for each in short.obstacles:
+        tight[each.detail] += each.nodes if each.code in by_amount else 0
+    assert first + max(tight.values(), default=0) <= short.nodes <= first + tight.total()
+    little = Counter[str]()
+    for node in there:
+        missing = [name for name in one.request if name not in node.allocatable]
+        little.update(missing or [name for name, amount in one.request.items() if node.allocatable[name] < amount])
+    small = Counter({each.detail: each.nodes for each in short.obstacles if each.code == "too_small"})
+    if not one.rules.share:
+        assert small == little if not first else small <= little
 
 
 @SETTINGS

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from msgspec import Struct
 
 from muster.model.resources import Vector
+
+
+class AskedFields(TypedDict):
+    """What a decision about a workload says of its demand."""
+
+    request: Vector
+    pods: int
+    preemptible: bool
+    run_ms: int
+    basis: str
 
 
 class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -22,6 +34,17 @@ class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
     basis: str = ""
     """Digest of all that a waiting workload asks for, of the nodes too, as it is in the fact about it; empty for a part
     of one, and for running work."""
+
+    @property
+    def fields(self) -> AskedFields:
+        """It as the fields of a decision, which has the same again as its ``demand``."""
+        return {
+            "request": self.request,
+            "pods": self.pods,
+            "preemptible": self.preemptible,
+            "run_ms": self.run_ms,
+            "basis": self.basis,
+        }
 
     def alike(self, other: Demand) -> bool:
         """Whether both ask for the same, of the quota and of the nodes, however long they run."""

@@ -10,6 +10,7 @@ from muster.model.problem import FieldProblem
 
 ObstacleCode = Literal[
     "insufficient",
+    "too_small",
     "unschedulable",
     "taint",
     "not_ready",
@@ -23,7 +24,7 @@ ObstacleCode = Literal[
     "existing_anti_affinity",
     "unsupported",
 ]
-"""What keeps a pod off a node: too little of a resource, or the rule that forbids it."""
+"""What keeps a pod off a node: too little left of a resource, or too little in all, or the rule that forbids it."""
 
 
 class Placement(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -199,9 +199,7 @@ HISTORIES: dict[str, Recipe] = {
     ),
     "demo-quota": Recipe(demo("quota")),
     "demo-kai": Recipe(demo("kai")),
-    "demo-teams": Recipe(
-        test("sim/test_demo_lives::test_workers_that_are_given_back_count_for_the_claim_whose_room_was_used")
-    ),
+    "demo-teams": Recipe(test("sim/test_demo_lives::test_what_is_ordered_once_is_enough", seed=0)),
     "moves-calm": Recipe(consolidating(2)),
     **{name: Recipe(play, "runners") for name, play in RUNNERS.items()},
     **{name: Recipe(play, "wild") for name, play in WILD.items()},

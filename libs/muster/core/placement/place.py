@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heapreplace, nsmallest
 
 from muster.core.placement.affinity import PodAffinity
 from muster.core.placement.choices import LATE, BucketChoice, choices, pinned_to_nodes, short_of, suits
+from muster.core.placement.classes import NodeClass
 from muster.core.placement.gpus import WHOLE
 from muster.core.placement.matching import suits_node, suits_volumes
 from muster.core.placement.needs import PodNeed, need_of, refused
@@ -243,11 +244,14 @@ def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -
     pinned = pinned_to_nodes(view, ask)
     for key, group in view.ledger.classes.items():
         closed = refused(ask.rules, group, pinned)
+        if closed is not None:
+            count(*closed, sum(len(names) for _, names in view.buckets(key)))
+            continue
         need, missing = need_of(ask.request, ask.rules, group)
+        for resource, small in _too_small(view, ask, group, need, missing, pinned).items():
+            count("too_small", resource, small)
+            count("insufficient", resource, -small)
         for bucket, names in view.buckets(key):
-            if closed is not None:
-                count(*closed, len(names))
-                continue
             suited = names
             if pinned:
                 suited = [name for name in names if suits_node(ask.rules, view.ledger.nodes[name].labels, name)]
@@ -262,5 +266,19 @@ def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -
                     count("volume", "", 1)
                 elif affinity is not None and (obstacle := affinity.obstacle(name)):
                     count(obstacle, "", 1)
-    found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes)
+    found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes > 0)
     return Shortage(ask.name, fitted, ask.count, view.ledger.count, found, unsupported=ask.rules.unsupported)
+
+
+def _too_small(
+    view: View, ask: Ask, group: NodeClass, need: PodNeed | None, missing: list[str], pinned: bool
+) -> dict[str, int]:
+    """Resource -> how many nodes of a class that suit a pod have too little of it when they are empty."""
+    found: dict[str, int] = {}
+    for bucket in group.empty.values():
+        short = missing or short_of(group, need, bucket)
+        names = bucket.names if short else ()
+        suited = [each for each in names if not pinned or suits_node(ask.rules, view.ledger.nodes[each].labels, each)]
+        for resource in short:
+            found[resource] = found.get(resource, 0) + len(suited)
+    return found

@@ -20,7 +20,7 @@ from muster.core.preemption.heads import Heads
 from muster.core.preemption.state import PreemptorState
 from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
-from muster.core.quota.ledger import idling
+from muster.core.quota.ledger import idling, recount
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Stage, Violation, arms_of, in_turn, parts_of
 from muster.events.base import Decision, Event
@@ -85,8 +85,8 @@ class Preemptor(Stage[PreemptorState]):
         """I5 for the copy of the ledger; what is listed as running is charged there."""
         found = []
         ledger = state.queues.ledger
-        if ledger.recount() != ledger.used:
-            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {ledger.recount()}"))
+        if (charged := recount.used(ledger)) != ledger.used:
+            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
         if state.heads != Heads.of(state.queues, state.evictions, state.service):
             found.append(Violation("I16", "the heads of the queues are not as they are kept"))
         if (outranked := state.outranked.keys()) != (

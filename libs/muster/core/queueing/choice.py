@@ -140,11 +140,7 @@ def _candidate(state: SorterState, job: Job) -> Candidate:
         ref=job.ref,
         attempt=job.attempt,
         queue=job.queue,
-        request=job.demand.request,
-        basis=job.demand.basis,
-        pods=job.demand.pods,
-        preemptible=job.demand.preemptible,
-        run_ms=job.demand.run_ms,
+        **job.demand.fields,
         tries=_tries(state, job),
     )
 

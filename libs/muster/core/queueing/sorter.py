@@ -15,6 +15,7 @@ from muster.core.queueing.folds import FOLDS
 from muster.core.queueing.lineup import Lineup
 from muster.core.queueing.standing import standings
 from muster.core.queueing.state import SorterState
+from muster.core.quota.ledger import recount
 from muster.core.rulesets import NEWEST
 from muster.core.stage import MAX_DECISIONS, Arm, Stage, Violation, first
 from muster.events.base import Decision, Event
@@ -64,8 +65,8 @@ class QueueSorter(Stage[SorterState]):
         """I5 for the copy of the ledger; every job is exactly where its status says."""
         found = []
         queues, ledger = state.queues, state.queues.ledger
-        if ledger.recount() != ledger.used:
-            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {ledger.recount()}"))
+        if (charged := recount.used(ledger)) != ledger.used:
+            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
         listed = {place.uid for shape in queues.book.shapes.values() for place in shape.waiting}
         waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
         if listed != waiting or queues.book.waiting != len(waiting):

@@ -129,10 +129,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         ref=workload.ref,
         attempt=state.queues.attempts.get(uid, 0) + 1,
         queue=leaf,
-        request=demand.request,
-        pods=demand.pods,
-        preemptible=demand.preemptible,
-        run_ms=demand.run_ms,
+        **demand.fields,
         priority=priority,
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
@@ -140,7 +137,6 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         freely_ms=freely,
         freely_at=queued_at + WEEK_MS if freely else 0,
         generation=workload.generation,
-        basis=demand.basis,
     )
 
 

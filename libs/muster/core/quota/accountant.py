@@ -177,11 +177,8 @@ class QuotaAccountant(Stage[AccountantState]):
                 ref=workload.ref,
                 attempt=state.attempts.get(uid, 0),
                 queue=queue,
-                request=demand.request,
+                **demand.fields,
                 reason="bypassed" if uid in state.attempts else "already_running",
-                pods=demand.pods,
-                preemptible=demand.preemptible,
-                basis=demand.basis,
                 named=quota_name(workload.labels),
             )
 
@@ -278,8 +275,8 @@ class QuotaAccountant(Stage[AccountantState]):
         I6: every entry is charged once, and nothing else is. I22: where its workload belongs, or it is due to move.
         """
         found = []
-        if state.ledger.recount() != state.ledger.used:
-            found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
+        if (charged := recount.used(state.ledger)) != state.ledger.used:
+            found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {charged}"))
         if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
             found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
         ledger = state.ledger

@@ -160,11 +160,7 @@ def answers(state: AccountantState) -> Iterator[Decision]:
             "ref": proposed.ref,
             "attempt": proposed.attempt,
             "queue": proposed.queue,
-            "request": proposed.request,
-            "pods": proposed.pods,
-            "preemptible": proposed.preemptible,
-            "run_ms": proposed.run_ms,
-            "basis": proposed.basis,
+            **proposed.demand.fields,
         }
         short = proposed.short or _refusal(state, proposed)
         path, resource = (short.path, short.resource) if short is not None else ("", "")

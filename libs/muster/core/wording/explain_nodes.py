@@ -109,12 +109,19 @@ def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
 def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
     """The words for a gang that released its quota because it has no place."""
     text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
+    again = "it is tried again when the nodes have room for it"
+    if short is not None and not short.fitted and short.obstacles and _lasts(short):
+        again = "none of these nodes can ever take one of its pods: change their requests, or add nodes that suit them"
     return Reason(
         "GangUnschedulable",
         f"no_nodes:{text}",
-        f"The gang has no places for all of its pods: {text}. "
-        "Its quota is released; it is tried again when the nodes have room for it",
+        f"The gang has no places for all of its pods: {text}. Its quota is released; {again}",
     )
+
+
+def _lasts(short: Shortage) -> bool:
+    """Whether the nodes refuse a pod though all else leaves them."""
+    return all(each.code in ("too_small", "taint", "node_affinity") for each in short.obstacles)
 
 
 def half_bound(bound: int, minimum: int) -> str:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from kit import facts
 from kit.scenes import Scene
 from kit.standings import held_for_another
+from muster.core.quota.ledger import recount
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
@@ -31,7 +32,7 @@ def states(scene: Scene) -> list[tuple[ReadState, QuotaDenied]]:
         folder.fold(state, stored)
         for event in stored.commit.events:
             if isinstance(event, QuotaDenied) and event.short is not None:
-                used = state.queues.ledger.recount().get(event.short.path, {}).get(event.short.resource, 0)
+                used = recount.used(state.queues.ledger).get(event.short.path, {}).get(event.short.resource, 0)
                 assert event.short.used <= used, event
                 found.append((state, event))
     return found

@@ -16,12 +16,12 @@ from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, c
 from muster.core.quota.ledger.charging import awaited, claim_of, lacking
 from muster.core.quota.ledger.fairshares import FairShares
 from muster.core.quota.ledger.shares import Shares
-from muster.core.quota.trees.tree import ROOT, leaves
+from muster.core.quota.trees.tree import ROOT, leaves, promised
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import root_of
-from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
+from muster.model.quota import DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
 from muster.model.victims import PartialVictim, Victim
 
@@ -119,7 +119,7 @@ class Books(Struct):
             elif tree.root == ROOT:
                 for node in tree.nodes:
                     self.named.setdefault(node.name, []).append(node.path)
-        self.promised = {root: _promised(tree) for root, tree in self.trees.items()}
+        self.promised = {root: promised(tree) for root, tree in self.trees.items()}
         self.lends = any(node.kept for node in self.nodes.values())
         divided = (node for tree in self.trees.values() if tree.by_shares for node in tree.nodes)
         self.protects = any(node.preempt_min_run_ms or node.reclaim_min_run_ms for node in divided)
@@ -397,17 +397,3 @@ class Books(Struct):
             self.kept[node.path] = kept
         else:
             self.kept.pop(node.path, None)
-
-    def recount(self) -> dict[str, Vector]:
-        """``used`` counted again from the charges: what an audit compares with."""
-        total: dict[str, Vector] = {}
-        for charge in self.charges.values():
-            spread(total, charge.queue, counted(charge), 1)
-        return total
-
-
-def _promised(tree: QuotaTree) -> dict[str, None]:
-    """What is promised to any leaf, sorted; else what is limited anywhere. Never what is only counted."""
-    least = {name for leaf in leaves(tree) for name, amount in leaf.guaranteed.items() if amount}
-    found = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
-    return dict.fromkeys(sorted(found))

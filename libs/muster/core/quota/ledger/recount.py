@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from muster.core.quota.demand import Scratch
+from muster.core.quota.demand import Scratch, counted, spread
 from muster.core.quota.ledger.fairshares import divided
 from muster.core.quota.ledger.kaishares import requests
 from muster.core.quota.ledger.ledger import Ledger
 from muster.model.resources import Vector, add_into
+
+
+def used(ledger: Ledger) -> dict[str, Vector]:
+    """What is used at each node, from the charges."""
+    total: dict[str, Vector] = {}
+    for charge in ledger.charges.values():
+        spread(total, charge.queue, counted(charge), 1)
+    return total
 
 
 def leaving(ledger: Ledger) -> Scratch:

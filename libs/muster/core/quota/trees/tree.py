@@ -224,6 +224,15 @@ def _root_differs(resource: str, low: int | None, high: int | None) -> FieldProb
     return problem(ROOT, "root_min_max", resource=resource, least=low or 0, most=high or 0)
 
 
+def promised(tree: QuotaTree) -> dict[str, None]:
+    """The resources that are promised to any leaf, sorted; else those that are limited anywhere. Never those that are
+    only counted.
+    """
+    least = {name for leaf in leaves(tree) for name, amount in leaf.guaranteed.items() if amount}
+    found = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
+    return dict.fromkeys(sorted(found))
+
+
 def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:
     """The nodes without children, in tree order."""
     return (node for node in tree.nodes if not node.children)
