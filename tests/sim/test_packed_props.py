@@ -184,6 +184,28 @@ def test_a_claimant_starts_elsewhere_while_its_victims_leave(kai: bool) -> None:
 
 
 @pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_room_that_comes_on_the_node_of_two_claimants_is_used_at_once(kai: bool) -> None:
+    """The victim of the first is slow, that of the second is not; the quota has room for both."""
+    cluster = Packed([4, 4], {"a": 0, "b": 8}, kai=kai)
+    for index in range(4):
+        cluster.stops[f"v{index}"] = 3_000_000
+        cluster.arrives(f"v{index}", "a", Shape(1, 1), "n0")
+        cluster.passes(60_000)
+    cluster.arrives("first", "b", Shape(1, 1), "n0")
+    for name in {f"v{index}" for index in range(4)} - set(cluster.ordered("first")):
+        cluster.stops[name] = STOP_MS
+    cluster.passes(1000)
+    cluster.arrives("second", "b", Shape(1, 1), "n0")
+    cluster.passes(2 * STOP_MS)
+    assert "first" in cluster.running, cluster.told("first")
+    assert "second" not in cluster.running
+    assert [len(cluster.ordered(name)) for name in ("first", "second")] == [1, 1]
+    cluster.passes(3_000_000)
+    assert "second" in cluster.running
+    cluster.bench.sound()
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
 @pytest.mark.parametrize("head", ["n1", "nowhere"])
 def test_a_job_without_a_place_holds_up_none_that_asks_for_as_much_elsewhere(kai: bool, head: str) -> None:
     """Its node is full of owners, or there is none; the next one is owed the same, and may be on any."""

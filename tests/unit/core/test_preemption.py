@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts
 from kit.audits import audit
@@ -144,13 +145,18 @@ def test_nobody_takes_in_the_same_commit_what_an_order_makes_room_for() -> None:
     assert audit(scene.bench.log).broken == {}
 
 
-def test_what_fits_beside_a_claimant_does_not_wait_until_its_victims_have_left() -> None:
-    """Six of eight are used and leave for four: two are free now, and then."""
+@pytest.mark.parametrize("lends", [8, 3])
+def test_what_fits_beside_a_claimant_does_not_wait_until_its_victims_have_left(lends: int) -> None:
+    """Six of eight are used and leave for four: one is free now, and then; also where a limit of lending keeps one."""
     scene = borrowed(jobs=1, cpu=6)
-    scene.lines("job a/owed cpu=4", "job b/more cpu=3", "job b/late cpu=2")
+    leaves = (facts.node("a", {"cpu": 4}, {"cpu": 8}, ("a",)), facts.node("b", {"cpu": 0}, {"cpu": 8}, ("b",)))
+    limit = {**leaves[0].attributes, "alibabacloud.com/lendlimit": f'{{"cpu": {lends}}}'}
+    root = facts.node("root", {"cpu": 8}, {"cpu": 8}, children=(replace(leaves[0], attributes=limit), leaves[1]))
+    scene.do(facts.tree(root))
+    scene.lines("job a/owed cpu=4", "job b/more cpu=4", "job b/late cpu=1")
     assert scene.victims() == ["b/x0"]
     reserved = [each.ref.name for each in scene.bench.happened(QuotaReserved)]
-    assert reserved[-1] == "late", "it starts at once, and three would be too much"
+    assert reserved[-1] == "late", "it starts at once, and four would be too much"
     scene.suspended("b/x0")
     assert [each.ref.name for each in scene.bench.happened(QuotaReserved)][-1] == "owed"
     assert audit(scene.bench.log).broken == {}

@@ -197,7 +197,9 @@ class Auditor:
         self._said[root_of(event.queue)] = event.freely_ms
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
-        """I15: of equal requests in one queue the one ahead is tried first, among those that may borrow as much."""
+        """I15: of equal requests in one queue the one ahead is tried first, among those that may borrow as much; a job
+        that waited for its places uses the quota that is held for it, and for no other.
+        """
         proposed = {candidate.ref.uid for candidate in event.candidates}
         heads: dict[tuple[Any, ...], Place] = {}
         for uid, waiting in self._waiting.items():
@@ -216,10 +218,9 @@ class Auditor:
             mine.proposed, mine.rests = True, False
             if self._trees.changed > commit.in_seq:
                 continue
-            head = heads.get(mine.lines(commit.at, self._soon)[-1])
-            self._check(
-                "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"
-            )
+            head, held = heads.get(mine.lines(commit.at, self._soon)[-1]), self._orders.by_uid.get(candidate.ref.uid)
+            first = head is None or mine.place < head or (held is not None and held.for_nodes)
+            self._check("I15", first, f"{candidate.ref} is tried before {head.key if head else ''}")
 
     def _reserved(self, event: QuotaReserved) -> None:
         """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""

@@ -51,7 +51,7 @@ class AuditedClaim(Struct):
     growth: GrowthOption | None = None
     """The replicas that it is held for, where its claimant grows."""
     for_nodes: bool = False
-    """Its victims make room on the nodes alone: it is served by its own job only."""
+    """Its victims make room on the nodes alone."""
     opened: int = 0
     """Sequence at which its newest order was decided."""
     suspended: int = 0
@@ -63,9 +63,9 @@ class AuditedClaim(Struct):
 
 
 def shape_of(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
-    """A claim serves whatever has the same shape; one for growth serves its own cluster only."""
-    grows = event.ref.uid if isinstance(event, EvictionOrdered) and event.growth is not None else ""
-    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible, event.basis, grows
+    """A claim serves whatever has the same shape; one for growth, or for places, serves its claimant only."""
+    alone = event.ref.uid if isinstance(event, EvictionOrdered) and (event.growth or event.for_nodes) else ""
+    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible, event.basis, alone
 
 
 def amounts_of(event: EvictionOrdered | ClaimOpened) -> Vector:
@@ -151,7 +151,7 @@ class Orders(Struct):
         before one for age. Empty for none.
         """
         uid, shape = event.ref.uid, shape_of(event)
-        asked = [u for u, o in self.by_uid.items() if u == uid or (o.shape == shape and not o.for_nodes)]
+        asked = [u for u, o in self.by_uid.items() if u == uid or o.shape == shape]
         return min(asked, key=lambda u: (not self.by_uid[u].firm, u != uid), default="")
 
     def _serve(self, served: str) -> None:

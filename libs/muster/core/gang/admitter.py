@@ -96,7 +96,8 @@ class GangAdmitter(Stage[AdmitterState]):
     ) -> Iterator[Decision]:
         """The jobs that others were suspended for, each with its own kept places and beside those of the others. One
         whose victims are still leaving is admitted where it has room without them, unless some of them move; one that
-        no places are kept for may have those of others of its queue, where it finds none beside them.
+        no places are kept for may have those of others of its queue that are of no higher priority, where it finds none
+        beside them.
 
         ``ordered``: those that have an order with places; ``later``: those that are tried later.
         """
@@ -113,8 +114,7 @@ class GangAdmitter(Stage[AdmitterState]):
                 view.undo(mark)
                 continue
             if anywhere:
-                same = (each for other, each in kept.items() if orders.queue_of(state, other) == reservation.queue)
-                _unkept(view, chain(*same))
+                _unkept(view, chain(*(each for other, each in kept.items() if orders.yields(state, other, uid))))
             yield from _tried(state, view, reservation, {}, placer)
             if len(view.taken) == mark[1]:
                 view.undo(mark)
@@ -124,7 +124,8 @@ class GangAdmitter(Stage[AdmitterState]):
             if anywhere:
                 kept = orders.keep(state, view, placed)
         for uid in ordered:
-            if uid in state.unplaced and not orders.awaits(state, uid):
+            here = any(each.whole for _, each in kept.get(uid, ())) and not state.orders[uid].of_move
+            if uid in state.unplaced and (here or not orders.awaits(state, uid)):
                 mark = _unkept(view, kept.get(uid, ()))
                 yield from unplaced.claimed(state, view, uid)
                 view.undo(mark)

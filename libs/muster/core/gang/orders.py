@@ -200,10 +200,15 @@ def kept(state: AdmitterState) -> Iterator[str]:
     return (uid for uid, order in state.orders.items() if order.places)
 
 
-def queue_of(state: AdmitterState, uid: str) -> str:
-    """The queue of a job that places are kept for; empty where no quota is held for it either."""
+def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
+    """Whether places that are kept for a job may be had by one that has quota and no places of its own: of its queue,
+    and of no lower priority.
+    """
     reservation, order = state.reservations.get(uid), state.orders.get(uid)
-    return reservation.queue if reservation is not None else order.claims if order is not None else ""
+    queue = reservation.queue if reservation is not None else order.claims if order is not None else ""
+    mine, other = state.gangs.get(claimant), state.gangs.get(uid)
+    higher = mine is not None and other is not None and other.rank[0] < mine.rank[0]
+    return not higher and queue == state.reservations[claimant].queue
 
 
 def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:

@@ -57,6 +57,8 @@ class Kept(NamedTuple):
     """Amounts, in the order of the resources of its class."""
     shares: dict[int, int]
     """Number of a shared GPU device -> thousandths of it."""
+    whole: bool = False
+    """It is all that the pods ask for of the node: they have room there now."""
 
 
 class View:
@@ -147,7 +149,8 @@ class View:
             for device in [each for each in frees if after.shared.get(each, 0) > 0][: max(lacks, 0)]:
                 shares[device], after.shared[device] = after.shared[device], 0
         self._move(node, after)
-        return Kept(kept, shares)
+        whole = all(kept[index] >= amount * count for index, amount in need.parts)
+        return Kept(kept, shares, whole and (not need.share or sum(shares.values()) >= need.share * len(devices)))
 
     def unkeep(self, node: str, kept: Kept) -> None:
         """What was kept of a node is free again."""

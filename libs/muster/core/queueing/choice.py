@@ -7,7 +7,8 @@ denial tells the whole shape what it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
 from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
@@ -152,6 +153,10 @@ def _tries(state: SorterState, job: Job) -> int:
     return retry.tries + 1 if retry is not None else 1
 
 
+def _is_among(uids: Container[str], job: Job) -> bool:
+    return job.ref.uid in uids
+
+
 class _ShapeLine:
     """The waiting of one shape that take part, in order."""
 
@@ -276,9 +281,13 @@ class _Turn:
                 line.takes = self.reserve.spares  # What keeps one from borrowing keeps all others of its shape.
                 self._next()
                 continue
-            if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=self.state.now):
+            mine, now = ledger.claims.by_uid.get(place.uid), self.state.now
+            if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=now, mine=mine):
                 return True
-            if not self.blocking:
+            if not self.blocking and (held := self._held_in(line)):
+                line.takes = partial(_is_among, held)  # Each of these has a claim of its own.
+                self._next()
+            elif not self.blocking:
                 heappop(self.heads)
             elif not self._to_held():
                 return False
@@ -330,6 +339,13 @@ class _Turn:
             here = True
             self._next()
         return False
+
+    def _held_in(self, line: _ShapeLine) -> dict[str, None]:
+        """Uids of those of a line for which quota is held that serves no other."""
+        if self.queue not in self.rooms.claimants:
+            return {}
+        claims = self.state.queues.ledger.claims.for_jobs_of(self.queue)
+        return {claim.uid: None for claim in claims if claim.for_nodes and claim.demand.alike(line.demand)}
 
     def _head_first(self) -> bool:
         """Whether the head of the whole queue is among those that may be tried, and is the first of them."""

@@ -209,7 +209,7 @@ def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed
     quota is held only for a job in a queue.
     """
     found = queues.unplaced.get(event.ref.uid)
-    if found is None or found.attempt != event.attempt or queues.ledger.shortfall(event.queue, event.demand) is None:
+    if found is None or found.attempt != event.attempt or event.short is None:
         return ()
     queues.unplaced[event.ref.uid] = replace(found, found=True)
     return (event.ref.uid,)

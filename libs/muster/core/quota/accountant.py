@@ -221,7 +221,8 @@ class QuotaAccountant(Stage[AccountantState]):
             return QuotaDenied(
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
-        short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now)
+        mine = state.ledger.claims.by_uid.get(uid)
+        short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, mine=mine)
         if short is None:
             passed = backfill.passed(state.ledger, candidate.queue, demand, scratch, state.now)
             scratch.add(candidate.queue, demand)

@@ -67,7 +67,7 @@ class Claim(Struct):
     growth: GrowthOption | None = None
     """The replicas that it is held for, where its claimant runs and asks for more."""
     for_nodes: bool = False
-    """Its claimant waits for its places: another that asks alike has none of them, and does not end it."""
+    """Its claimant waits for its places, and not in a queue."""
     idle: Vector = field(default_factory=dict)
     """For age: the amounts that were idle for it and that others asked for, times ms."""
     idle_until: int = 0
@@ -88,10 +88,10 @@ class Claim(Struct):
         return bool(self.victims or self.partial or self.moving)
 
     def serves(self, queue: str, demand: Demand) -> bool:
-        """Whether a job of this queue and demand may use the quota it holds: its claimant, or one that asks alike. What
-        one cluster grows by helps no other.
+        """Whether a job of this queue and demand may use the quota it holds, for it asks alike. What one cluster grows
+        by helps no other, nor what is held for a job that waits for its places.
         """
-        return self.growth is None and self.queue == queue and self.demand.alike(demand)
+        return self.growth is None and not self.for_nodes and self.queue == queue and self.demand.alike(demand)
 
     def is_for(self, uid: str, groups: Counts) -> bool:
         """Whether it is held for these replicas of a cluster."""

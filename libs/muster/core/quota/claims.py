@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from muster.core.quota.claim import Claim, Part, is_down, times
 from muster.core.quota.declared import left_by
-from muster.core.quota.demand import Scratch, counted
+from muster.core.quota.demand import QueuedRequest, Scratch, counted
 from muster.events.elastic import GrowthOption
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
@@ -124,14 +124,21 @@ class Claims(Struct):
 
     def leaves_for(self, uid: str) -> list[Claim]:
         """The claims that await a victim, in whole or in part."""
-        return [claim for claim in self.by_uid.values() if uid in claim.victims or uid in claim.partial]
+        claims = self.by_uid.values()
+        return [each for each in claims if uid in each.victims or uid in each.partial or uid in each.moving]
 
-    def stays(self, uid: str, attempt: int, at: int) -> None:
-        """A victim could not be suspended: no claim waits for it any more."""
+    def ask_of(self, uid: str) -> QueuedRequest | None:
+        """What is held for a claimant that may be in no queue."""
+        claim = self.by_uid.get(uid)
+        return QueuedRequest(claim.attempt, claim.queue, claim.demand.request) if claim is not None else None
+
+    def stays(self, uid: str, attempt: int, at: int) -> list[Claim]:
+        """A victim could not be suspended: no claim waits for it any more. Returns those that did."""
+        found = self.leaves_for(uid)
         if self.moving.get(uid) == attempt:
             del self.moving[uid]
         stays = self.leaving.get(uid) == attempt
-        for claim in self.by_uid.values():
+        for claim in found:
             part = claim.partial.get(uid)
             if claim.victims.get(uid) == attempt or claim.moving.get(uid) == attempt:
                 stays = claim.victims.pop(uid, None) is not None or stays
@@ -144,16 +151,21 @@ class Claims(Struct):
             self._calmed(claim)
         if stays:
             self._stays(uid)
+        return found
 
-    def shrunk(self, uid: str, groups: Counts, at: int) -> None:
-        """A Ray cluster is granted so many replicas from here on: a claim that waited for that waits no longer."""
-        for claim in self.by_uid.values():
+    def shrunk(self, uid: str, groups: Counts, at: int) -> list[Claim]:
+        """A Ray cluster is granted so many replicas from here on: a claim that waited for that waits no longer. Returns
+        those that did.
+        """
+        found = self.leaves_for(uid)
+        for claim in found:
             part = claim.partial.get(uid)
             if part is not None and is_down(groups, part.left):
                 del claim.partial[uid]
                 self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
                 self._calmed(claim)
+        return found
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
         """A cluster is granted replicas: less is held for it. Returns its claim where nothing is left to hold."""
@@ -179,7 +191,7 @@ class Claims(Struct):
         own = self.by_uid.get(uid)
         if not self.by_uid or (own is not None and own.firm):
             return own
-        alike = [claim for claim in self.for_jobs_of(queue) if claim.serves(queue, demand) and not claim.for_nodes]
+        alike = [claim for claim in self.for_jobs_of(queue) if claim.serves(queue, demand)]
         return next((claim for claim in alike if claim.firm), own or next(iter(alike), None))
 
     def pass_on(self, served: Claim) -> Claim | None:
@@ -210,7 +222,7 @@ class Claims(Struct):
         return [claim for claim in aged if not claim.serves(queue, demand)]
 
     def serving(self, queue: str, demand: Demand, mine: Claim | None = None) -> list[Claim]:
-        """The claims that are for this demand. ``mine``: its own, held for its growth."""
+        """The claims that are for this demand. ``mine``: its own, that serves no other."""
         return [each for each in self.by_uid.values() if each is mine or each.serves(queue, demand)]
 
     def held_from(

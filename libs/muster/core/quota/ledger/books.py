@@ -70,7 +70,7 @@ class Books(Struct):
     claims: Claims = field(default_factory=Claims)
     """What is held for waiting jobs."""
     waiting: dict[str, Vector] = field(default_factory=dict)
-    """leaf -> what those ask for that are queued for it and not charged"""
+    """leaf -> what those ask for that are queued for it, or wait for their places on the nodes, and are not charged"""
     going: dict[str, tuple[str, Demand]] = field(default_factory=dict)
     """uid of a charged workload that leaves for a claim -> the amounts it releases, and where"""
     leaving: Scratch = field(default_factory=Scratch)
@@ -136,7 +136,7 @@ class Books(Struct):
         self.shares.install({node.path: node for tree in weighted[:1] for node in tree.nodes}, weighted=bool(weighted))
         self.waiting = {}
         self.fair.install(self.trees)
-        for uid in dict.fromkeys((*self.charges, *self.asks)):
+        for uid in dict.fromkeys((*self.charges, *self.asks, *self.claims.by_uid)):
             self._ask(uid, 1)
             self._settle(uid)
         self._lack(self.claims.by_uid.values())
@@ -263,19 +263,21 @@ class Books(Struct):
 
     def open_claim(self, claim: Claim) -> None:
         """From here on it is held, and its victims leave."""
-        before = self.claims.by_uid.get(claim.uid)
         for uid, charge in self.charges.items() if claim.promised else ():
             if charge.until > claim.opened:  # A job that is late already is not counted on.
                 claim.counts_on(uid, charge)
+        self._ask(claim.uid, -1)
         self.claims.open(claim)
-        for each in (before, claim) if before is not None else (claim,):
-            for uid in (*each.victims, *each.partial):
-                self._settle(uid)
+        self._ask(claim.uid, 1)
+        for uid in (*claim.victims, *claim.partial):
+            self._settle(uid)
         self._lack((claim,))
 
     def end_claim(self, uid: str) -> Claim | None:
         """Nothing is held for this claimant any more; returns its claim, if there was one."""
+        self._ask(uid, -1)
         ended = self.claims.end(uid)
+        self._ask(uid, 1)
         for victim in (*ended.victims, *ended.partial) if ended is not None else ():
             self._settle(victim)
         return ended
@@ -292,15 +294,13 @@ class Books(Struct):
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim waits for it any more. ``at``: log time (ms)."""
-        claims = self.claims.leaves_for(uid)
-        self.claims.stays(uid, attempt, at)
+        claims = self.claims.stays(uid, attempt, at)
         self._settle(uid)
         self._lack(claims)
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> None:
         """A Ray cluster is granted so many replicas from here on: no claim waits for more than is to go."""
-        claims = self.claims.leaves_for(uid)
-        self.claims.shrunk(uid, groups, at)
+        claims = self.claims.shrunk(uid, groups, at)
         self._settle(uid)
         self._lack(claims)
 
@@ -329,8 +329,8 @@ class Books(Struct):
             self.claims.lack(claim, self.lacking(claim))
 
     def _ask(self, uid: str, times: int) -> None:
-        """What a workload is charged, else what it asks for, counts once."""
-        found = self.charges.get(uid) or self.asks.get(uid)
+        """What a workload is charged, else what it asks for in its queue, else what is held for it, counts once."""
+        found = self.charges.get(uid) or self.asks.get(uid) or self.claims.ask_of(uid)
         if found is None:
             return
         if isinstance(found, QueuedRequest):
@@ -359,10 +359,10 @@ class Books(Struct):
         self._lack(each for each in tall if any(each.top in chain_of(queue) for queue in queues))
 
     def lacking(self, claim: Claim) -> dict[str, Vector]:
-        """What is to be released before a claim is held as a whole, where limits do not move with the use."""
-        if self.lends or self.shares.names:
-            return {}
-        return awaited(claim, self.going) if claim.firm else lacking(claim, self.nodes, self.used)
+        """What is to be released before a claim is held as a whole; for age, where limits do not move with the use."""
+        if claim.firm:
+            return awaited(claim, self.going)
+        return {} if self.lends or self.shares.names else lacking(claim, self.nodes, self.used)
 
     def _guarantees(self, paths: Iterable[str]) -> None:
         """Note whether these nodes are below their guarantees."""

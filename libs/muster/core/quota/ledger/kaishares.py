@@ -25,7 +25,8 @@ def kai_shares(ledger: Ledger) -> Shares:
 
 def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
     """The shares with the demand of this job, also while it waits for nodes and is in no queue, or grows."""
-    more = not demand.jobs or (uid not in ledger.asks and uid not in ledger.charges)
+    asks = any(uid in each for each in (ledger.asks, ledger.charges, ledger.claims.by_uid))
+    more = not demand.jobs or not asks
     return shares_beside(ledger, queue, {queue: demand.request} if more else {})
 
 

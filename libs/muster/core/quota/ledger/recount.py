@@ -47,6 +47,9 @@ def waiting(ledger: Ledger) -> dict[str, Vector]:
     for uid, ask in ledger.asks.items():
         if uid not in ledger.charges:
             add_into(found.setdefault(ask.queue, {}), ask.request)
+    for uid, claim in ledger.claims.by_uid.items():
+        if uid not in ledger.charges and uid not in ledger.asks:
+            add_into(found.setdefault(claim.queue, {}), claim.demand.request)
     return {queue: total for queue, total in found.items() if total}
 
 
