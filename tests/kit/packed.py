@@ -65,16 +65,18 @@ class Running:
 
 
 class Packed:
-    """``guarantees``: queue -> GPUs. ``parents``: queue -> the department it is of, for quota trees. ``moves``: so
-    many jobs may move at once."""
+    """``guarantees``: queue -> GPUs. ``parents``, ``limits``: queue -> the department it is of, department -> the most
+    GPUs it may use, for quota trees. ``moves``: so many jobs may move at once.
+    """
 
     def __init__(
         self, sizes: Sequence[int], guarantees: dict[str, int], *, kai: bool, parents: dict[str, str] | None = None,
-        moves: int = 0, mode: str = "pack",
+        moves: int = 0, mode: str = "pack", limits: dict[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.bench = Bench(check=False)
         self.sizes = {f"n{index}": size for index, size in enumerate(sizes)}
         self.guarantees, self.parents, self.kai = guarantees, parents or {}, kai
+        self.limits = limits or {}
         self.bench.append("gang_admitter", "input", [PlacementChosen(mode=mode, hold_ms=10**12, moves=moves)])
         total = sum(sizes)
         if kai:
@@ -104,7 +106,8 @@ class Packed:
         children = [leaf(name) for name in departments.pop("", ())]
         for above, names in departments.items():
             least = sum(self.guarantees[name] for name in names)
-            children.append(facts.node(above, {"gpu": least}, {"gpu": total}, (), tuple(leaf(each) for each in names)))
+            most = self.limits.get(above, total)
+            children.append(facts.node(above, {"gpu": least}, {"gpu": most}, (), tuple(leaf(each) for each in names)))
         return facts.node("root", {"gpu": total}, {"gpu": total}, children=tuple(children))
 
     # --- what happens -------------------------------------------------------------------------------------------

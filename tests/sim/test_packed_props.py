@@ -205,6 +205,31 @@ def test_room_that_comes_on_the_node_of_two_claimants_is_used_at_once(kai: bool)
     cluster.bench.sound()
 
 
+@pytest.mark.parametrize("refuses", [True, False], ids=["refuses", "leaves"])
+def test_of_two_that_ask_alike_each_has_its_own_claim_where_the_first_waits_for_its_place(refuses: bool) -> None:
+    """Its victim is of another department: beside its claim the quota of their own lacks room for the second."""
+    parents = {"o": "y", "b": "y", "c": "x"}
+    cluster = Packed([2, 2, 4], {"o": 3, "b": 0, "c": 0}, kai=False, parents=parents, limits={"y": 3})
+    cluster.bench.facts(nodes.node("n2", cpu=1000, memory=1000, gpu=4, schedulable=False))
+    for name, of in (("c0", "c"), ("c1", "c"), ("b0", "b"), ("b1", "b")):
+        cluster.stops[name] = 10 * STOP_MS
+        cluster.arrives(name, of, Shape(1, 1))
+        cluster.passes(60_000)
+    cluster.refuses = {"b1"} if refuses else set()
+    cluster.arrives("first", "o", Shape(1, 1))
+    cluster.passes(1000)
+    cluster.arrives("second", "o", Shape(1, 1))
+    assert cluster.ordered("first") == ["c1"]
+    assert cluster.ordered("second") == (["b1", "b0"] if refuses else ["b1"])
+    cluster.passes(10_000)
+    cluster.arrives("third", "o", Shape(1, 1))
+    cluster.passes(11 * STOP_MS)
+    assert {"first", "second"} <= cluster.running.keys(), cluster.told("second")
+    cluster.passes(3_600_000)
+    assert refuses or "third" in cluster.running, cluster.told("third")
+    cluster.bench.sound()
+
+
 @pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
 @pytest.mark.parametrize("head", ["n1", "nowhere"])
 def test_a_job_without_a_place_holds_up_none_that_asks_for_as_much_elsewhere(kai: bool, head: str) -> None:

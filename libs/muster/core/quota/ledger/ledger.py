@@ -57,7 +57,7 @@ class Ledger(Books):
         What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be admitted,
         where it may pass claims for age by the run time it declares. A limit that no release helps comes first, and
         of those one that people set before what the nodes have by now.
-        ``mine``: its own claim, if it has one; without that, what asks alike is told apart from no other that does.
+        ``mine``: its own claim, if it has one: there are some that serve no other that asks alike.
         """
         others = self.held_from(queue, demand, *scratches, now=now, mine=mine)
         found = self.refusals(queue, demand, *scratches, held=others)
