@@ -38,7 +38,9 @@ class AuditedClaim(Struct):
     """
 
     shape: tuple[object, ...]
-    """Queue, request, pods and whether it is preemptible: a job that asks for the same serves it."""
+    """Queue, request, pods, whether it is preemptible, its digest: a job that asks for the same serves it; and the uid
+    of the claimant that alone does, else empty.
+    """
     ref: Ref
     attempt: int
     queue: str
@@ -157,7 +159,7 @@ class Orders(Struct):
     def _serve(self, served: str) -> None:
         order = self.by_uid[served]
         others = [(other, each) for other, each in self.by_uid.items() if each.firm and other != served]
-        alike = [each for _, each in others if each.shape == order.shape]
+        alike = [each for _, each in others if each.shape == (*order.shape[:-1], "")]
         opened = list(self.by_uid)
         later = [each for other, each in others if opened.index(other) > opened.index(served)]
         del self.by_uid[served]
