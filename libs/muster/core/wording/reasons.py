@@ -162,7 +162,7 @@ NOT_DONE: dict[Action, str] = {
 
 OBSTACLES: dict[ObstacleCode, str] = {
     "insufficient": "Insufficient {}",
-    "too_small": "node(s) have too little {} even when empty",
+    "too_small": "Insufficient {} even when empty",
     "unschedulable": "node(s) were unschedulable",
     "taint": "node(s) had untolerated taint {{{}}}",
     "not_ready": "node(s) were not ready",

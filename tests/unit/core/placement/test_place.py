@@ -76,8 +76,8 @@ def test_the_refusal_counts_every_node_by_its_first_obstacle() -> None:
 def test_a_node_short_of_two_resources_counts_for_both() -> None:
     found = nodes.ledger(nodes.node("a", cpu=1, memory=1))
     assert placed(found, nodes.ask("head", cpu=2, memory=2)) == (
-        "0/1 nodes are available: 1 node(s) have too little cpu even when empty, "
-        "1 node(s) have too little memory even when empty"
+        "0/1 nodes are available: 1 Insufficient cpu even when empty, "
+        "1 Insufficient memory even when empty"
     )
 
 
@@ -85,7 +85,7 @@ def test_a_node_that_is_full_is_told_from_one_that_is_too_small() -> None:
     found = nodes.ledger(nodes.node("a", cpu=1), nodes.node("b", cpu=3), nodes.node("c", cpu=1))
     assert placed(found, nodes.ask("worker", cpu=2, count=2)) == (
         "1 of 2 worker pods fit; for the next one 0/3 nodes are available: 1 Insufficient cpu, "
-        "2 node(s) have too little cpu even when empty"
+        "2 Insufficient cpu even when empty"
     )
 
 
