@@ -76,8 +76,7 @@ def test_the_refusal_counts_every_node_by_its_first_obstacle() -> None:
 def test_a_node_short_of_two_resources_counts_for_both() -> None:
     found = nodes.ledger(nodes.node("a", cpu=1, memory=1))
     assert placed(found, nodes.ask("head", cpu=2, memory=2)) == (
-        "0/1 nodes are available: 1 Insufficient cpu even when empty, "
-        "1 Insufficient memory even when empty"
+        "0/1 nodes are available: 1 Insufficient cpu even when empty, 1 Insufficient memory even when empty"
     )
 
 
