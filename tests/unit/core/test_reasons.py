@@ -222,6 +222,18 @@ def test_why_tells_every_reason_where_it_is_given(key: Key) -> None:
     assert len(text) > 20
 
 
+@pytest.mark.parametrize("code", sorted(OBSTACLES))
+def test_that_nodes_never_do_is_said_only_of_what_no_node_gets_over_by_itself(code: str) -> None:
+    """A node that is full, not ready, cordoned or tainted (by its own pressure, too) may take the job later."""
+    scene, job = scenes.obstacle(code)
+    story = Story(job)
+    for stored in scene.bench.log:
+        story.feed(stored)
+    text = story.of(job).standing.text
+    assert ("can ever take" in text) == (code in {"too_small", "node_affinity"}), text
+    assert ("tried again when the nodes have room" in text) != ("can ever take" in text)
+
+
 def plain(text: str) -> str:
     """A sentence without what differs between two scenes: numbers, names, quantities."""
     return re.sub(r"\b[a-z-]+/[a-z-]+(/[a-z-]+)*\b|\d+\S*", "…", text)

@@ -111,7 +111,7 @@ def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
     text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
     again = "it is tried again when the nodes have room for it"
     if short is not None and not short.fitted and short.obstacles and _lasts(short):
-        again = "none of these nodes can ever take one of its pods: change their requests, or add nodes that suit them"
+        again = "no node there is can ever take one of its pods: change their requests or node selectors, or add nodes"
     return Reason(
         "GangUnschedulable",
         f"no_nodes:{text}",
@@ -120,8 +120,8 @@ def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
 
 
 def _lasts(short: Shortage) -> bool:
-    """Whether the nodes refuse a pod though all else leaves them."""
-    return all(each.code in ("too_small", "taint", "node_affinity") for each in short.obstacles)
+    """Whether the nodes refuse a pod though all else leaves them. Taints come and go with the pressure on a node."""
+    return all(each.code in ("too_small", "node_affinity") for each in short.obstacles)
 
 
 def half_bound(bound: int, minimum: int) -> str:
