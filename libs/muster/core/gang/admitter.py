@@ -123,9 +123,9 @@ class GangAdmitter(Stage[AdmitterState]):
             kept.pop(uid, None)  # It is not kept any more.
             if anywhere:
                 kept = orders.keep(state, view, placed)
-        for uid in ordered:
+        for uid in [each for each in ordered if each in state.unplaced]:
             here = any(each.whole for _, each in kept.get(uid, ())) and not state.orders[uid].of_move
-            if uid in state.unplaced and (here or not orders.awaits(state, uid)):
+            if here or not orders.awaits(state, uid):
                 mark = _unkept(view, kept.get(uid, ()))
                 yield from unplaced.claimed(state, view, uid)
                 view.undo(mark)

@@ -57,7 +57,7 @@ def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
 def opened(state: AdmitterState, _at: Position, event: ClaimOpened) -> None:
     """What is owed and awaits the victims of others has its places beside theirs."""
     if event.kind != "age" and event.ref.uid not in state.orders:
-        state.orders[event.ref.uid] = NodesOrder((), 0, {}, {}, event.queue)
+        state.orders[event.ref.uid] = NodesOrder((), 0, {}, {}, claims=event.queue)
 
 
 def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
@@ -68,10 +68,11 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
         del state.orders[past]
     leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
     awaited = _leaves(state, places) | leaving
-    order = NodesOrder(places, at.at + KEPT_MS, awaited, dict.fromkeys(awaited))
-    order.claims = "" if event.for_nodes else event.queue
-    order.growth, order.pods, order.of_move = event.growth, event.pods, bool(event.moves)
+    order = NodesOrder(places, at.at + KEPT_MS, awaited, dict.fromkeys(awaited), of_move=bool(event.moves))
+    order.growth, order.pods = event.growth, event.pods
     order.frees = _shared(state, awaited)
+    if not event.for_nodes:
+        order.claims = event.queue
     if before is not None:
         order.leaving, order.going = before.leaving | order.leaving, before.going | order.going
         for node, devices in before.frees.items():

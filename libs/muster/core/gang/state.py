@@ -170,10 +170,10 @@ class NodesOrder(Struct):
     order, where they are on nodes of these places"""
     going: dict[str, None]
     """uids of those that are still charged"""
-    claims: str = ""
-    """The queue of which it waits for quota: the order is kept until that claim ends, with places or without."""
     frees: dict[str, list[int]] = field(default_factory=dict)
     """node -> its GPU devices of which the victims have shares"""
+    claims: str = ""
+    """The queue of which it waits for quota: the order is kept until that claim ends, with places or without."""
     of_move: bool = False
     """Others are moved for it: they have their places kept, too, and each takes its own."""
     moved: str = ""

@@ -277,8 +277,9 @@ def _too_small(
     found: dict[str, int] = {}
     for bucket in group.empty.values():
         short = missing or short_of(group, need, bucket)
-        names = bucket.names if short else ()
-        suited = [each for each in names if not pinned or suits_node(ask.rules, view.ledger.nodes[each].labels, each)]
+        suited = len(bucket.names)
+        if short and pinned:
+            suited = sum(suits_node(ask.rules, view.ledger.nodes[name].labels, name) for name in bucket.names)
         for resource in short:
-            found[resource] = found.get(resource, 0) + len(suited)
+            found[resource] = found.get(resource, 0) + suited
     return found

@@ -255,9 +255,8 @@ def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
 def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
     """Whether it is in its queue and its quota has room."""
     uid, ledger = found.job.ref.uid, state.queues.ledger
-    mine = ledger.claims.by_uid.get(uid)
-    short = ledger.shortfall(found.job.queue, found.job.demand, now=state.now, mine=mine)
-    return uid in state.queues.jobs and short is None
+    queued = uid in state.queues.jobs
+    return queued and ledger.shortfall(found.job.queue, found.job.demand, now=state.now, uid=uid) is None
 
 
 def deadlines(state: PreemptorState) -> Iterator[int]:
@@ -307,8 +306,9 @@ def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionPropo
 def _elsewhere(state: PreemptorState, job: Job) -> Found:
     """The jobs of KAI queues that move for it, those that lose the least work: none is evicted where that is enough."""
     ledger, site = state.queues.ledger, site_now(state, job) if state.moves else None
-    mine = ledger.claims.by_uid.get(job.ref.uid)
-    if site is None or not state.reclaims(job.queue) or ledger.shortfall(job.queue, job.demand, mine=mine) is not None:
+    if site is None or not state.reclaims(job.queue):
+        return profiles.NO_VICTIMS
+    if ledger.shortfall(job.queue, job.demand, uid=job.ref.uid) is not None:
         return profiles.NO_VICTIMS
     runs = {leaf: running for leaf, running in state.runs.items() if ledger.by_shares(leaf)}
     candidates = with_moves(state, job, state.candidates(job.queue).only(runs))

@@ -281,8 +281,8 @@ class _Turn:
                 line.takes = self.reserve.spares  # What keeps one from borrowing keeps all others of its shape.
                 self._next()
                 continue
-            mine, now = ledger.claims.by_uid.get(place.uid), self.state.now
-            if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=now, mine=mine):
+            now, uid = self.state.now, place.uid
+            if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=now, uid=uid):
                 return True
             if not self.blocking and (held := self._held_in(line)):
                 line.takes = partial(_is_among, held)  # Each of these has a claim of its own.

@@ -221,8 +221,7 @@ class QuotaAccountant(Stage[AccountantState]):
             return QuotaDenied(
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
-        mine = state.ledger.claims.by_uid.get(uid)
-        short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, mine=mine)
+        short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
         if short is None:
             passed = backfill.passed(state.ledger, candidate.queue, demand, scratch, state.now)
             scratch.add(candidate.queue, demand)

@@ -261,8 +261,7 @@ def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
 def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
     """Without victims quota is held only for a job that is owed it, and until the victims of others have left."""
     given, queue, demand = basis(state.ledger, proposed.ref.uid), proposed.queue, proposed.demand
-    own = state.ledger.claims.by_uid.get(proposed.ref.uid)
-    if state.ledger.shortfall(queue, demand, now=state.now, mine=own) is None:
+    if state.ledger.shortfall(queue, demand, now=state.now, uid=proposed.ref.uid) is None:
         return "fits"
     if proposed.kind != "guarantee" or given.awaited(queue, demand) is None:
         return "no_victims"

@@ -313,8 +313,7 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
     """
     if not clear(shape, state.queues.ledger):
         return state.queues.ledger.short_now(denial.short, job.queue, job.demand, state.now)
-    mine = state.queues.ledger.claims.by_uid.get(job.ref.uid)
-    return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now, mine=mine)
+    return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now, uid=job.ref.uid)
 
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:

@@ -230,8 +230,8 @@ def _shortfall(
     common = _recharge(state, entry, added, growth.asked.each)
     pods = max(common["pods"] - charge.pods, 0)
     more = Demand(beyond(common["request"], charge.request), pods, charge.preemptible, jobs=0)
-    own = claim if claim is not None and claim.is_for(uid, added) else None
-    short = state.ledger.shortfall(entry.queue, more, scratch, mine=own)
+    own = uid if claim is not None and claim.is_for(uid, added) else ""
+    short = state.ledger.shortfall(entry.queue, more, scratch, uid=own)
     return short or (_overused(state, entry, growth, added) if not more.request else None)
 
 

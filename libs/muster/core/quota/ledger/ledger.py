@@ -50,16 +50,16 @@ class Ledger(Books):
             child = path
 
     def shortfall(
-        self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None, mine: Claim | None = None
+        self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None, uid: str = ""
     ) -> Shortfall | None:
         """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
 
         What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be admitted,
         where it may pass claims for age by the run time it declares. A limit that no release helps comes first, and
         of those one that people set before what the nodes have by now.
-        ``mine``: its own claim, if it has one: there are some that serve no other that asks alike.
+        ``uid``: its own, for it may have a claim that serves no other that asks alike.
         """
-        others = self.held_from(queue, demand, *scratches, now=now, mine=mine)
+        others = self.held_from(queue, demand, *scratches, now=now, mine=self.claims.by_uid.get(uid))
         found = self.refusals(queue, demand, *scratches, held=others)
         first = next(found, None)
         if first is None and demand.preemptible:
