@@ -3,8 +3,8 @@ kept once it is ordered.
 
 It is tried on the nodes as they will be when all earlier orders are carried out: their victims are gone and their
 claimants have their places. Where node pools are declared, nodes may still be added for a job that lacks quota, so
-missing nodes are no objection. What the victims release is kept for the job until it is placed, or until ten minutes
-after the last of them has left.
+missing nodes are no objection. What the victims release is kept for the job as long as the quota that is claimed with
+it, then until it is placed, or until ten minutes after the last of them has left.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
 def opened(state: AdmitterState, _at: Position, event: ClaimOpened) -> None:
     """What is owed and awaits the victims of others has its places beside theirs."""
     if event.kind != "age" and event.ref.uid not in state.orders:
-        state.orders[event.ref.uid] = NodesOrder((), 0, {}, {}, claims=event.queue)
+        state.orders[event.ref.uid] = NodesOrder((), 0, {}, {}, open=True, claims=event.queue)
 
 
 def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     """The places that were found for it are kept from here on, as are those of the jobs that are moved for it."""
     plan, before = state.plans.pop(event.ref.uid, None), state.orders.get(event.ref.uid)
     places = plan.tried.places if plan is not None and plan.tried is not None else ()
-    for past in [uid for uid, each in state.orders.items() if not each.claims and not _stands(state, each)]:
+    for past in [uid for uid, each in state.orders.items() if not _stands(state, each)]:
         del state.orders[past]
     leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
     awaited = _leaves(state, places) | leaving
-    order = NodesOrder(places, at.at + KEPT_MS, awaited, dict.fromkeys(awaited), of_move=bool(event.moves))
+    order = NodesOrder(places, at.at + KEPT_MS, awaited, dict.fromkeys(awaited), open=True, of_move=bool(event.moves))
     order.growth, order.pods = event.growth, event.pods
     order.frees = _shared(state, awaited)
     if not event.for_nodes:
@@ -126,7 +126,7 @@ def over(
         order.leaving.pop(event.ref.uid, None)  # It has left, and runs elsewhere.
 
 
-def charged(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
+def charged(state: AdmitterState, at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     """No quota is held for it any more; its places are until it is admitted.
 
     Quota that was claimed for one may go to another that asks alike: it has the places, too. Of those for which victims
@@ -137,7 +137,7 @@ def charged(state: AdmitterState, _at: Position, event: QuotaReserved | Workload
     if isinstance(event, QuotaReserved) and lacks:
         own = _taken_over(state, uid, event.queue)
     if own is not None:
-        own.claims = ""
+        own.open, own.claims, own.until = False, "", at.at + KEPT_MS
         if not own.places:
             del state.orders[uid]
 
@@ -218,7 +218,7 @@ def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:
 
 
 def _stands(state: AdmitterState, order: NodesOrder) -> bool:
-    return bool(order.going) or order.until > state.now
+    return order.open or bool(order.going) or order.until > state.now
 
 
 def _awaited(state: AdmitterState, order: NodesOrder) -> bool:

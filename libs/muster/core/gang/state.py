@@ -164,7 +164,7 @@ class NodesOrder(Struct):
     places: tuple[Placement, ...]
     """Empty where they are not known: nodes may be added for it, or a victim stays."""
     until: int
-    """Log time (ms) until which they are kept, once no victim leaves any more."""
+    """Log time (ms) until which they are kept, once the order is not open and no victim leaves any more."""
     leaving: dict[str, list[str]]
     """uid of a victim that has not been admitted again -> keys of its occupants on the nodes; also those of another
     order, where they are on nodes of these places"""
@@ -172,6 +172,8 @@ class NodesOrder(Struct):
     """uids of those that are still charged"""
     frees: dict[str, list[int]] = field(default_factory=dict)
     """node -> its GPU devices of which the victims have shares"""
+    open: bool = False
+    """The job does not have the quota that is claimed with its places."""
     claims: str = ""
     """The queue of which it waits for quota: the order is kept until that claim ends, with places or without."""
     of_move: bool = False

@@ -175,6 +175,32 @@ def test_after_ten_minutes_nothing_is_kept() -> None:
     play.bench.sound()
 
 
+@pytest.mark.parametrize("cores", [1, 2], ids=["for the nodes", "for quota and nodes"])
+def test_the_places_are_kept_as_long_as_the_quota_that_is_claimed_with_them(cores: int) -> None:
+    """That is as long as a victim leaves, of another claim, too; and for ten minutes from when the job has its quota."""
+    play = halves(a=0, b=4)
+    for name in ("x", "y") if cores == 2 else ():
+        play.job(f"{name}-beside", "a", 1)
+    for name in ("big", "next"):
+        play.job(name, "b", 2)
+        leave = [each.ref.name for order in play.orders() + play.claims() for each in order.victims]
+        for victim in [each for each in leave if each not in play.pods]:
+            play.suspended(victim)
+    play.bench.paused = frozenset(("queue_sorter",))  # No quota goes to a job that waits.
+    for name in [each for each in play.pods if play.at[each] == ["n1"]]:
+        play.left(name)
+    play.bench.pass_time(2 * KEPT_MS)
+    assert "n1" in kept_nodes(play)
+    play.bench.paused = frozenset(("gang_admitter",))
+    play.settle()
+    play.bench.pass_time(KEPT_MS - 1_000)
+    assert "n1" in kept_nodes(play)
+    play.bench.paused = frozenset()
+    play.settle()
+    assert play.runs()["big"] == ["n1"]
+    play.bench.sound()
+
+
 def kept_nodes(play: Play) -> list[str]:
     kept = orders.in_force(play.bench.states["gang_admitter"])
     return [place.node for _, order in kept for place in order.places]
