@@ -84,6 +84,10 @@ class Bench(InMemoryCell[AnySeat]):
             for name, seat in self.seats.items():
                 violations = seat.stage.check(seat.state)
                 assert not violations, f"{name} at {self.seq}: {violations}"
+            claims = self.states["quota_accountant"].ledger.claims.by_uid
+            orders = self.states["gang_admitter"].orders
+            alone = sorted(uid for uid, order in orders.items() if order.open and uid not in claims)
+            assert not alone, f"at {self.seq} orders are open without a claim: {alone}"
 
     def happened(self, *kinds: type[E]) -> list[E]:
         """Every event of these kinds, in turn."""

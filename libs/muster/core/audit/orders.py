@@ -149,12 +149,9 @@ class Orders(Struct):
         self.by_uid.pop(event.ref.uid, None)
 
     def served_by(self, event: QuotaReserved | WorkloadAdopted) -> str:
-        """Uid of the claimant whose claim a charge uses: its own, else the first that asks alike; a firm one of these
-        before one for age. Empty for none.
-        """
-        uid, shape = event.ref.uid, shape_of(event)
-        asked = [u for u, o in self.by_uid.items() if u == uid or o.shape == shape]
-        return min(asked, key=lambda u: (not self.by_uid[u].firm, u != uid), default="")
+        """Uid of the claimant whose claim a charge ends: as is said, else its own. Empty for none."""
+        said = event.serves if isinstance(event, QuotaReserved) else ""
+        return next((uid for uid in (said, event.ref.uid) if uid in self.by_uid), "")
 
     def _serve(self, served: str) -> None:
         order = self.by_uid[served]
@@ -210,12 +207,15 @@ class Orders(Struct):
         """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them:
         what these still have is used, and not held.
 
-        ``used``: all ``charges`` before. A job with the request of a claimant is served by its claim.
+        ``used``: all ``charges`` before. A job may be said to serve the claim of one that asks alike.
         """
         shape, asked = shape_of(event), counted(event.request, event.pods)
-        if event.ref.uid in (*self.by_uid, self.handed_on) or any(
-            order.shape == shape for order in self.by_uid.values()
-        ):
+        if event.serves:
+            order = self.by_uid.get(event.serves)
+            alike = order is not None and order.shape == shape
+            yield "I26", alike, f"{event.ref} is said to serve the claim of {event.serves}, which asks something else"
+            return
+        if event.ref.uid in (*self.by_uid, self.handed_on):
             return
         held: dict[str, Vector] = {}
         for order in self.by_uid.values():

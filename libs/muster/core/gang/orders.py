@@ -129,34 +129,43 @@ def over(
 def charged(state: AdmitterState, at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     """No quota is held for it any more; its places are until it is admitted.
 
-    Quota that was claimed for one may go to another that asks alike: it has the places, too. Of those for which victims
-    have left, it has these, and the other one waits for its own.
+    One whose quota was claimed for another has the places, too. Of those that ask alike, the first to have its quota
+    has the places for which the victims have left, and the other one waits for its own.
     """
-    uid, own = event.ref.uid, state.orders.get(event.ref.uid)
-    lacks = own is None or not own.places or (bool(own.claims) and _awaited(state, own))
-    if isinstance(event, QuotaReserved) and lacks:
-        own = _taken_over(state, uid, event.queue)
+    uid = event.ref.uid
+    if isinstance(event, QuotaReserved):
+        _taken_over(state, uid, event.serves)
+        _exchanged(state, uid)
+    own = state.orders.get(uid)
     if own is not None:
         own.open, own.claims, own.until = False, "", at.at + KEPT_MS
         if not own.places:
             del state.orders[uid]
 
 
-def _taken_over(state: AdmitterState, uid: str, queue: str) -> NodesOrder | None:
-    """What is ordered for a job that has the quota of one that asks alike: in place of its own, if that has none."""
-    gang, own = state.gangs.get(uid), state.orders.get(uid)
-    for other, order in state.orders.items() if gang is not None else ():
-        alike = order.places and order.claims == queue and order.growth is None and other in state.gangs
-        if not alike or other == uid or (own is not None and _awaited(state, order)):
-            continue
-        if asks_of(state, state.gangs[other]) == asks_of(state, state.gangs[uid]):
-            if own is None:
-                leaving, going = {**order.leaving}, {**order.going}
-                state.orders[uid], order.places = replace(order, leaving=leaving, going=going), ()
-            else:
-                state.orders[uid], state.orders[other] = order, own
+def _taken_over(state: AdmitterState, uid: str, served: str) -> None:
+    """A job has the quota that was claimed for another one."""
+    order, own = state.orders.pop(served, None), state.orders.get(uid)
+    if order is not None and (own is None or not own.places) and _asks_alike(state, uid, served):
+        state.orders[uid] = order
+
+
+def _exchanged(state: AdmitterState, uid: str) -> None:
+    """A job has its quota, and its victims are still leaving: it has the places of one of which all have left."""
+    own = state.orders.get(uid)
+    if own is None or not own.claims or not own.places or not _awaited(state, own):
+        return
+    for other, order in state.orders.items():
+        free = order.open and order.places and order.growth is None and not _awaited(state, order)
+        if free and other != uid and _asks_alike(state, uid, other):
+            state.orders[uid], state.orders[other] = order, own
             break
-    return state.orders.get(uid)
+
+
+def _asks_alike(state: AdmitterState, uid: str, other: str) -> bool:
+    """Whether two jobs ask the same of the nodes."""
+    gang, beside = state.gangs.get(uid), state.gangs.get(other)
+    return gang is not None and beside is not None and asks_of(state, gang) == asks_of(state, beside)
 
 
 def ended(state: AdmitterState, _at: Position, event: ClaimEnded | WorkloadGone) -> None:
@@ -202,14 +211,15 @@ def kept(state: AdmitterState) -> Iterator[str]:
 
 
 def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
-    """Whether places that are kept for a job may be had by one that has quota and no places of its own: of its queue,
-    and of no lower priority.
+    """Whether places that are kept for a job may be had by a claimant that has quota and no places of its own: of its
+    queue, those of a job of no higher priority; of another, those of a job that has no quota yet.
     """
-    reservation, order = state.reservations.get(uid), state.orders.get(uid)
-    queue = reservation.queue if reservation is not None else order.claims if order is not None else ""
+    reservation, order, queue = state.reservations.get(uid), state.orders.get(uid), state.reservations[claimant].queue
+    if reservation is None and order is not None and order.claims != queue:
+        return order.open
     mine, other = state.gangs.get(claimant), state.gangs.get(uid)
     higher = mine is not None and other is not None and other.rank[0] < mine.rank[0]
-    return not higher and queue == state.reservations[claimant].queue
+    return not higher and (reservation is None or reservation.queue == queue)
 
 
 def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:

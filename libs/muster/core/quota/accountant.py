@@ -123,7 +123,8 @@ class QuotaAccountant(Stage[AccountantState]):
         for each in decisions:
             yield each
             if isinstance(each, QuotaReserved | WorkloadAdopted):
-                ended = ended or claims.served_by(each.ref.uid, each.queue, each.demand) is not None
+                other = each.serves if isinstance(each, QuotaReserved) else ""
+                ended = ended or (other or each.ref.uid) in claims.by_uid
         return ended
 
     @staticmethod
@@ -224,8 +225,11 @@ class QuotaAccountant(Stage[AccountantState]):
         short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
         if short is None:
             passed = backfill.passed(state.ledger, candidate.queue, demand, scratch, state.now)
+            served = state.ledger.claims.served_by(uid, candidate.queue, demand)
             scratch.add(candidate.queue, demand)
-            return moving.reservation(state, cause, workload, candidate.attempt, candidate.queue, demand, passed)
+            return moving.reservation(
+                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served
+            )
         return QuotaDenied(
             cause=cause,
             ref=candidate.ref,

@@ -16,7 +16,7 @@ from muster.core.gang.state import KEPT_MS
 from muster.core.quota.claim import LEAVES_WITHIN_MS
 from muster.events.base import Cause
 from muster.events.claims import PlanStale, PlanTried
-from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased
+from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadGone
 from muster.events.reasons import OrderKind
@@ -177,7 +177,7 @@ def test_after_ten_minutes_nothing_is_kept() -> None:
 
 @pytest.mark.parametrize("cores", [1, 2], ids=["for the nodes", "for quota and nodes"])
 def test_the_places_are_kept_as_long_as_the_quota_that_is_claimed_with_them(cores: int) -> None:
-    """That is as long as a victim leaves, of another claim, too; and for ten minutes from when the job has its quota."""
+    """As long as a victim leaves, of another claim, too; and for ten minutes from when the job has its quota."""
     play = halves(a=0, b=4)
     for name in ("x", "y") if cores == 2 else ():
         play.job(f"{name}-beside", "a", 1)
@@ -198,6 +198,43 @@ def test_the_places_are_kept_as_long_as_the_quota_that_is_claimed_with_them(core
     play.bench.paused = frozenset()
     play.settle()
     assert play.runs()["big"] == ["n1"]
+    play.bench.sound()
+
+
+@pytest.mark.parametrize("other", ["b", "c"], ids=["of its queue", "of another"])
+def test_the_first_to_have_its_quota_has_the_place_that_is_free(other: str) -> None:
+    """The job that the victim left for waits for the other victim, for its quota and for its place."""
+    play = Play(a=0, b=2 + 2 * (other == "b"), c=2)
+    for name in ("x", "y"):
+        play.job(name, "a", 2)
+        play.bench.pass_time(1_000)
+    for name, of, victim in (("first", "b", "y"), ("second", other, "x")):
+        play.job(name, of, 2)
+        play.suspended(victim)
+    play.left("x")
+    assert play.runs() == {"first": ["n0"]}
+    assert kept_nodes(play) == ["n1"]
+    play.left("y")
+    assert play.runs() == {"first": ["n0"], "second": ["n1"]}
+    assert len(play.claims()) == 2
+    play.bench.sound()
+
+
+def test_an_order_ends_with_the_claim_that_a_job_that_asks_alike_has_served() -> None:
+    play = Play(a=0, b=4)
+    for name in ("x", "y"):
+        play.job(name, "a", 2)
+        play.bench.pass_time(1_000)
+    play.job("big", "b", 2)
+    play.suspended("y")
+    play.bench.paused = frozenset(("preemptor",))
+    play.job("urgent", "b", 2, "build-preemptible")
+    play.left("y")
+    assert play.runs()["urgent"] == ["n1"]
+    assert [(each.ref.name, each.serves) for each in play.bench.happened(QuotaReserved)][-1:] == [
+        ("urgent", play.jobs["big"].ref.uid)
+    ]
+    assert not play.bench.states["gang_admitter"].orders
     play.bench.sound()
 
 

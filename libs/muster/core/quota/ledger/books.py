@@ -191,15 +191,15 @@ class Books(Struct):
             del self.asks[uid]
             self._ask(uid, 1)
 
-    def charge(self, uid: str, charge: Charge, asked: Demand | None = None) -> Claim | None:
+    def charge(self, uid: str, charge: Charge, serves: str = "") -> Claim | None:
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends.
 
-        ``asked``: all that it asks for, where the charge does not say that: a claim is served by a job that asks alike.
+        ``serves``: uid of the claimant, where that is another one.
         """
         self._put(uid, charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
             claim.counts_on(uid, charge)
-        served = self._served(self.claims.served_by(uid, charge.queue, asked or charge.demand))
+        served = self._served(self.claims.by_uid.get(serves or uid))
         self.end_claim(uid)
         return served
 
