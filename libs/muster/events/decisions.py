@@ -136,6 +136,8 @@ class QuotaReserved(DemandDecision, frozen=True, kw_only=True):
     """The job, namespace/name, of whose claim for age it uses what is held, for by its run time it leaves in time."""
     promised: int = 0
     """Log time (ms) by which that job is promised to start."""
+    owed: bool = False
+    """It is guaranteed what it asks for."""
     serves: str = ""
     """uid of another job, which asks alike, whose claim this ends: it has the room that was made for that."""
 

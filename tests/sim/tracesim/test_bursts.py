@@ -77,7 +77,7 @@ def departments(folder: Path, seed: int, placement: PlacementMode) -> Trace:
     return Trace(replace(made.cluster, placement=placement), made.jobs)
 
 
-@pytest.mark.parametrize(("seed", "placement"), [(3, "off"), (1, "pack")])
+@pytest.mark.parametrize(("seed", "placement"), [(8, "off"), (3, "off"), (1, "pack"), (10, "pack")])
 def test_a_burst_that_a_department_is_guaranteed_and_its_teams_are_not(tmp_path, seed, placement):
     """No job is evicted three times in an hour, no more leave than claim it, and nothing owed is unserved."""
     claimants, evicted = set[str](), defaultdict[str, list[int]](list)

@@ -69,8 +69,6 @@ class GangAdmitter(Stage[AdmitterState]):
             yield from unplaced.retries_due(state, view, placer.growing)
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
-        hopeless: dict[str, Shortage] = {}
-        """Asks that found no place -> why: no job with the same request is tried again in this commit."""
         yield from claims.over(state)
         mine, ordered = {claim.key for claim in claims.standing(state)}, dict.fromkeys(orders.kept(state))
         if state.placement.strategy is not None and (state.reservations or state.unplaced or state.pods.open or mine):
@@ -85,9 +83,7 @@ class GangAdmitter(Stage[AdmitterState]):
                         reservation, together=together(gang.pod_sets) if native and gang is not None else 0
                     )
         else:
-            for uid, reservation in state.reservations.items():
-                if uid not in mine and not reservation.room_until and uid not in ordered:
-                    yield from _tried(state, view, reservation, hopeless, placer)
+            yield from self._others(state, view, placer, {*mine, *ordered})
         yield from placer.decisions_due()
 
     @staticmethod
@@ -129,6 +125,25 @@ class GangAdmitter(Stage[AdmitterState]):
                 mark = _unkept(view, kept.get(uid, ()))
                 yield from unplaced.claimed(state, view, uid)
                 view.undo(mark)
+
+    @staticmethod
+    def _others(state: AdmitterState, view: View, placer: PodGangPlacer, kept: Container[str]) -> Iterator[Decision]:
+        """The jobs that have quota, and that nothing is kept for: first those that are guaranteed what they ask for,
+        then those that are guaranteed it and wait for nodes, then those that borrow.
+        """
+        hopeless: dict[str, Shortage] = {}
+        """Asks that found no place -> why: no job with the same request is tried again in this commit."""
+        plain = [each for each in state.reservations.values() if not each.room_until and each.ref.uid not in kept]
+        for reservation in plain:
+            if reservation.owed:
+                yield from _tried(state, view, reservation, hopeless, placer)
+        borrow, mark, acted = [each for each in plain if not each.owed], view.mark(), False
+        trials = [unplaced.owed_first(state, view)] if borrow else []
+        for decision in chain(*trials, *(_tried(state, view, each, hopeless, placer) for each in borrow)):
+            acted = True
+            yield decision
+        if not acted:
+            view.undo(mark)
 
     @staticmethod
     def _claimants(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:

@@ -126,6 +126,7 @@ def reserved(state: AdmitterState, at: Position, event: QuotaReserved) -> None:
         event.queue,
         event.basis,
         Cause(at.seq, at.item),
+        owed=event.owed,
         room_until=room_until,
     )
 

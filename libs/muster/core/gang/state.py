@@ -55,12 +55,23 @@ class Reservation(Struct):
     """Log time at which it was said last why it waits."""
     deferred: bool = False
     """It is decided that it releases its quota."""
+    owed: bool = False
+    """It is guaranteed what it asks for."""
     in_vain: bool = False
     """The nodes that it waited for did not come."""
     growth: Growth | None = None
     """The nodes that it waits for."""
     room_until: int = 0
     """Work was suspended so that it is admitted: log time (ms) until which devices may still be kept for that work."""
+
+
+class FoundRoom(Struct):
+    """What a job has that is tried again, for there is room for it."""
+
+    until: int
+    """Log time (ms)"""
+    owed: bool
+    """It is guaranteed what it asks for."""
 
 
 class LinePlace(NamedTuple):
@@ -212,8 +223,8 @@ class AdmitterState(StageState):
     """From when node pools may be asked for one of them again, where nodes of a pool did not come."""
     lines: dict[str, Line] = field(default_factory=dict)
     """request -> the jobs of it"""
-    found: dict[str, int] = field(default_factory=dict)
-    """uid of a job that is tried again and has no answer yet -> log time (ms) until which the room is left to it"""
+    found: dict[str, FoundRoom] = field(default_factory=dict)
+    """uid of a job that is tried again and has no answer yet -> the room that is left to it"""
     plans: dict[str, PlanToTry] = field(default_factory=dict)
     """claimant uid -> a proposal to suspend jobs for it that has no answer yet"""
     orders: dict[str, NodesOrder] = field(default_factory=dict)

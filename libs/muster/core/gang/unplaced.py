@@ -2,8 +2,8 @@
 
 They wait in lines, one for all with the same request: those first that are guaranteed what they ask for, then the
 highest priority, then the oldest. As many are tried again as there is room for, one line beside the other. For a few
-seconds that room is left to them by the others that wait for nodes; a job that has quota already comes before all of
-them.
+seconds that room is left to them by the others that wait for nodes. A job that has quota already comes before all of
+them, except before those that are guaranteed what they ask for where it borrows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 from muster.core.gang import claims
 from muster.core.gang.asks import asks_of
 from muster.core.gang.growing import Growing
-from muster.core.gang.state import AdmitterState, Line, LinePlace, Reservation, Unplaced
+from muster.core.gang.state import AdmitterState, FoundRoom, Line, LinePlace, Reservation, Unplaced
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
@@ -58,9 +58,10 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
 
 
 def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
+    each = state.unplaced.get(event.ref.uid)
     drop(state, event.ref.uid)
-    state.found = {uid: until for uid, until in state.found.items() if until > at.at}
-    state.found[event.ref.uid] = at.at + FOUND_MS
+    state.found = {uid: room for uid, room in state.found.items() if room.until > at.at}
+    state.found[event.ref.uid] = FoundRoom(at.at + FOUND_MS, owed=each is not None and each.owed)
 
 
 def observed(state: AdmitterState, uid: str) -> None:
@@ -166,9 +167,25 @@ def suppose(state: AdmitterState, view: View) -> None:
     mode = state.placement.strategy
     if mode is None:
         return
-    for uid, until in state.found.items():
-        if until > state.now and uid in state.gangs:
+    for uid, room in state.found.items():
+        if room.until > state.now and uid in state.gangs:
             place(view, asks_of(state, state.gangs[uid]), mode)
+
+
+def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
+    """Those that are guaranteed what they ask for, and have room now, are tried again. Their room is taken in the view,
+    as is that of those that are tried already.
+    """
+    mode = state.placement.strategy
+    for uid, room in state.found.items():
+        if mode is not None and room.owed and room.until > state.now and uid in state.gangs:
+            place(view, asks_of(state, state.gangs[uid]), mode)
+    for key in _with_room(state):
+        for head in state.lines[key].places:
+            each = state.unplaced[head.uid]
+            if head.borrows or not state.gangs[head.uid].waits or not has_room(state, view, each):
+                break
+            yield _found(each)
 
 
 def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]:
@@ -200,7 +217,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
     """When a job may be tried again, or claim nodes, though nothing happens."""
     if state.placement.strategy is None or not state.unplaced:
         return
-    times = [*state.found.values()]
+    times = [room.until for room in state.found.values()]
     times += [at for at, _ in islice(state.grow_from.after(state.now), 1)]
     times += [at for at, uid in claims.unplaced_may_claim(state) if uid not in state.pods.claims]
     yield from [at for at in times if at > state.now]

@@ -65,7 +65,7 @@ def _in_question(state: PreemptorState) -> Mapping[str, None]:
     if ledger.inner_below:
         return dict.fromkeys(waiting)
     some = dict.fromkeys((*state.heads.near, *ledger.leaving.extra))
-    if any(path in ledger.nodes and ledger.is_inner(ledger.nodes[path]) for path in ledger.leaving.extra):
+    if any(path in ledger.pooled for path in ledger.leaving.extra):
         some |= ledger.below
     return {queue: None for queue in some if queue in waiting}
 

@@ -21,7 +21,7 @@ from muster.core.preemption.owed import outranked, owed, site_now, with_moves
 from muster.core.preemption.state import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import chain_of, counted
-from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger, leaf_of
+from muster.core.quota.ledger.ledger import UNBOUNDED, leaf_of
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import basis
 from muster.core.reclaim import profiles
@@ -200,7 +200,7 @@ def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
     """The jobs for which a rule may find victims: of all others this can be said at a glance."""
     ledger, found = state.queues.ledger, state.unplaced
     leaving = ledger.leaving.extra
-    inner = {**ledger.inner_below, **{path: None for path in leaving if _is_inner(ledger, path)}}
+    inner = {**ledger.inner_below, **{path: None for path in leaving if path in ledger.pooled}}
     for root, here in state.unplaced_in.items():
         glance = not ledger.by_shares(root)
         if not glance:
@@ -227,10 +227,6 @@ def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
 
 def _is_within(left: Callable[[str], int], job: Job) -> bool:
     return all(amount <= left(name) for name, amount in counted(job.demand).items())
-
-
-def _is_inner(ledger: Ledger, path: str) -> bool:
-    return path in ledger.nodes and ledger.is_inner(ledger.nodes[path])
 
 
 def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:

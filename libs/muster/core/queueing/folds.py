@@ -211,7 +211,7 @@ def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed
     found = queues.unplaced.get(event.ref.uid)
     if found is None or found.attempt != event.attempt or event.short is None:
         return ()
-    queues.unplaced[event.ref.uid] = replace(found, found=True)
+    queues.unplaced[event.ref.uid] = replace(found, short=True)
     return (event.ref.uid,)
 
 

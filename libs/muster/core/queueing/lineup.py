@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from muster.core.queueing.kaiorder import Key, key_of
-from muster.core.queueing.order import used_first
+from muster.core.queueing.order import POOLED, may_pool, used_first
 from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import chain_of
 from muster.model.demand import Demand
@@ -27,6 +27,8 @@ class Lineup(Struct):
     turns: dict[str, Turn] = field(default_factory=dict)
     order: list[tuple[Turn, str]] = field(default_factory=list)
     """sorted (turn, queue)"""
+    pooled: dict[str, None] = field(default_factory=dict)
+    """the nodes above queues whose guarantee may be free for these"""
     keys: dict[str, Key] = field(default_factory=dict)
     """queue of a tree of fair shares, or one above some -> how it compares at best"""
     shared: dict[str, list[tuple[Key, str]]] = field(default_factory=dict)
@@ -35,10 +37,19 @@ class Lineup(Struct):
     @classmethod
     def of(cls, queues: Queues) -> Lineup:
         """All of them."""
-        found = cls()
+        found = cls(pooled={**queues.ledger.inner_below})
         for queue in queues.book.lines:
             found._look(queue, queues)
         return found
+
+    def stir(self, queues: Queues) -> None:
+        """The queues below a node that is below its guarantee since, or not any more, are touched."""
+        below = queues.ledger.inner_below
+        changed = [path for path in {**self.pooled, **below} if (path in self.pooled) != (path in below)]
+        for path in changed:
+            queues.book.stirred.update({queue: None for queue in queues.book.lines if queue.startswith(f"{path}/")})
+        if changed:
+            self.pooled = {**below}
 
     def settle(self, queues: Queues) -> None:
         """Bring the queues in line that were touched since."""
@@ -80,11 +91,17 @@ def first_turn(queues: Queues, queue: str) -> Turn:
     """No place of a queue in the order of turns is before this one."""
     order = queues.order(queue)
     least = _NOTHING if order == "share" else Demand(queues.book.least_asked(queue), jobs=0)
-    used = used_first(queues.ledger, order, queue, least, queues.proposed)
+    used = _at_least(queues, queue, used_first(queues.ledger, order, queue, least, queues.proposed))
     return -queues.queue_priorities.get(queue, 0), used, queues.book.first_rank(queue)
 
 
 def first_turn_with(queues: Queues, queue: str, ranks: Iterable[int]) -> Turn:
     """The same with jobs that are about to be queued; ``ranks``: theirs."""
     used = used_first(queues.ledger, queues.order(queue), queue, _NOTHING, queues.proposed)
+    used = _at_least(queues, queue, used)
     return -queues.queue_priorities.get(queue, 0), used, min((*ranks, queues.book.first_rank(queue)))
+
+
+def _at_least(queues: Queues, queue: str, used: int) -> int:
+    """Whether it is within the guarantee of a node above it is asked when it is its turn."""
+    return min(used, POOLED) if may_pool(queues.ledger, queue) else used

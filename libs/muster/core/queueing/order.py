@@ -12,6 +12,8 @@ from muster.model.keys import root_of
 
 _NOTHING: Mapping[str, Any] = {}
 MILLION = 1_000_000
+POOLED = MILLION - 1
+"""Of a leaf that uses all of its own guarantee, and not all of one above it: before those that would borrow."""
 
 
 def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
@@ -38,11 +40,21 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
 
 def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
     """What comes after the priority of a queue: what it uses of its guarantee, or (``order`` is not ``share``) that
-    with the job it would send next, where all beyond their guarantees are equal.
+    with the job it would send next, where all beyond their guarantees are equal. Beyond its own, but within the one of
+    a node above it, it comes just before those that use all of theirs.
     """
     if order == "share":
-        return share(ledger, queue, *scratches)
-    return min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), MILLION + 1)
+        used = share(ledger, queue, *scratches)
+    else:
+        used = min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), MILLION + 1)
+    if used > POOLED and may_pool(ledger, queue) and ledger.owed(queue, demand, *scratches):
+        return POOLED
+    return used
+
+
+def may_pool(ledger: Ledger, queue: str) -> bool:
+    """Whether a leaf beyond its own guarantee may be within the one of a node above it."""
+    return bool(ledger.inner_below) and any(path in ledger.inner_below for path in chain_of(queue))
 
 
 def _of_all(ledger: Ledger, queue: str, name: str, amount: int) -> int:

@@ -78,7 +78,9 @@ class WaitsForNodes(Struct, frozen=True):
     queued_at: int = 0
     """When it counts as queued, ms since the epoch: it comes back to its old place."""
     found: bool = False
-    """Whether there is room by now, or others may leave for it where its quota is short: it is queued again."""
+    """Whether there is room by now: it is queued again."""
+    short: bool = False
+    """Whether others may leave for it, and its quota was short then: it is queued again if it still is."""
 
 
 class WantedSince(Struct, frozen=True):

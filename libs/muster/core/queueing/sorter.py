@@ -48,6 +48,7 @@ class QueueSorter(Stage[SorterState]):
     def settle(state: SorterState) -> None:
         """A commit is folded: what the queues that it touched want is noted, and they take their place in turn."""
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
+        state.lineup.stir(state.queues)
         if state.queues.book.stirred:
             lending.noted(state.queues, state.now)
             state.lineup.settle(state.queues)

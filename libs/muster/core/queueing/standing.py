@@ -104,7 +104,7 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     priority = state.queues.priority_of(workload, leaf)
     demand = state.queues.demand_of(workload, leaf, priority)
     unplaced = state.queues.unplaced.get(uid)
-    if unplaced is not None and not unplaced.found:
+    if unplaced is not None and not unplaced.found and not (unplaced.short and _is_short(state, leaf, demand, uid)):
         placement = laid_out(state.queues.ledger.nodes, leaf)
         if unplaced == replace(unplaced, queue=leaf, basis=workload.basis, priority=priority, placement=placement):
             return None
@@ -112,6 +112,11 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves:
         return None
     return _Enters(leaf, demand, priority)
+
+
+def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:
+    """Whether it is refused quota now: what was tried meanwhile, and has no place, may have been charged then."""
+    return state.queues.ledger.shortfall(leaf, demand, now=state.now, uid=uid) is not None
 
 
 def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | None, cause: Cause) -> WorkloadQueued:

@@ -226,9 +226,10 @@ class QuotaAccountant(Stage[AccountantState]):
         if short is None:
             passed = backfill.passed(state.ledger, candidate.queue, demand, scratch, state.now)
             served = state.ledger.claims.served_by(uid, candidate.queue, demand)
+            owed = state.ledger.owed(candidate.queue, demand, scratch)
             scratch.add(candidate.queue, demand)
             return moving.reservation(
-                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served
+                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=owed
             )
         return QuotaDenied(
             cause=cause,

@@ -63,11 +63,12 @@ def handed_on(
 
 def reservation(
     state: AccountantState, cause: Cause, workload: Workload, attempt: int, queue: str, demand: Demand,
-    passed: Claim | None = None, served: Claim | None = None,
+    passed: Claim | None = None, served: Claim | None = None, *, owed: bool = False,
 ) -> QuotaReserved:  # fmt: skip
     """Quota for a workload as it is now.
 
-    ``passed``: the claim for age beside which it is admitted; ``served``: the one that it ends.
+    ``passed``: the claim for age beside which it is admitted; ``served``: the one that it ends; ``owed``: it is
+    guaranteed what it asks for.
     """
     return QuotaReserved(
         cause=cause,
@@ -79,5 +80,6 @@ def reservation(
         placement=laid_out(state.ledger.nodes, queue),
         beside=passed.ref.key if passed is not None else "",
         promised=passed.promised if passed is not None else 0,
+        owed=owed,
         serves=served.uid if served is not None and served.uid != workload.ref.uid else "",
     )

@@ -238,6 +238,25 @@ def test_an_order_ends_with_the_claim_that_a_job_that_asks_alike_has_served() ->
     play.bench.sound()
 
 
+def test_a_job_that_borrows_leaves_the_room_to_one_that_is_owed_it_and_waits_for_nodes() -> None:
+    """It has its quota as soon as that is free; the other one has released its own."""
+    play = Play(a=0, b=2)
+    play.bench.facts(nodes.node("n2", cpu=1))
+    for name in ("x", "p", "y", "q", "w"):
+        play.job(name, "a", 1)
+    for other in ("p", "q"):
+        play.ends(other)
+    play.bench.paused = frozenset(("preemptor",))
+    play.job("owed", "b", 2)
+    play.job("borrows", "a", 1, count=3)
+    assert sorted(play.runs()) == ["w", "x", "y"]
+    assert play.runs()["y"] == ["n0"]
+    play.ends("y")
+    assert play.runs()["owed"] == ["n0"]
+    assert "borrows" not in play.runs()
+    play.bench.sound()
+
+
 def kept_nodes(play: Play) -> list[str]:
     kept = orders.in_force(play.bench.states["gang_admitter"])
     return [place.node for _, order in kept for place in order.places]

@@ -16,7 +16,7 @@ from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, c
 from muster.core.quota.ledger.charging import awaited, claim_of, lacking
 from muster.core.quota.ledger.fairshares import FairShares
 from muster.core.quota.ledger.shares import Shares
-from muster.core.quota.trees.tree import ROOT, leaves, promised
+from muster.core.quota.trees.tree import ROOT, leaves, pooled, promised
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
@@ -50,7 +50,9 @@ class Books(Struct):
     below: dict[str, None] = field(default_factory=dict)
     """paths of the nodes that use less of anything than their guarantee"""
     inner_below: dict[str, None] = field(default_factory=dict)
-    """those of them between a root and its leaves, where guarantees and not shares say what is owed"""
+    """those of them that are pooled"""
+    pooled: dict[str, None] = field(default_factory=dict)
+    """paths of the nodes that are guaranteed more than their children together: leaves below may be owed the rest"""
     kept: dict[str, Vector] = field(default_factory=dict)
     """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
     promised: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -120,6 +122,7 @@ class Books(Struct):
                 for node in tree.nodes:
                     self.named.setdefault(node.name, []).append(node.path)
         self.promised = {root: promised(tree) for root, tree in self.trees.items()}
+        self.pooled = {path: None for tree in self.trees.values() for path in pooled(tree)}
         self.lends = any(node.kept for node in self.nodes.values())
         divided = (node for tree in self.trees.values() if tree.by_shares for node in tree.nodes)
         self.protects = any(node.preempt_min_run_ms or node.reclaim_min_run_ms for node in divided)
@@ -373,13 +376,9 @@ class Books(Struct):
             for name, least in node.guaranteed.items() if node is not None else ():
                 if used(name, 0) < least:
                     self.below[path] = None
-                    if node is not None and self.is_inner(node):
+                    if path in self.pooled:
                         self.inner_below[path] = None
                     break
-
-    def is_inner(self, node: QuotaNode) -> bool:
-        """Whether leaves below a node may be owed what it is guaranteed."""
-        return bool(node.children) and "/" in node.path and not self.by_shares(node.path)
 
     # --- what is not lent -------------------------------------------------------------------------------------
 

@@ -233,6 +233,19 @@ def promised(tree: QuotaTree) -> dict[str, None]:
     return dict.fromkeys(sorted(found))
 
 
+def pooled(tree: QuotaTree) -> dict[str, None]:
+    """The paths between the root and the leaves that are guaranteed more of anything than their children together: any
+    leaf below may be owed the rest.
+    """
+    nodes, found = {node.path: node for node in tree.nodes}, dict[str, None]()
+    for node in tree.nodes if not tree.by_shares else ():
+        children = [nodes[path].guaranteed for path in node.children]
+        rest = {name: least - sum([each.get(name, 0) for each in children]) for name, least in node.guaranteed.items()}
+        if children and "/" in node.path and any(amount > 0 for amount in rest.values()):
+            found[node.path] = None
+    return found
+
+
 def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:
     """The nodes without children, in tree order."""
     return (node for node in tree.nodes if not node.children)
