@@ -65,15 +65,6 @@ class Reservation(Struct):
     """Work was suspended so that it is admitted: log time (ms) until which devices may still be kept for that work."""
 
 
-class FoundRoom(Struct):
-    """What a job has that is tried again, for there is room for it."""
-
-    until: int
-    """Log time (ms)"""
-    owed: bool
-    """It is guaranteed what it asks for."""
-
-
 class LinePlace(NamedTuple):
     """The place of a job among those that wait for nodes; the smallest is tried first."""
 
@@ -223,8 +214,8 @@ class AdmitterState(StageState):
     """From when node pools may be asked for one of them again, where nodes of a pool did not come."""
     lines: dict[str, Line] = field(default_factory=dict)
     """request -> the jobs of it"""
-    found: dict[str, FoundRoom] = field(default_factory=dict)
-    """uid of a job that is tried again and has no answer yet -> the room that is left to it"""
+    found: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    """uid of a job that is tried again and has no answer yet -> (log time (ms) of its end, whether it is guaranteed)"""
     plans: dict[str, PlanToTry] = field(default_factory=dict)
     """claimant uid -> a proposal to suspend jobs for it that has no answer yet"""
     orders: dict[str, NodesOrder] = field(default_factory=dict)

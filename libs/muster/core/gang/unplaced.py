@@ -16,7 +16,7 @@ from itertools import islice
 from muster.core.gang import claims
 from muster.core.gang.asks import asks_of
 from muster.core.gang.growing import Growing
-from muster.core.gang.state import AdmitterState, FoundRoom, Line, LinePlace, Reservation, Unplaced
+from muster.core.gang.state import AdmitterState, Line, LinePlace, Reservation, Unplaced
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
@@ -60,8 +60,8 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
 def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
     each = state.unplaced.get(event.ref.uid)
     drop(state, event.ref.uid)
-    state.found = {uid: room for uid, room in state.found.items() if room.until > at.at}
-    state.found[event.ref.uid] = FoundRoom(at.at + FOUND_MS, owed=each is not None and each.owed)
+    state.found = {uid: room for uid, room in state.found.items() if room[0] > at.at}
+    state.found[event.ref.uid] = at.at + FOUND_MS, each is not None and each.owed
 
 
 def observed(state: AdmitterState, uid: str) -> None:
@@ -167,8 +167,8 @@ def suppose(state: AdmitterState, view: View) -> None:
     mode = state.placement.strategy
     if mode is None:
         return
-    for uid, room in state.found.items():
-        if room.until > state.now and uid in state.gangs:
+    for uid, (until, _) in state.found.items():
+        if until > state.now and uid in state.gangs:
             place(view, asks_of(state, state.gangs[uid]), mode)
 
 
@@ -177,8 +177,8 @@ def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
     as is that of those that are tried already.
     """
     mode = state.placement.strategy
-    for uid, room in state.found.items():
-        if mode is not None and room.owed and room.until > state.now and uid in state.gangs:
+    for uid, (until, owed) in state.found.items():
+        if mode is not None and owed and until > state.now and uid in state.gangs:
             place(view, asks_of(state, state.gangs[uid]), mode)
     for key in _with_room(state):
         for head in state.lines[key].places:
@@ -217,7 +217,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
     """When a job may be tried again, or claim nodes, though nothing happens."""
     if state.placement.strategy is None or not state.unplaced:
         return
-    times = [room.until for room in state.found.values()]
+    times = [until for until, _ in state.found.values()]
     times += [at for at, _ in islice(state.grow_from.after(state.now), 1)]
     times += [at for at, uid in claims.unplaced_may_claim(state) if uid not in state.pods.claims]
     yield from [at for at in times if at > state.now]
