@@ -162,13 +162,16 @@ def _with_room(state: AdmitterState) -> list[str]:
     return [key for each in state.ledger.sought.values() for key in each.within()] + without_pods
 
 
-def suppose(state: AdmitterState, view: View) -> None:
-    """As if those that are tried again had been admitted and had their places."""
+def suppose(state: AdmitterState, view: View, *, only_owed: bool = False) -> None:
+    """As if those that are tried again had been admitted and had their places.
+
+    ``only_owed``: those that are guaranteed what they ask for.
+    """
     mode = state.placement.strategy
     if mode is None:
         return
-    for uid, (until, _) in state.found.items():
-        if until > state.now and uid in state.gangs:
+    for uid, (until, owed) in state.found.items():
+        if (owed or not only_owed) and until > state.now and uid in state.gangs:
             place(view, asks_of(state, state.gangs[uid]), mode)
 
 
@@ -176,10 +179,7 @@ def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
     """Those that are guaranteed what they ask for, and have room now, are tried again. Their room is taken in the view,
     as is that of those that are tried already.
     """
-    mode = state.placement.strategy
-    for uid, (until, owed) in state.found.items():
-        if mode is not None and owed and until > state.now and uid in state.gangs:
-            place(view, asks_of(state, state.gangs[uid]), mode)
+    suppose(state, view, only_owed=True)
     for key in _with_room(state):
         for head in state.lines[key].places:
             each = state.unplaced[head.uid]

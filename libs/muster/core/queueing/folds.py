@@ -15,7 +15,7 @@ from muster.core.observed.seen import Seen
 from muster.core.queueing import lending, objects
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from, withdraw
-from muster.core.quota.ledger.charging import ask_of, charge_of, claim_of
+from muster.core.quota.ledger.charging import ask_of, charge_of, claim_of, claimant_of
 from muster.core.stage import Arm, folds_in
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
@@ -123,7 +123,7 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
         withdraw(queues, job)
         job.status = "charged"
         job.placement = event.placement if isinstance(event, QuotaReserved) else ""
-    queues.ledger.charge(uid, charge_of(event, at.at), event.serves if isinstance(event, QuotaReserved) else "")
+    queues.ledger.charge(uid, charge_of(event, at.at), claimant_of(event))
     lending.runs(queues, uid, at.at)
     queues.book.moved(event.queue, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))

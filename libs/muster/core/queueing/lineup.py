@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from muster.core.queueing.kaiorder import Key, key_of
-from muster.core.queueing.order import POOLED, may_pool, used_first
+from muster.core.queueing.order import least_used
 from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import chain_of
 from muster.model.demand import Demand
@@ -89,19 +89,15 @@ class Lineup(Struct):
 
 def first_turn(queues: Queues, queue: str) -> Turn:
     """No place of a queue in the order of turns is before this one."""
-    order = queues.order(queue)
-    least = _NOTHING if order == "share" else Demand(queues.book.least_asked(queue), jobs=0)
-    used = _at_least(queues, queue, used_first(queues.ledger, order, queue, least, queues.proposed))
-    return -queues.queue_priorities.get(queue, 0), used, queues.book.first_rank(queue)
+    least = _NOTHING if queues.order(queue) == "share" else Demand(queues.book.least_asked(queue), jobs=0)
+    return _turn(queues, queue, least, queues.book.first_rank(queue))
 
 
 def first_turn_with(queues: Queues, queue: str, ranks: Iterable[int]) -> Turn:
     """The same with jobs that are about to be queued; ``ranks``: theirs."""
-    used = used_first(queues.ledger, queues.order(queue), queue, _NOTHING, queues.proposed)
-    used = _at_least(queues, queue, used)
-    return -queues.queue_priorities.get(queue, 0), used, min((*ranks, queues.book.first_rank(queue)))
+    return _turn(queues, queue, _NOTHING, min((*ranks, queues.book.first_rank(queue))))
 
 
-def _at_least(queues: Queues, queue: str, used: int) -> int:
-    """Whether it is within the guarantee of a node above it is asked when it is its turn."""
-    return min(used, POOLED) if may_pool(queues.ledger, queue) else used
+def _turn(queues: Queues, queue: str, least: Demand, rank: int) -> Turn:
+    used = least_used(queues.ledger, queues.order(queue), queue, least, queues.proposed)
+    return -queues.queue_priorities.get(queue, 0), used, rank

@@ -43,16 +43,25 @@ def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratche
     with the job it would send next, where all beyond their guarantees are equal. Beyond its own, but within the one of
     a node above it, it comes just before those that use all of theirs.
     """
-    if order == "share":
-        used = share(ledger, queue, *scratches)
-    else:
-        used = min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), MILLION + 1)
-    if used > POOLED and may_pool(ledger, queue) and ledger.owed(queue, demand, *scratches):
+    used = _of_own(ledger, order, queue, demand, *scratches)
+    if used > POOLED and _may_pool(ledger, queue) and ledger.owed(queue, demand, *scratches):
         return POOLED
     return used
 
 
-def may_pool(ledger: Ledger, queue: str) -> bool:
+def least_used(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
+    """No job that asks for as much or more comes before this: if the guarantee above is enough is asked in its turn."""
+    used = _of_own(ledger, order, queue, demand, *scratches)
+    return POOLED if used > POOLED and _may_pool(ledger, queue) else used
+
+
+def _of_own(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
+    if order == "share":
+        return share(ledger, queue, *scratches)
+    return min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), MILLION + 1)
+
+
+def _may_pool(ledger: Ledger, queue: str) -> bool:
     """Whether a leaf beyond its own guarantee may be within the one of a node above it."""
     return bool(ledger.inner_below) and any(path in ledger.inner_below for path in chain_of(queue))
 

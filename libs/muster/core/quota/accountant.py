@@ -18,6 +18,7 @@ from muster.core.quota.accounting import entryfolds, folds, growth, overuse, pod
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger import idling, recount, standalone
+from muster.core.quota.ledger.charging import claimant_of
 from muster.core.quota.ledger.waiting import still_waits
 from muster.core.quota.state import (
     AccountantState,
@@ -123,8 +124,7 @@ class QuotaAccountant(Stage[AccountantState]):
         for each in decisions:
             yield each
             if isinstance(each, QuotaReserved | WorkloadAdopted):
-                other = each.serves if isinstance(each, QuotaReserved) else ""
-                ended = ended or (other or each.ref.uid) in claims.by_uid
+                ended = ended or claimant_of(each) in claims.by_uid
         return ended
 
     @staticmethod

@@ -9,7 +9,7 @@ from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.accounting.usage import aside_of
 from muster.core.quota.claim import Claim
-from muster.core.quota.ledger.charging import ask_of, charge_of
+from muster.core.quota.ledger.charging import ask_of, charge_of, claimant_of
 from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (
     AccountantState,
@@ -66,7 +66,7 @@ def proposed(state: AccountantState, at: Position, event: CandidatesProposed) ->
 
 def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
     answered(state, event)
-    open_entry(state, event, at, event.serves)
+    open_entry(state, event, at)
 
 
 def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
@@ -80,7 +80,7 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
     recheck(state, event.ref.uid)
 
 
-def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, at: Position, serves: str = "") -> Entry:
+def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, at: Position) -> Entry:
     uid = event.ref.uid
     entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item))
     workload = state.workloads.get(uid)
@@ -92,7 +92,7 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
     state.claim_causes.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
-    _served(state, state.ledger.charge(uid, charge_of(event, at.at), serves))
+    _served(state, state.ledger.charge(uid, charge_of(event, at.at), claimant_of(event)))
     recheck(state, uid)
     return entry
 

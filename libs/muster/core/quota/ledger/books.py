@@ -194,15 +194,15 @@ class Books(Struct):
             del self.asks[uid]
             self._ask(uid, 1)
 
-    def charge(self, uid: str, charge: Charge, serves: str = "") -> Claim | None:
+    def charge(self, uid: str, charge: Charge, claimant: str = "") -> Claim | None:
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends.
 
-        ``serves``: uid of the claimant, where that is another one.
+        ``claimant``: uid of that one's job, where it is another.
         """
         self._put(uid, charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
             claim.counts_on(uid, charge)
-        served = self._served(self.claims.by_uid.get(serves or uid))
+        served = self._served(self.claims.by_uid.get(claimant or uid))
         self.end_claim(uid)
         return served
 

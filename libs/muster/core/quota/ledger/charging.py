@@ -31,6 +31,11 @@ def charge_of(event: QuotaReserved | WorkloadAdopted, at: int) -> Charge:
     )
 
 
+def claimant_of(event: QuotaReserved | WorkloadAdopted) -> str:
+    """Uid of the job whose claim the charge ends, if that has one: as the event says, else its own."""
+    return (event.serves if isinstance(event, QuotaReserved) else "") or event.ref.uid
+
+
 def ask_of(event: WorkloadQueued) -> QueuedRequest:
     """What the workload asks for while it waits."""
     return QueuedRequest(event.attempt, event.queue, event.request)
