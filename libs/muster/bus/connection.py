@@ -22,6 +22,7 @@ from nats.aio.subscription import Subscription
 
 from muster.bus.errors import BusError, ClosedError, ConnectError, ForbiddenError, UnansweredError
 from muster.bus.inbox import Inbox, Sink
+from muster.bus.tlsclient import PlainServerError, TlsClient, tls_required
 
 MIN_PAYLOAD = 1024 * 1024
 """The least ``max_payload`` of a server: a commit of 512 KB must come back inside a base64 answer."""
@@ -269,10 +270,11 @@ async def connect(
     ``url``: one or several ``nats://[user:password@]host:port``. ``credentials``: a .creds file (JWT and seed);
     ``nkey_seed``: a file with a bare seed. ``inbox_prefix``: where answers come in, for accounts that may only
     subscribe below a prefix of their own; ``api_prefix``: where they find the JetStream API. ``server_name``: what to
-    expect in the certificate, where it is not the host of ``url``. An unresponsive server is
-    given up after three silent pings.
-    Raises ConnectError when none of the servers accepts us within ``timeout_s``, or when it takes only messages
-    smaller than MIN_PAYLOAD.
+    expect in the certificate, where it is not the host of ``url``. ``tls``, ``server_name`` or a ``tls://`` address
+    require TLS: a server without TLS is refused, at a reconnect too. An unresponsive server is given up after three
+    silent pings.
+    Raises ConnectError when none of the servers accepts us within ``timeout_s``, at once when one of them has no TLS
+    and TLS is required, or when it takes only messages smaller than MIN_PAYLOAD.
     """
     for file in (credentials, nkey_seed):
         if file is not None and not file.is_file():
@@ -281,7 +283,7 @@ async def connect(
     if any(each.startswith(("ws://", "wss://")) for each in urls):
         raise ConnectError(f"cannot connect as {name}: websockets are not used; name the server as nats:// or tls://")
     where = ", ".join(redacted(each) for each in urls)
-    client = Client()
+    client = TlsClient(required=tls_required(urls, tls, server_name))
     connection = Connection(client, name, notice, api_prefix)
     errors: list[str] = []
 
@@ -335,7 +337,7 @@ async def connect(
             raise ConnectError(
                 f"cannot use {credentials or nkey_seed}: install nats-py[nkeys] for credentials"
             ) from err
-        if isinstance(err, (OSError, ValueError, nats.errors.Error)):
+        if isinstance(err, (OSError, ValueError, PlainServerError, nats.errors.Error)):
             raise ConnectError(f"cannot connect to {where} as {name}: {err}") from err
         raise
     finally:

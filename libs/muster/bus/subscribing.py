@@ -13,12 +13,12 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Collection
 
 import msgspec
-import nats
 from msgspec import Struct
 from nats.aio.msg import Msg
 from nats.errors import Error
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from muster.bus.tlsclient import TlsClient, tls_required
 from muster.events.public import PUBLIC_TYPES, PublicEvent
 from muster.events.subjects import PUBLIC_STREAM
 
@@ -58,18 +58,21 @@ async def follow(
     """Every public event, for ever. ``reader``: under which name NATS keeps the position, and the user where there are
     users; ``types``: only these, all for none. The last three sign in to a production NATS.
 
-    Waits for a NATS that is away. Raises ValueError for an unknown type, and nats.errors.Error where it may not read.
+    Waits for a NATS that is away. Raises ValueError for an unknown type, PlainServerError where TLS is asked for and
+    the server has none, and nats.errors.Error where it may not read.
     """
     unknown = sorted({*types} - PUBLIC_TYPES.keys())
     if unknown:
         raise ValueError(f"there is no public event {unknown[0]!r}; there are {', '.join(sorted(PUBLIC_TYPES))}")
-    client = await nats.connect(
+    tls = ssl.create_default_context(cafile=ca_file) if ca_file else None
+    client = TlsClient(required=tls_required([url], tls))
+    await client.connect(
         url,
         name=reader,
         max_reconnect_attempts=-1,
         inbox_prefix=f"_INBOX_{reader}".encode() if nkey_file else b"_INBOX",
         nkeys_seed=nkey_file or None,
-        tls=ssl.create_default_context(cafile=ca_file) if ca_file else None,
+        tls=tls,
     )
     try:
         config = ConsumerConfig(
