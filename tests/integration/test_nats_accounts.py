@@ -18,7 +18,7 @@ from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
 from kit.snapshots import loaded
 from kit.waiting import until
-from muster.bus.cell import FOLDERS, open_log, open_stores
+from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import Connection
 from muster.bus.errors import ApiError, BusError, ConnectError, ForbiddenError
 from muster.bus.generations import JetStreamGenerations
@@ -38,9 +38,10 @@ from muster.runtime import natsaccounts
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
-from muster.runtime.layouts import GROUPS, members
+from muster.runtime.layouts import GROUPS, SERVICES, members
 from muster.runtime.logkeeping.rolling import roll
-from muster.runtime.natsaccounts import API, APPENDERS, KEEPERS
+from muster.runtime.natsaccounts import API
+from muster.runtime.opening import openings
 
 PUB = subjects.PUBLIC_STREAM
 
@@ -97,25 +98,29 @@ def test_a_server_accepts_the_whole_configuration(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "data", ignore_errors=True)
 
 
-@pytest.mark.parametrize("user", [*APPENDERS, *GROUPS])
-async def test_a_process_does_what_is_its_services_own(server: ProductionNats, user: str) -> None:
-    services = members(user)
+@pytest.mark.parametrize("user", [*SERVICES, *GROUPS])
+async def test_a_process_does_what_its_runners_open(server: ProductionNats, user: str) -> None:
+    opened = openings(user).values()
     async with signed_in(server.config(user), f"muster-{user}") as js:
         await open_stores(js, "main")
         log = await open_log(js, "main")
-        stages = [stage for service in services for stage in APPENDERS.get(service, ())]
+        stages = [each.appends for each in opened if each.appends]
         for stage in stages:
             seq = await log.append(commit(1, stage=stage), expected=0)
             assert await log.append(commit(2, stage=stage), expected=seq) == seq + 1
-        for stage in [stage for service in services for stage in KEEPERS.get(service, ())]:
-            await _holds(js, log, stage)
-            if stage in FOLDERS:
-                await _keeps(js, log, stage)
+        for each in opened:
+            if each.lease:
+                await _holds(js, log, each.lease)
+            if each.keeps:
+                await _keeps(js, log, each.keeps)
+            for stage in each.begins:
+                await loaded(JetStreamSnapshots(js, log.identity, warn=_fail), stage, "0")
         await JetStreamMarks(js, "main").put(log, user, Mark(log.identity.log_id, 1, "00"))
         read = [stored.seq async for batch in _whole(log) for stored in batch]
         assert read == [*range(1, 2 * len(stages) + 2)]
-        for service in {*services} & {*natsaccounts.QUARANTINERS}:
-            await Quarantine(js, "main").put(service, b"?", "not readable")
+        for each in opened:
+            if each.quarantines:
+                await Quarantine(js, "main").put(each.appends, b"?", "not readable")
         assert (await log.usage()).last_seq == read[-1]
 
 

@@ -115,7 +115,7 @@ async def open_process(
     runners: list[AnyFollower] = []
     marking = Marking(JetStreamMarks(js, config.cell), user_of(service), log, runners, logger)
     return Process(
-        config, name, clock, logger, Metrics(), connection, js, shared, marking, runners=runners, stack=stack
+        config, service, name, clock, logger, Metrics(), connection, js, shared, marking, runners=runners, stack=stack
     )
 
 
