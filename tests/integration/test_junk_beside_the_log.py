@@ -23,8 +23,8 @@ from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime.connecting import connect_bus
-from muster.runtime.logkeeping.rolling import kept_snapshots
 from muster.runtime.layouts import SERVICES
+from muster.runtime.logkeeping.rolling import kept_snapshots
 from muster.runtime.opening import openings
 from muster.runtime.pairing import recorded_cluster
 
