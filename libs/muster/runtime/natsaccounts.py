@@ -1,7 +1,7 @@
 """The accounts and permissions of a production NATS: which user may publish and subscribe where, derived from the code.
 
 ``python -m muster.runtime.natsaccounts`` writes ``deploy/nats/accounts.conf``; with options, for other cells and
-other readers, to standard output. What a process may do follows from what its runners open
+other readers, to standard output. The rights of a process follow from the rows of its runners
 (:mod:`muster.runtime.opening`); the servers enforce it.
 
 A service may append where its own stage appends, hold its own lease, keep its own snapshots, and read the log.
@@ -36,13 +36,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from muster.bus.cell import POINTER, object_buckets
-from muster.bus.connection import API_PREFIX
+from muster.bus.connection import API_PREFIX, INBOX
 from muster.bus.marks import MARKS
 from muster.bus.public import KEPT
 from muster.bus.snapshots import SNAPSHOTS
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime import pairing
+from muster.runtime.endings import ENDED
 from muster.runtime.layouts import GROUPS, SERVICES
 from muster.runtime.opening import RUNNERS, Opening, openings
 
@@ -117,7 +118,7 @@ def earlier_setting(user: str) -> str:
 
 def inbox(user: str) -> str:
     """The inbox prefix of a user: nats_inbox_prefix in its configuration."""
-    return f"_INBOX_{user}"
+    return f"{INBOX}_{user}"
 
 
 def muster_users(cell: str) -> list[User]:
@@ -181,16 +182,18 @@ def _seats(cell: str, stage: str) -> Iterator[str]:
 
 
 def _process(name: str, cell: str) -> User:
-    """The user of a process: it may do what each of its runners opens, and say how far it has read the log."""
+    """The user of a process: it may do what each of its runners opens, and say how far it has read the log and why it
+    ended.
+    """
     runners = openings(name).values()
-    mark = f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}"
+    said = [f"$KV.{subjects.state_bucket(cell)}.{key}.{name}" for key in (MARKS, ENDED)]
     allowed = [subject for each in runners for subject in _opened(each, cell)]
     founding = FOUNDING if any(each.founds for each in runners) else ()
-    return _user(name, cell, tuple(dict.fromkeys((*allowed, *_reading(cell), mark))), OF_THE_LOG + founding)
+    return _user(name, cell, tuple(dict.fromkeys((*allowed, *_reading(cell), *said))), OF_THE_LOG + founding)
 
 
 def _opened(opening: Opening, cell: str) -> Iterator[str]:
-    """The exact subjects of what a runner opens."""
+    """The exact subjects that a runner opens."""
     state, lease = f"$KV.{subjects.state_bucket(cell)}", f"$KV.{subjects.lease_bucket(cell)}"
     if opening.appends:
         yield from _seats(cell, opening.appends)

@@ -38,6 +38,8 @@ from muster.ports import (
 from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
+from muster.runtime.endings import withdraw_ending
+from muster.runtime.layouts import user_of
 from muster.runtime.marking import Marking, OwnSnapshots
 from muster.runtime.measuring import Measuring
 from muster.runtime.opening import opening
@@ -323,6 +325,7 @@ class Process(Struct, dict=True):
                     tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
                 tasks.create_task(self.marking.run())
+                tasks.create_task(withdraw_ending(self.js, self.config.cell, user_of(self.service)))
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
-from muster.bus.errors import BusError
+from muster.bus.errors import BusError, ForbiddenError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
@@ -38,6 +38,7 @@ from muster.ports import (
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
+from muster.runtime.endings import write_ending
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import USERS, user_of
 from muster.runtime.marking import Marking
@@ -64,6 +65,14 @@ COLLECT_AFTER = 20_000
 RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
 """What ends a process that may be started again."""
 _FATAL = (UnknownEventError, UnreadableCommitError)
+_ENDS: tuple[tuple[tuple[type[Exception], ...], tuple[str, int]], ...] = (
+    ((ForbiddenError,), ("forbidden", UNAVAILABLE)),
+    ((BusError, RollError, ApiUnreachableError), ("unavailable", UNAVAILABLE)),
+    ((KubeConfigError,), ("misconfigured", MISCONFIGURED)),
+    ((OSError,), ("cannot_start", UNAVAILABLE)),
+    (_FATAL, ("log_unreadable", UNAVAILABLE)),
+)
+"""(errors, (how they are logged, exit code)) of ends that a restart does not correct; the first row that fits"""
 
 
 Build = Callable[[Process], Awaitable[None]]
@@ -234,16 +243,9 @@ async def _exit_code(config: Config, service: str, build: Build, keeping: bool) 
     except RESTARTS as err:
         logger.warning("restart_needed", why=type(err).__name__, message=str(err))
         return RESTART
-    except (BusError, RollError, ApiUnreachableError) as err:
-        logger.error("unavailable", message=str(err))
-        return UNAVAILABLE
-    except KubeConfigError as err:
-        logger.error("misconfigured", message=str(err))
-        return MISCONFIGURED
-    except OSError as err:
-        logger.error("cannot_start", message=str(err))
-        return UNAVAILABLE
-    except _FATAL as err:
-        logger.error("log_unreadable", message=str(err), notes=getattr(err, "__notes__", []))
-        return UNAVAILABLE
+    except (BusError, RollError, ApiUnreachableError, KubeConfigError, OSError, *_FATAL) as err:
+        event, code = next(said for kinds, said in _ENDS if isinstance(err, kinds))
+        logger.error(event, message=str(err), notes=getattr(err, "__notes__", []))
+        await write_ending(config, user_of(service), err, SystemClock().now())
+        return code
     return os.EX_OK
