@@ -37,7 +37,8 @@ async def test_a_denied_right_is_told_by_the_process_and_by_doctor(tmp_path: Pat
         sentence = (
             f"user actuator of NATS (key {key}) may not publish on '$KV.MUSTER_LEASE_main.presenter.0': accounts.conf "
             "of the NATS servers does not allow it; write that file again (`python -m muster.runtime.natsaccounts "
-            "--cell main`; on a cluster ConfigMap muster-nats of the install file has it), and have the servers read it again"
+            "--cell main`; on a cluster ConfigMap muster-nats of the install file has it), and have the servers read "
+            "it again"
         )
         assert sentence in actuator.tail()
         told, own = await asyncio.gather(

@@ -22,9 +22,10 @@ from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import Connection
 from muster.bus.errors import ApiError, BusError, ConnectError, ForbiddenError
 from muster.bus.generations import JetStreamGenerations
+from muster.bus.importing import import_log
 from muster.bus.jetstream import ROLLUP, JetStream
 from muster.bus.lease import JetStreamLease
-from muster.bus.log import JetStreamLog
+from muster.bus.log import Body, JetStreamLog
 from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
@@ -32,7 +33,7 @@ from muster.bus.server import find_binary, free_port
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits
 from muster.events import subjects
-from muster.events.envelope import Stored
+from muster.events.envelope import Stored, encode_commit
 from muster.ports import LogSealedError, Snapshot
 from muster.runtime import natsaccounts
 from muster.runtime.clock import SystemClock
@@ -159,11 +160,12 @@ async def _whole(log: JetStreamLog) -> AsyncIterator[list[Any]]:
     await stream.aclose()
 
 
-async def test_the_keeper_rolls_the_log_over_with_the_rights_it_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", ["keeper", "admin"])
+async def test_the_log_is_rolled_over_with_the_rights_of(user: str, tmp_path: Path) -> None:
     async with running(tmp_path) as server, signed_in(server.config("watcher"), "watcher") as js:
         before = await open_log(js, "main")
         await before.append(commit(1, stage="watcher"), expected=0)
-        async with signed_in(server.config("keeper"), "keeper") as own:
+        async with signed_in(server.config(user), user) as own:
             rolled = await roll(JetStreamGenerations(own, "main"), clock=SystemClock())
         with pytest.raises(LogSealedError):
             await before.append(commit(2, stage="watcher"), expected=2)
@@ -179,6 +181,19 @@ async def test_the_keeper_rolls_the_log_over_with_the_rights_it_has(tmp_path: Pa
         kept = await loaded(snapshots, "watcher", "rayjobs")
         assert kept is not None
         assert kept.seq == 2
+
+
+async def test_an_archived_log_is_brought_back_with_the_rights_of_admin(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        async with signed_in(server.config("watcher"), "watcher") as js:
+            log = await open_log(js, "main")
+            await log.append(commit(1, stage="watcher"), expected=0)
+            bodies = [Body(each.seq, encode_commit(each.commit)) for batch in await _batches(log) for each in batch]
+        async with signed_in(server.config("admin"), "admin") as js:
+            await js.delete(subjects.log_stream("main", 1))
+            await import_log(js, "main", bodies, limits=SMALL)
+        async with signed_in(server.config("cli"), "cli") as js:
+            assert await (await open_log(js, "main")).end() == 2
 
 
 async def test_generations_far_from_the_first_need_no_new_permissions(server: ProductionNats) -> None:
