@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.model.text import span
-from muster.runtime.endings import Ending
+from muster.runtime.endings import ProcessEnd
 from muster.runtime.layouts import members
 from muster.runtime.opening import openings
 from muster_cli.findings import Finding
@@ -15,7 +15,7 @@ RECENT_MS = 600_000
 """A process that ends again and again is started every five minutes at least."""
 
 
-def end_findings(state: CellState, ended: Mapping[str, Ending], now: int) -> list[Finding]:
+def end_findings(state: CellState, ended: Mapping[str, ProcessEnd], now: int) -> list[Finding]:
     """Of those whose work no process does now; ``now``: ms since the epoch."""
     found: list[Finding] = []
     for user, ending in sorted(ended.items()):

@@ -29,14 +29,14 @@ MOST = 2_000
 """Characters that are kept."""
 
 
-class Ending(Struct, frozen=True):
+class ProcessEnd(Struct, frozen=True):
     """A process ended for something that a restart does not correct. ``at``: ms since the epoch."""
 
     at: int
     why: str
 
 
-_endings = msgspec.json.Decoder(Ending)
+_endings = msgspec.json.Decoder(ProcessEnd)
 
 
 async def write_ending(config: Config, user: str, why: Exception, at: int) -> None:
@@ -49,7 +49,7 @@ async def write_ending(config: Config, user: str, why: Exception, at: int) -> No
             try:
                 bucket = _bucket(JetStream(connection), config.cell)
                 entry = await bucket.get(f"{ENDED}.{user}")
-                body = msgspec.json.encode(Ending(at, str(why)[:MOST]))
+                body = msgspec.json.encode(ProcessEnd(at, str(why)[:MOST]))
                 await bucket.put(f"{ENDED}.{user}", body, revision=entry.revision if entry is not None else 0)
             finally:
                 await connection.close()
@@ -64,9 +64,9 @@ async def withdraw_ending(js: JetStream, cell: str, user: str) -> None:
             await _bucket(js, cell).delete(f"{ENDED}.{user}", revision=entry.revision)
 
 
-async def endings(js: JetStream, cell: str) -> dict[str, Ending]:
+async def endings(js: JetStream, cell: str) -> dict[str, ProcessEnd]:
     """Those that are written down, by user. Raises BusError."""
-    found: dict[str, Ending] = {}
+    found: dict[str, ProcessEnd] = {}
     for key in await _bucket(js, cell).keys(ENDED):
         entry = await _bucket(js, cell).get(key)
         if entry is not None and entry.value is not None:
