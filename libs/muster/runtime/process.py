@@ -372,9 +372,13 @@ class Process(Struct, dict=True):
             await asyncio.sleep(ROOM_CHECK_S)
 
     async def _leave(self) -> None:
-        """Leave in good order, within a limit: what is not done then is done by the next process."""
+        """Leave in good order, within a limit: what is not done then is done by the next process.
+
+        First of all others may lead: a snapshot takes long on a busy disk, and a lease that is not given up 10 s.
+        """
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
+                await asyncio.gather(*(each.lease.release() for each in self.runners if each.lease is not None))
                 for runner in self.runners:
                     await runner.stop(keep=self.snapshotting)
                 for publisher in self.publishers:

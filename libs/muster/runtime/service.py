@@ -1,7 +1,7 @@
 """A process of Muster: connects, builds its runners, serves health, runs until told to stop.
 
 Order of a start: configuration, telemetry, bus, log, API server, health, runners. Order of a stop: runners are
-cancelled, then leaders keep a snapshot and give up their leases, then connections close.
+cancelled, then leaders give up their leases and keep a snapshot, then connections close.
 """
 
 from __future__ import annotations
