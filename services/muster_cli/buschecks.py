@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from muster.bus.cell import open_log, open_stores
-from muster.bus.errors import BusError, ConnectError
+from muster.bus.errors import BusError, ConnectError, ForbiddenError
+from muster.bus.jetstream import JetStream
 from muster.model.text import span
 from muster.ports import Clock, LogGoneError
+from muster.runtime.endings import endings
 from muster.runtime.runners.leader import MAX_SKEW_MS
+from muster_cli.endchecks import end_findings
 from muster_cli.exits import CliError
 from muster_cli.findings import Finding, Grade
 from muster_cli.folding import present_view
@@ -29,22 +32,38 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
         return [Finding("note", "NATS", what, "name one with --url nats://HOST:PORT")]
     try:
         async with connected(place) as js:
-            findings = [Finding("ok", "NATS", place.config.nats_url)]
-            try:
-                await open_stores(js, place.config.cell, create=False)
-                log = await open_log(js, place.config.cell, create=False)
-            except LogGoneError as err:
-                return [*findings, Finding("bad", "log", str(err), "muster log recover, or muster log init")]
-            except BusError as err:
-                return [*findings, Finding("bad", "streams", str(err), "muster log init")]
-            before = clock.now()
-            reading = LogReading(place, js.connection, js, log)
-            state = await cell_state(reading)
-            after = clock.now()
-            view = await _by_the_log(reading, after)
-            return [*findings, *judged(state, place, before, after), *view, *await _reclaim(reading)]
+            return [Finding("ok", "NATS", place.config.nats_url), *await _cell_findings(place, js, clock)]
     except ConnectError as err:
         return [Finding("bad", "NATS", str(err), "kubectl -n muster-system get pods; or name another with --url")]
+
+
+async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock) -> list[Finding]:
+    """What a cell's streams say. Where a right is denied, that one thing: nothing else is answered afterwards."""
+    found = await _examined(place, js, clock)
+    if isinstance(js.connection.failure, ForbiddenError):
+        fix = "sign in as a user who may read the log: muster login, or MUSTER_NATS_NKEY_FILE with the key of cli"
+        return [Finding("bad", "rights", str(js.connection.failure), fix)]
+    return found
+
+
+async def _examined(place: LogPlace, js: JetStream, clock: Clock) -> list[Finding]:
+    try:
+        await open_stores(js, place.config.cell, create=False)
+        log = await open_log(js, place.config.cell, create=False)
+    except LogGoneError as err:
+        return [Finding("bad", "log", str(err), "muster log recover, or muster log init")]
+    except BusError as err:
+        return [Finding("bad", "streams", str(err), "muster log init")]
+    before = clock.now()
+    reading = LogReading(place, js.connection, js, log)
+    try:
+        state, ended = await cell_state(reading), await endings(js, place.config.cell)
+    except ForbiddenError:
+        return []
+    after = clock.now()
+    view = await _by_the_log(reading, after)
+    ends = end_findings(state, ended, after)
+    return [*ends, *judged(state, place, before, after), *view, *await _reclaim(reading)]
 
 
 def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[Finding]:

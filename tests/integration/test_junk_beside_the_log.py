@@ -23,8 +23,9 @@ from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime.connecting import connect_bus
+from muster.runtime.layouts import SERVICES
 from muster.runtime.logkeeping.rolling import kept_snapshots
-from muster.runtime.natsaccounts import APPENDERS, KEEPERS
+from muster.runtime.opening import openings
 from muster.runtime.pairing import recorded_cluster
 
 DEEP = 5_000
@@ -41,16 +42,19 @@ def written(service: str) -> list[str]:
     """Every subject that a key may write and others read."""
     state, lease = subjects.state_bucket("main"), subjects.lease_bucket("main")
     found = [f"$KV.{state}.mark.{service}"]
-    for stage in KEEPERS.get(service, ()):
-        found += [f"$KV.{lease}.{stage}.0", f"$KV.{lease}.replica.{stage}.0.x", f"$KV.{state}.snapshot.{stage}.0"]
-        if stage in FOLDERS:
-            found.append(f"$O.{subjects.snapshot_bucket('main', stage)}.M.x")
-    for stage in APPENDERS.get(service, ()):
-        found += [f"muster.log.main.1.{seat}" for seat in RIGHTS if seat.startswith(f"{stage}.")]
-    if service == "publisher":
-        found.append(f"$KV.{state}.published")
-    if service == "watcher":
-        found.append(f"$KV.{state}.cluster")
+    for each in openings(service).values():
+        if each.lease:
+            found.append(f"$KV.{lease}.{each.lease}.0")
+        if each.announces:
+            found.append(f"$KV.{lease}.replica.{each.appends}.0.x")
+        if each.keeps:
+            found += [f"$KV.{state}.snapshot.{each.keeps}.0", f"$O.{subjects.snapshot_bucket('main', each.keeps)}.M.x"]
+        if each.appends:
+            found += [f"muster.log.main.1.{seat}" for seat in RIGHTS if seat.startswith(f"{each.appends}.")]
+        if each.publishes:
+            found.append(f"$KV.{state}.published")
+        if each.pairs:
+            found.append(f"$KV.{state}.cluster")
     return found
 
 
@@ -63,7 +67,7 @@ async def test_junk_of_no_key_stops_another(tmp_path: Path) -> None:
         log = await open_log(JetStream(admin), "main", create=True, limits=SMALL, at=1)
         keeping = await connect_bus(server.config("keeper"), "keeper", Notices())
         own = JetStream(keeping)
-        connections = {user: await connect_bus(server.config(user), user, Notices()) for user in KEEPERS}
+        connections = {user: await connect_bus(server.config(user), user, Notices()) for user in SERVICES}
         for name, junk in JUNK.items():
             log = await open_log(own, "main")
             for service, connection in connections.items():

@@ -180,7 +180,7 @@ async def test_a_snapshot_is_kept_behind_the_mark(scene: Scene) -> None:
         running.cancel()
         await asyncio.wait({running})
         await runner.keep_snapshot()
-        kept = await loaded(process.snapshots(), "queue_sorter", "0")
+        kept = await loaded(process.opened("queue_sorter").snapshots, "queue_sorter", "0")
         assert kept is not None
         assert kept.seq == (await scene.marks())["queue_sorter"] == runner.state.seq
 

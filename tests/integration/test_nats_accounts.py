@@ -18,13 +18,14 @@ from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
 from kit.snapshots import loaded
 from kit.waiting import until
-from muster.bus.cell import FOLDERS, open_log, open_stores
+from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import Connection
 from muster.bus.errors import ApiError, BusError, ConnectError, ForbiddenError
 from muster.bus.generations import JetStreamGenerations
+from muster.bus.importing import import_log
 from muster.bus.jetstream import ROLLUP, JetStream
 from muster.bus.lease import JetStreamLease
-from muster.bus.log import JetStreamLog
+from muster.bus.log import Body, JetStreamLog
 from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
@@ -32,15 +33,16 @@ from muster.bus.server import find_binary, free_port
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits
 from muster.events import subjects
-from muster.events.envelope import Stored
+from muster.events.envelope import Stored, encode_commit
 from muster.ports import LogSealedError, Snapshot
 from muster.runtime import natsaccounts
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
-from muster.runtime.layouts import GROUPS, members
+from muster.runtime.layouts import GROUPS, SERVICES, members
 from muster.runtime.logkeeping.rolling import roll
-from muster.runtime.natsaccounts import API, APPENDERS, KEEPERS
+from muster.runtime.natsaccounts import API
+from muster.runtime.opening import openings
 
 PUB = subjects.PUBLIC_STREAM
 
@@ -97,25 +99,29 @@ def test_a_server_accepts_the_whole_configuration(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "data", ignore_errors=True)
 
 
-@pytest.mark.parametrize("user", [*APPENDERS, *GROUPS])
-async def test_a_process_does_what_is_its_services_own(server: ProductionNats, user: str) -> None:
-    services = members(user)
+@pytest.mark.parametrize("user", [*SERVICES, *GROUPS])
+async def test_a_process_does_what_its_runners_open(server: ProductionNats, user: str) -> None:
+    opened = openings(user).values()
     async with signed_in(server.config(user), f"muster-{user}") as js:
         await open_stores(js, "main")
         log = await open_log(js, "main")
-        stages = [stage for service in services for stage in APPENDERS.get(service, ())]
+        stages = [each.appends for each in opened if each.appends]
         for stage in stages:
             seq = await log.append(commit(1, stage=stage), expected=0)
             assert await log.append(commit(2, stage=stage), expected=seq) == seq + 1
-        for stage in [stage for service in services for stage in KEEPERS.get(service, ())]:
-            await _holds(js, log, stage)
-            if stage in FOLDERS:
-                await _keeps(js, log, stage)
+        for each in opened:
+            if each.lease:
+                await _holds(js, log, each.lease)
+            if each.keeps:
+                await _keeps(js, log, each.keeps)
+            for stage in each.begins:
+                await loaded(JetStreamSnapshots(js, log.identity, warn=_fail), stage, "0")
         await JetStreamMarks(js, "main").put(log, user, Mark(log.identity.log_id, 1, "00"))
         read = [stored.seq async for batch in _whole(log) for stored in batch]
         assert read == [*range(1, 2 * len(stages) + 2)]
-        for service in {*services} & {*natsaccounts.QUARANTINERS}:
-            await Quarantine(js, "main").put(service, b"?", "not readable")
+        for each in opened:
+            if each.quarantines:
+                await Quarantine(js, "main").put(each.appends, b"?", "not readable")
         assert (await log.usage()).last_seq == read[-1]
 
 
@@ -154,11 +160,12 @@ async def _whole(log: JetStreamLog) -> AsyncIterator[list[Any]]:
     await stream.aclose()
 
 
-async def test_the_keeper_rolls_the_log_over_with_the_rights_it_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", ["keeper", "admin"])
+async def test_the_log_is_rolled_over_with_the_rights_of(user: str, tmp_path: Path) -> None:
     async with running(tmp_path) as server, signed_in(server.config("watcher"), "watcher") as js:
         before = await open_log(js, "main")
         await before.append(commit(1, stage="watcher"), expected=0)
-        async with signed_in(server.config("keeper"), "keeper") as own:
+        async with signed_in(server.config(user), user) as own:
             rolled = await roll(JetStreamGenerations(own, "main"), clock=SystemClock())
         with pytest.raises(LogSealedError):
             await before.append(commit(2, stage="watcher"), expected=2)
@@ -174,6 +181,19 @@ async def test_the_keeper_rolls_the_log_over_with_the_rights_it_has(tmp_path: Pa
         kept = await loaded(snapshots, "watcher", "rayjobs")
         assert kept is not None
         assert kept.seq == 2
+
+
+async def test_an_archived_log_is_brought_back_with_the_rights_of_admin(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        async with signed_in(server.config("watcher"), "watcher") as js:
+            log = await open_log(js, "main")
+            await log.append(commit(1, stage="watcher"), expected=0)
+            bodies = [Body(each.seq, encode_commit(each.commit)) for batch in await _batches(log) for each in batch]
+        async with signed_in(server.config("admin"), "admin") as js:
+            await js.delete(subjects.log_stream("main", 1))
+            await import_log(js, "main", bodies, limits=SMALL)
+        async with signed_in(server.config("cli"), "cli") as js:
+            assert await (await open_log(js, "main")).end() == 2
 
 
 async def test_generations_far_from_the_first_need_no_new_permissions(server: ProductionNats) -> None:

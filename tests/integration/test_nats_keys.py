@@ -37,7 +37,9 @@ READ_THE_LOG = SERVICES | READERS | {"admin"}
 
 LOG, NEXT = subjects.log_stream("main", 1), subjects.next_stream("main")
 LEASES, STATE, BASE = "MUSTER_LEASE_main", "MUSTER_STATE_main", "MUSTER_SNAP_main"
-SNAPSHOTS = {f"MUSTER_SNAP_main_{stage}": owner for stage, owner in OWNERS.items() if stage != "keeper"}
+KEPT = {stage: owner for stage, owner in OWNERS.items() if stage not in ("keeper", "presenter", "publisher")}
+"""{stage whose snapshots are kept: the service that keeps them}"""
+SNAPSHOTS = {f"MUSTER_SNAP_main_{stage}": owner for stage, owner in KEPT.items()}
 STREAMS = {f"KV_{LEASES}": "", f"KV_{STATE}": "", "MUSTER_QUARANTINE_main": "", "MUSTER_PUB": ""}
 STREAMS |= {f"OBJ_{bucket}": owner for bucket, owner in SNAPSHOTS.items()} | {f"OBJ_{BASE}": "keeper"}
 """{each stream that is no generation of the log: the service that may take messages out of it}"""
@@ -47,7 +49,8 @@ def _of_the_log() -> Iterator[tuple[str, set[str]]]:
     for generation in (1, 7):
         for seat in RIGHTS:
             stage = seat.partition(".")[0]
-            owners = FOUNDERS if stage == "genesis" else {OWNERS[stage]}
+            # An archived log is brought back by admin, who may have the server restore any stream anyway.
+            owners = FOUNDERS if stage == "genesis" else {OWNERS[stage], "admin"}
             yield f"muster.log.main.{generation}.{seat}", owners
     for stage in (*OWNERS, "genesis", "stranger"):
         yield f"muster.log.main.1.{stage}.another", set()
@@ -64,18 +67,24 @@ def _of_the_log() -> Iterator[tuple[str, set[str]]]:
 
 def _beside_the_log() -> Iterator[tuple[str, set[str]]]:
     for stage, owner in OWNERS.items():
-        yield f"$KV.{LEASES}.{stage}.0", {owner}
-        yield f"$KV.{LEASES}.replica.{stage}.0.a", {owner}
-        yield f"$KV.{STATE}.snapshot.{stage}.0", {owner}
+        yield f"$KV.{LEASES}.{stage}.0", {owner} if stage != "readmodel" else set()
+        yield f"$KV.{LEASES}.replica.{stage}.0.a", {owner} if stage in DECIDE else set()
+        yield f"$KV.{STATE}.snapshot.{stage}.0", {owner, "admin"} if stage in KEPT else {"admin"}
     for user in SERVICES | READERS:
+        yield f"$KV.{STATE}.ended.{user}", {user} - {"cli"}
         yield f"$KV.{STATE}.mark.{user}", {user, "admin"} - {"cli"}
     yield f"$KV.{STATE}.log", FOUNDERS
     yield f"$KV.{STATE}.cluster", {"watcher"}
     yield f"$KV.{STATE}.published", {"publisher"}
     yield f"$KV.{STATE}.anything", set()
-    for bucket, owner in {**SNAPSHOTS, BASE: "keeper"}.items():
-        yield f"$O.{bucket}.C.a", {owner}
-        yield f"$O.{bucket}.M.a", {owner}
+    for bucket, owners in {**{each: {owner} for each, owner in SNAPSHOTS.items()}, BASE: FOUNDERS}.items():
+        yield f"$O.{bucket}.C.a", owners
+        yield f"$O.{bucket}.M.a", owners
+    for unused in ("presenter", "publisher"):
+        yield f"$O.MUSTER_SNAP_main_{unused}.M.a", set()
+    for stage, owner in KEPT.items():
+        readers = {owner, "keeper", "cli", "admin", *({"actuator", "gateway"} if stage == "readmodel" else ())}
+        yield f"{API}.STREAM.MSG.GET.OBJ_MUSTER_SNAP_main_{stage}", readers
     yield "muster.pub.v1.main.workload_admitted.a.b", {"publisher"}
     yield "muster.pub.v1.other.workload_admitted.a.b", set()
     yield "muster.quarantine.main.watcher", {"watcher"}

@@ -8,11 +8,12 @@ from urllib.request import urlopen
 import pytest
 
 from kit import proof
+from kit.accounts import shipped
 from kit.cli import Cli
 from kit.simulated import cluster, create
 from kit.story import quota_tree, rayjob
 from kit.waiting import until
-from muster.bus.server import EmbeddedServer, free_port
+from muster.bus.server import free_port
 from muster.core.cell.deciders import DECIDERS
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored
@@ -35,23 +36,23 @@ def leaders(commits: list[Stored]) -> dict[str, set[str]]:
     return found
 
 
-async def test_one_crash_is_one_start_and_loses_nothing(tmp_path: Path, nats_server: EmbeddedServer, cell: str) -> None:
+async def test_one_crash_is_one_start_and_loses_nothing(tmp_path: Path) -> None:
     cli, port = Cli(tmp_path / "cli"), free_port()
     url = f"http://127.0.0.1:{port}"
 
     async def commits() -> list[Stored]:
-        return await proof.commits_of(nats_server.url, cell)
+        return await proof.commits_of(nats, "main")
 
     async def admitted(names: set[str]) -> bool:
         events = [event for stored in await commits() for event in stored.commit.events]
         return {event.ref.name for event in events if isinstance(event, GangAdmitted)} == names
 
-    async with cluster(tmp_path) as (simulated, kubeconfig):
+    async with shipped(tmp_path) as (nats, accounts), cluster(tmp_path) as (simulated, kubeconfig):
+        room = {"MUSTER_NATS_URL": nats, "MUSTER_LOG_MAX_BYTES": str(64 << 20)}
+        (await cli.run("log", "init", **room, **accounts.env("admin"))).ok()
         settings = {
-            "MUSTER_NATS_URL": nats_server.url,
-            "MUSTER_CELL": cell,
-            "MUSTER_LOG_CREATE": "true",
-            "MUSTER_LOG_MAX_BYTES": str(64 << 20),
+            **accounts.env("all"),
+            "MUSTER_NATS_URL": nats,
             "MUSTER_KUBECONFIG": str(kubeconfig),
             "MUSTER_HEALTH_PORT": str(port),
             "MUSTER_GATEWAY_PORT": "0",
@@ -75,10 +76,10 @@ async def test_one_crash_is_one_start_and_loses_nothing(tmp_path: Path, nats_ser
             page = await asyncio.to_thread(lambda: urlopen(f"{url}/metrics").read().decode())
             assert (await second.stop()).code == 0, second.said()
 
-    found = await commits()
-    led = leaders(found)
-    assert {stage: len(processes) for stage, processes in led.items()} == dict.fromkeys(LEADS, 2)
-    assert len(set().union(*led.values())) == 2, "the stages of one start are one process"
-    for stage in (*LEADS, "presenter", "publisher", "readmodel"):
-        assert f'stage="{stage}"' in page, stage
-    await proof.prove(found, tmp_path)
+        found = await commits()
+        led = leaders(found)
+        assert {stage: len(processes) for stage, processes in led.items()} == dict.fromkeys(LEADS, 2)
+        assert len(set().union(*led.values())) == 2, "the stages of one start are one process"
+        for stage in (*LEADS, "presenter", "publisher", "readmodel"):
+            assert f'stage="{stage}"' in page, stage
+        await proof.prove(found, tmp_path)

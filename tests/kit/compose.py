@@ -5,6 +5,7 @@ the file's, and nothing else.
 """
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
@@ -32,6 +33,8 @@ HEALTHY_S = 60.0
 OWN_GATEWAY = {"MUSTER_GATEWAY_HOST": "127.0.0.1", "MUSTER_GATEWAY_PORT": "0"}
 """Any free port: tests run side by side, and a container has its ports for itself."""
 STOP_S = 5.0
+GRACE_S = 15.0
+"""stop_grace_period of the file, and terminationGracePeriodSeconds of the manifests."""
 
 
 class Service(NamedTuple):
@@ -169,10 +172,11 @@ class Running:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(2 * STOP_S):
+            async with asyncio.timeout(GRACE_S):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
         assert process.returncode is not None
         return process.returncode, time.monotonic() - began

@@ -1,6 +1,7 @@
 """Muster as docker-compose.yml runs it: nats-server and every service a process of its own, restarted when it dies.
 
-The commands, environments and health checks are the file's (see `kit.compose`); ports, addresses and paths are ours.
+The commands, environments and health checks are the file's (see `kit.compose`), the accounts of NATS those that are
+shipped (`kit.accounts`); ports, addresses and paths are ours.
 Tests kill, pause and double what runs. `judge` asks of the log what `muster` says of it: that it replays without a
 divergence under two hash seeds, and keeps every invariant.
 """
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from kit import proof
+from kit.accounts import Accounts, violations
 from kit.beside import still_running
 from kit.cli import Cli, Result
-from kit.compose import ANONYMOUS, FILE, KEYS, Running, services
+from kit.compose import FILE, KEYS, Running, services
 from kit.waiting import until
 from muster.bus.cell import open_log
 from muster.bus.connection import connect
@@ -130,6 +132,7 @@ class Fleet:
         self._env = dict(env or {})
         self._port = free_port()
         self._cli = Cli(folder / "cli")
+        self._accounts = Accounts(folder / "keys")
 
     @property
     def url(self) -> str:
@@ -153,6 +156,8 @@ class Fleet:
             else:
                 for process in self.running.values():
                     process.guard()
+                refused = violations(self.running[NATS].log.read_text(errors="replace"))
+                assert not refused, refused[:3]
         finally:
             await self.stop()
 
@@ -182,6 +187,7 @@ class Fleet:
         monitor, config = free_port(), self.folder / "nats.conf"
         text = (FILE.parent / "deploy" / "nats" / "compose.conf").read_text()
         text = re.sub(r"^include .*$", "", text.replace("/data/jetstream", str(self.store)), flags=re.M)
+        text += self._accounts.config
         if self._small:  # What is reserved is not what is there.
             text = text.replace("sync_interval", "max_file_store: 100GB\n  sync_interval")
         config.write_text(text)
@@ -195,7 +201,9 @@ class Fleet:
 
     async def init_log(self) -> None:
         """`docker compose up log-init`: the log, or its next generation when it is gone."""
-        creation = Running(CREATION, self.folder, 0, {**ANONYMOUS, "MUSTER_NATS_URL": self.url, **self._init})
+        creation = Running(
+            CREATION, self.folder, 0, {**self._accounts.env("admin"), "MUSTER_NATS_URL": self.url, **self._init}
+        )
         await creation.start()
         assert await creation.finished() == 0, creation.tail()
 
@@ -210,7 +218,7 @@ class Fleet:
         known = {
             **self._env,
             **(env or {}),
-            **ANONYMOUS,
+            **self._accounts.env(service.replace("-", "_")),
             "MUSTER_NATS_URL": self.url,
             "MUSTER_HEALTH_HOST": "127.0.0.1",
             "MUSTER_HEALTH_PORT": str(port),
@@ -311,13 +319,18 @@ class Fleet:
         return list(found.values())
 
     async def muster(self, *arguments: str) -> Result:
-        """What a command says."""
-        return await self._cli.run(*arguments)
+        """What a command says to the user who looks after the log."""
+        return await self._cli.run(*arguments, **self._accounts.env("admin"))
 
     async def start_muster(self, *arguments: str) -> asyncio.subprocess.Process:
         """A command as a process of its own, to be killed."""
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "muster_cli", *arguments, stdout=asyncio.subprocess.DEVNULL
+            sys.executable,
+            "-m",
+            "muster_cli",
+            *arguments,
+            stdout=asyncio.subprocess.DEVNULL,
+            env=self._cli.environ(**self._accounts.env("admin")),
         )
 
     async def judge(self, *, silences: bool = True) -> None:
@@ -326,7 +339,8 @@ class Fleet:
         `silences`: also that nothing was due where a stage kept quiet; not where the log could not be written to.
         """
         path = self.folder / "log.jsonl.gz"
-        (await self._cli.run("export", "--url", self.url, "--out", str(path))).ok()
+        reading = self._accounts.env("cli")
+        (await self._cli.run("export", "--url", self.url, "--out", str(path), **reading)).ok()
         replaying = ["replay", "--log", str(path), *(["--verify"] if silences else [])]
         told: list[Result] = await asyncio.gather(
             *(self._cli.run(*replaying, PYTHONHASHSEED=seed) for seed in proof.HASH_SEEDS),

@@ -288,7 +288,11 @@ class Installation:
         found = []
         for pod in self.kubelet.pods.values():
             for name, container in pod.containers.items():
-                said = re.findall(r"^.*(?:[Vv]iolation|[Ff]orbidden|may not use subject).*$", container.said(), re.M)
+                said = re.findall(
+                    r"^.*(?:[Vv]iolation|[Ff]orbidden|user \w+ of NATS).*$",
+                    container.said(),
+                    re.M,
+                )
                 found += [f"{pod.name}/{name}: {line[:300]}" for line in said]
         async with aiohttp.ClientSession() as session:
             for pod in self.kubelet.of("muster"):

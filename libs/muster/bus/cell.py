@@ -169,8 +169,6 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
 
 FOLDERS = (
     *dict.fromkeys(seat.partition(".")[0] for seat in RIGHTS if seat != "genesis.0"),
-    "presenter",
-    "publisher",
     "readmodel",
 )
 """What folds the log and keeps snapshots of its state."""

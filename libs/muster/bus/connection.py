@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import re
 import ssl
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -29,6 +30,8 @@ MIN_PAYLOAD = 1024 * 1024
 
 CLOSE_LIMIT_S = 2.0
 WATCH_S = 0.5
+USED = 500
+"""Subjects that are remembered: what is denied is denied at once."""
 
 Notice = Callable[[str, Mapping[str, object]], None]
 """Told what happens to the connection: a snake-case event name and its fields."""
@@ -38,6 +41,8 @@ def _ignore(event: str, fields: Mapping[str, object]) -> None:
     pass
 
 
+INBOX = "_INBOX"
+"""Where answers come in, unless an account says otherwise."""
 API_PREFIX = "$JS.API"
 """Where the JetStream API is, in the account that has the streams."""
 
@@ -53,6 +58,11 @@ class Connection:
         self.epoch = 0
         """Counts the times it was established: another number means that the server may be another one."""
         self.notice = notice
+        self.user = f"connection {name}"
+        """Whose rights it has: named where it lacks one."""
+        self.allowing = "allow it there, and have the servers read it again"
+        """How it is given a right that it lacks."""
+        self._used: deque[str] = deque(maxlen=USED)
         self._client = client
         self._inbox = Inbox()
         self._listeners: set[Callable[[], None]] = set()
@@ -107,6 +117,7 @@ class Connection:
         """Hand a message to the socket, with no word on whether it arrives. Raises UnansweredError while down."""
         if self.failure is not None:
             raise self.failure
+        self._used.append(subject)
         try:
             await self._client.publish(subject, payload, reply, dict(headers) if headers else None)
         except nats.errors.MaxPayloadError as err:
@@ -120,6 +131,7 @@ class Connection:
     async def subscribe(self, subject: str, take: Callable[[Msg], None]) -> Subscription:
         """Call ``take`` with every message on ``subject``, in the order of their arrival, from the reading task."""
         await self.wait_up()
+        self._used.append(subject)
         return await self._client.subscribe(subject, future=Sink(take).as_future())
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -208,16 +220,7 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
         if "permissions violation" in text.lower():
-            found = re.search(r'"([^"]*)"', text)
-            subject = found[1] if found else ""
-            self.fail(
-                ForbiddenError(
-                    f"connection {self.name} may not use subject {subject!r} ({text.removeprefix('nats: ')}); "
-                    "grant it to the account this process uses, or set nats_inbox_prefix and nats_api_prefix to those "
-                    "of the account",
-                    subject,
-                )
-            )
+            self.fail(self._forbidden(text))
         elif isinstance(error, nats.errors.SlowConsumerError):
             self.fail(BusError(f"connection {self.name} dropped a message of {error.subject}: it was read too slowly"))
         elif "authorization" in text.lower() or "authentication" in text.lower():
@@ -226,6 +229,20 @@ class Connection:
             # Every attempt to reconnect may say the same.
             self._last_error = _text(error)
             self.notice("bus_connection_error", {"error": self._last_error})
+
+    def _forbidden(self, text: str) -> ForbiddenError:
+        """nats-py says in lower case what is denied: it is one of the subjects that were used last."""
+        quoted = re.search(r'"([^"]*)"', text)
+        denied = quoted[1] if quoted else ""
+        subject = next((each for each in reversed(self._used) if each.lower() == denied), denied)
+        verb = "subscribe to" if "subscription" in text.lower() else "publish on"
+        theirs = denied.startswith(("_inbox", "$js.api."))
+        settings = "set nats_inbox_prefix and nats_api_prefix to those of the user, or " if theirs else ""
+        return ForbiddenError(
+            f"{self.user} may not {verb} {subject!r}: accounts.conf of the NATS servers does not allow it; {settings}"
+            f"{self.allowing}",
+            subject,
+        )
 
     async def _on_disconnect(self) -> None:
         if self._closing or self.failure is not None:
@@ -256,7 +273,7 @@ async def connect(
     name: str,
     credentials: Path | None = None,
     nkey_seed: Path | None = None,
-    inbox_prefix: str = "_INBOX",
+    inbox_prefix: str = INBOX,
     api_prefix: str = API_PREFIX,
     tls: ssl.SSLContext | None = None,
     server_name: str = "",

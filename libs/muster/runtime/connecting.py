@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from muster.bus.cell import open_log, open_stores
-from muster.bus.connection import Connection, Notice, connect
+from muster.bus.connection import INBOX, Connection, Notice, connect
 from muster.bus.errors import ConnectError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
@@ -17,7 +17,7 @@ from muster.runtime.config import Config
 
 async def connect_bus(config: Config, name: str, notice: Notice, *, timeout_s: float = 10.0) -> Connection:
     """A connection; the caller closes it. Raises ConnectError, also for files that cannot be used."""
-    return await connect(
+    connection = await connect(
         config.nats_url.split(","),
         name=name,
         credentials=Path(config.nats_credentials_file) if config.nats_credentials_file else None,
@@ -29,6 +29,19 @@ async def connect_bus(config: Config, name: str, notice: Notice, *, timeout_s: f
         timeout_s=timeout_s,
         notice=notice,
     )
+    connection.user = _signed_in(config, name)
+    connection.allowing = (
+        f"write that file again (`python -m muster.runtime.natsaccounts --cell {config.cell}`; on a cluster ConfigMap "
+        "muster-nats of the install file has it), and have the servers read it again"
+    )
+    return connection
+
+
+def _signed_in(config: Config, name: str) -> str:
+    """Which user of NATS a configuration signs in as, and the file of its key."""
+    key = config.nats_nkey_file or config.nats_credentials_file
+    user = config.nats_inbox_prefix.removeprefix(INBOX).removeprefix("_")
+    return f"user {user or name} of NATS (key {key})" if key else f"{name}, which signs in to NATS without a key,"
 
 
 async def open_cell(js: JetStream, config: Config, *, at: int, own_time: bool = False) -> JetStreamLog:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.snapshots import JetStreamSnapshots, Warn
-from muster.ports import LogIdentity, Snapshot
+from muster.ports import Fingerprint, LogIdentity, Snapshot
+from muster.runtime.opening import Opening, UndeclaredError
 from muster.runtime.runners.follower import AnyFollower
 from muster.telemetry.logs import Logger
 
@@ -61,16 +62,34 @@ class Marking:
             return False
 
 
-class MarkedSnapshots(JetStreamSnapshots):
-    """Snapshots that are saved behind the mark: what the log cannot show of one, the mark misses too.
-
-    So a snapshot need not be believed where the log cannot show its position.
+class OwnSnapshots(JetStreamSnapshots):
+    """The snapshots that a runner may read and write. They are saved behind the mark: what the log cannot show of one,
+    the mark misses too. So a snapshot need not be believed where the log cannot show its position.
     """
 
-    def __init__(self, js: JetStream, identity: LogIdentity, *, warn: Warn, marking: Marking) -> None:
+    def __init__(self, js: JetStream, identity: LogIdentity, *, warn: Warn, marking: Marking, own: Opening) -> None:
         super().__init__(js, identity, warn=warn)
         self._marking = marking
+        self._own = own
+
+    async def newest(self, stage: str, shard: str) -> Fingerprint | None:
+        """See ports.Snapshots. Raises UndeclaredError."""
+        self._declared("reads", stage, self._own.begins)
+        return await super().newest(stage, shard)
+
+    def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
+        """See ports.Snapshots. Raises UndeclaredError."""
+        self._declared("reads", stage, self._own.begins)
+        return super().each(stage, shard)
 
     async def save(self, snapshot: Snapshot, *, end: int | None = None) -> bool:
-        """See ports.Snapshots. False also where the mark could not be kept. Raises LogLostError."""
+        """See ports.Snapshots. False also where the mark could not be kept. Raises LogLostError, UndeclaredError."""
+        self._declared("keeps", snapshot.stage, (self._own.keeps,))
         return await self._marking.keep() and await super().save(snapshot, end=end)
+
+    def _declared(self, verb: str, stage: str, those: Sequence[str]) -> None:
+        if stage not in those:
+            raise UndeclaredError(
+                f"a runner {verb} the snapshots of {stage}, and its row of muster.runtime.opening does not say so: its "
+                "account of NATS would refuse it"
+            )

@@ -1,7 +1,8 @@
 """The accounts and permissions of a production NATS: which user may publish and subscribe where, derived from the code.
 
 ``python -m muster.runtime.natsaccounts`` writes ``deploy/nats/accounts.conf``; with options, for other cells and
-other readers, to standard output. Permissions are here once; the servers enforce them.
+other readers, to standard output. The rights of a process follow from the rows of its runners
+(:mod:`muster.runtime.opening`); the servers enforce it.
 
 A service may append where its own stage appends, hold its own lease, keep its own snapshots, and read the log.
 Only ``admin`` and the keeper make or remove a stream. What a service could still do to another is to end its readers of
@@ -34,15 +35,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from muster.bus.cell import FOLDERS, object_buckets
-from muster.bus.connection import API_PREFIX
+from muster.bus.cell import POINTER, object_buckets
+from muster.bus.connection import API_PREFIX, INBOX
 from muster.bus.marks import MARKS
 from muster.bus.public import KEPT
-from muster.core.cell.deciders import DECIDERS
+from muster.bus.snapshots import SNAPSHOTS
 from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime import pairing
-from muster.runtime.layouts import GROUPS, members
+from muster.runtime.endings import ENDED
+from muster.runtime.layouts import GROUPS, SERVICES
+from muster.runtime.opening import RUNNERS, Opening, openings
 
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
 KEYS = "muster-nats-keys"
@@ -51,30 +54,6 @@ OWNER = "MUSTER"
 """The account that has the streams."""
 API = "$JS.MUSTER.API"
 """The JetStream API in every account but the one that has the streams; every NATS client has an option for it."""
-
-APPENDERS: dict[str, tuple[str, ...]] = {
-    "watcher": ("watcher",),
-    **{stage: (stage,) for stage in DECIDERS},
-    "actuator": ("actuator",),
-}
-"""{service: the stages it appends as}"""
-
-KEEPERS: dict[str, tuple[str, ...]] = {
-    **APPENDERS,
-    "actuator": ("actuator", "presenter"),
-    "publisher": ("publisher", "readmodel"),
-    "keeper": ("keeper",),
-}
-"""{service: the stages whose lease it holds and whose snapshots it keeps}"""
-
-READERS = ("gateway",)
-"""Services that follow the log and read snapshots of the read model, and write nothing."""
-
-PUBLISHER = "publisher"
-"""Whose messages readers outside see as they are sent."""
-
-QUARANTINERS = ("watcher",)
-"""Services that put aside what they cannot read."""
 
 
 def secret_of(service: str) -> str:
@@ -139,12 +118,12 @@ def earlier_setting(user: str) -> str:
 
 def inbox(user: str) -> str:
     """The inbox prefix of a user: nats_inbox_prefix in its configuration."""
-    return f"_INBOX_{user}"
+    return f"{INBOX}_{user}"
 
 
 def muster_users(cell: str) -> list[User]:
     """The users that belong to Muster, each of an account of its own."""
-    users = [_process(name, cell) for name in (*KEEPERS, *READERS, *GROUPS)]
+    users = [_process(name, cell) for name in (*SERVICES, *GROUPS)]
     return [*users, _onlooker(cell), _admin(cell)]
 
 
@@ -203,49 +182,54 @@ def _seats(cell: str, stage: str) -> Iterator[str]:
 
 
 def _process(name: str, cell: str) -> User:
-    """The user of a process: it may do what each of its services may, and say how far it has read the log."""
-    needs = [_follower(each, cell) if each in READERS else _service(each, cell) for each in members(name)]
-    mark = f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}"
-    allowed = dict.fromkeys((*(subject for each, _ in needs for subject in each), mark))
-    asked = dict.fromkeys(operation for _, each in needs for operation in each)
-    return _user(name, cell, tuple(allowed), tuple(asked))
+    """The user of a process: it may do what each of its runners opens, and say how far it has read the log and why it
+    ended.
+    """
+    runners = openings(name).values()
+    said = [f"$KV.{subjects.state_bucket(cell)}.{key}.{name}" for key in (MARKS, ENDED)]
+    allowed = [subject for each in runners for subject in _opened(each, cell)]
+    founding = FOUNDING if any(each.founds for each in runners) else ()
+    return _user(name, cell, tuple(dict.fromkeys((*allowed, *_reading(cell), *said))), OF_THE_LOG + founding)
 
 
-Needs = tuple[Sequence[str], Sequence[str]]
-"""Exact subjects, and what is asked of any generation of the log."""
+def _opened(opening: Opening, cell: str) -> Iterator[str]:
+    """The exact subjects that a runner opens."""
+    state, lease = f"$KV.{subjects.state_bucket(cell)}", f"$KV.{subjects.lease_bucket(cell)}"
+    if opening.appends:
+        yield from _seats(cell, opening.appends)
+    if opening.lease:
+        yield f"{lease}.{opening.lease}.*"
+    if opening.announces:
+        yield f"{lease}.replica.{opening.appends}.*.*"
+    if opening.pairs:
+        yield f"{state}.{pairing.KEY}"
+    if opening.quarantines:
+        yield subjects.quarantine_subject(cell, opening.appends)
+    if opening.publishes:
+        yield subjects.public_cell_subjects(cell)
+        yield f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"
+        yield f"{state}.{KEPT}"
+    if opening.keeps:
+        yield f"{state}.{SNAPSHOTS}.{opening.keeps}.*"
+        yield from _objects(subjects.snapshot_bucket(cell, opening.keeps))
+    if opening.begins:
+        buckets = (subjects.base_bucket(cell), *(subjects.snapshot_bucket(cell, stage) for stage in opening.begins))
+        yield from (f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in buckets)
+    if opening.founds:
+        yield from _founded(cell)
+        yield f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"  # What was not published is not deleted.
 
 
-def _service(name: str, cell: str) -> Needs:
-    own = [subject for stage in APPENDERS.get(name, ()) for subject in _seats(cell, stage)]
-    own += [f"$KV.{subjects.lease_bucket(cell)}.{stage}.*" for stage in KEEPERS[name]]
-    own += [f"$KV.{subjects.lease_bucket(cell)}.replica.{stage}.*.*" for stage in KEEPERS[name]]
-    if name == "watcher":
-        own.append(f"$KV.{subjects.state_bucket(cell)}.{pairing.KEY}")
-    if name in QUARANTINERS:
-        own.append(subjects.quarantine_subject(cell, name))
-    if name == "publisher":
-        own += [subjects.public_cell_subjects(cell), f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"]
-        own.append(f"$KV.{subjects.state_bucket(cell)}.{KEPT}")
-    own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
-    kept = [subjects.snapshot_bucket(cell, stage) for stage in KEEPERS[name] if stage in FOLDERS]
-    if name == "keeper":
-        kept = [subjects.base_bucket(cell)]
-    for bucket in kept:
-        own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
-    # A service begins from its own snapshots and the base; the keeper compares with all of them.
-    read = object_buckets(cell) if name == "keeper" else [*kept, subjects.base_bucket(cell)]
-    own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in read]
-    if name == "keeper":
-        own += [*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
-        own.append(f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}")  # What was not published is not deleted.
-    asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())
-    return (*own, *_reading(cell)), asked
+def _objects(bucket: str) -> Iterator[str]:
+    """Where the objects of a bucket are written and removed."""
+    yield from (f"$O.{bucket}.C.*", f"$O.{bucket}.M.*", f"{API}.STREAM.PURGE.OBJ_{bucket}")
 
 
-def _follower(name: str, cell: str) -> Needs:
-    buckets = (subjects.base_bucket(cell), subjects.snapshot_bucket(cell, "readmodel"))
-    snapshots = [f"{API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in buckets]
-    return (*snapshots, *_reading(cell)), OF_THE_LOG
+def _founded(cell: str) -> Iterator[str]:
+    """What is written where a generation of the log begins."""
+    yield from _seats(cell, "genesis")
+    yield f"$KV.{subjects.state_bucket(cell)}.{POINTER}"
+    yield from _objects(subjects.base_bucket(cell))
 
 
 def _onlooker(cell: str) -> User:
@@ -255,10 +239,12 @@ def _onlooker(cell: str) -> User:
 
 
 def _admin(cell: str) -> User:
-    """A user who runs ``muster log init`` and looks after the streams: founds generations, decides nothing."""
+    """A user who looks after the log: founds it, rolls it over, gives it up, brings an archived one back as it was."""
     state = f"$KV.{subjects.state_bucket(cell)}"
-    founding = (*_seats(cell, "genesis"), f"{state}.log", f"{state}.{MARKS}.*")
-    return User("admin", (f"{API}.>", *founding), (f"{inbox('admin')}.>",))
+    founded = [subject for subject in _founded(cell) if not subject.startswith(API)]
+    brought_back = [subjects.seat_subjects(cell, seat) for seat in RIGHTS]
+    allowed = (f"{API}.>", *founded, *brought_back, f"{state}.{MARKS}.*", f"{state}.{SNAPSHOTS}.*.*")
+    return User("admin", tuple(dict.fromkeys(allowed)), (f"{inbox('admin')}.>",))
 
 
 def _reader(name: str, namespace: str, cell: str) -> User:
@@ -286,7 +272,7 @@ def render(cell: str, namespaces: Mapping[str, str]) -> str:
     """The accounts as a part of a nats-server configuration."""
     stream = subjects.PUBLIC_STREAM
     users = muster_users(cell)
-    publishing = [user.name for user in users if PUBLISHER in members(user.name)]
+    publishing = [user.name for user in users if _publishes(user.name)]
     public = [f"{API}.{operation.format(stream)}" for operation in EXPORTS] + [f"$JS.ACK.{stream}.>"]
     shared = dict.fromkeys(subject for user in users for subject in user.imports) | dict.fromkeys(public)
     lines = [
@@ -315,6 +301,11 @@ def render(cell: str, namespaces: Mapping[str, str]) -> str:
         "system_account: SYS",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _publishes(user: str) -> bool:
+    """Whether readers outside see what a user publishes as it is sent."""
+    return user in (*RUNNERS, *GROUPS) and any(each.publishes for each in openings(user).values())
 
 
 def _answers(subject: str) -> str:

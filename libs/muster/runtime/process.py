@@ -38,8 +38,11 @@ from muster.ports import (
 from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
-from muster.runtime.marking import MarkedSnapshots, Marking
+from muster.runtime.endings import withdraw_ending
+from muster.runtime.layouts import user_of
+from muster.runtime.marking import Marking, OwnSnapshots
 from muster.runtime.measuring import Measuring
+from muster.runtime.opening import opening
 from muster.runtime.pairing import record_cluster, record_set_back
 from muster.runtime.runners.activating import Activator, announce
 from muster.runtime.runners.follower import AnyFollower, Follower
@@ -64,10 +67,20 @@ CLOSING_PERCENT = 95
 """How full the log may be until nothing new is admitted, so that releases and effects still fit."""
 
 
+class Opened(Struct, frozen=True):
+    """What a runner is given of the bus, by its row of :mod:`muster.runtime.opening`."""
+
+    log: SharedLog
+    lease: JetStreamLease
+    snapshots: OwnSnapshots
+
+
 class Process(Struct, dict=True):
     """What the runners of one process share."""
 
     config: Config
+    service: str
+    """Its services by name, or that of their group: what its runners may open follows from that."""
     name: str
     clock: Clock
     logger: Logger
@@ -118,14 +131,18 @@ class Process(Struct, dict=True):
         self.telemetries.append(made)
         return made
 
-    def lease(self, stage: str, shard: str = "0") -> JetStreamLease:
-        return JetStreamLease(self.js, self.log.identity, stage, shard, self.name)
+    def opened(self, runner: str, shard: str = "0") -> Opened:
+        """The log, the lease and the snapshots of one of its runners. Raises UndeclaredError."""
+        own = opening(self.service, runner)
 
-    def snapshots(self) -> MarkedSnapshots:
         def warn(event: str, *values: object) -> None:
             self.logger.warning(event, values=str(values))
 
-        return MarkedSnapshots(self.js, self.log.identity, warn=warn, marking=self.marking)
+        return Opened(
+            log=self.log,
+            lease=JetStreamLease(self.js, self.log.identity, own.lease, shard, self.name),
+            snapshots=OwnSnapshots(self.js, self.log.identity, warn=warn, marking=self.marking, own=own),
+        )
 
     async def base(self) -> Sequence[Snapshot]:
         """The states that the log can be read from, where what came before them was deleted. Raises BusError."""
@@ -135,12 +152,13 @@ class Process(Struct, dict=True):
         """Run one deciding stage, given by its class. ``leader``: what runs it."""
         decider = stage()
         name = decider.name
+        own = self.opened(name)
         self.runners.append(
             leader(
                 decider,
-                log=self.log,
-                lease=self.lease(name),
-                snapshots=self.snapshots(),
+                log=own.log,
+                lease=own.lease,
+                snapshots=own.snapshots,
                 clock=self.clock,
                 process=self.name,
                 hooks=self.telemetry(name),
@@ -185,14 +203,14 @@ class Process(Struct, dict=True):
         for shard in WATCHED:
             if self.config.profile == "lean" and shard in SHOWN_KINDS:
                 continue
-            telemetry = self.telemetry("watcher", shard)
+            telemetry, own = self.telemetry("watcher", shard), self.opened("watcher", shard)
             self.runners.append(
                 WatcherRunner(
                     shard,
                     transport,
-                    log=self.log,
-                    lease=self.lease("watcher", shard),
-                    snapshots=self.snapshots(),
+                    log=own.log,
+                    lease=own.lease,
+                    snapshots=own.snapshots,
                     clock=self.clock,
                     process=self.name,
                     hooks=telemetry,
@@ -212,12 +230,13 @@ class Process(Struct, dict=True):
         lease = ClusterLease(transport, self.log.identity, self.clock, self.logger.warning)
         self.cluster_leases.append(lease)
         transport = Fenced(transport, lease)
+        own = self.opened("actuator")
         self.runners.append(
             ActuatorRunner(
                 transport,
-                log=self.log,
-                lease=self.lease("actuator"),
-                snapshots=self.snapshots(),
+                log=own.log,
+                lease=own.lease,
+                snapshots=own.snapshots,
                 clock=self.clock,
                 process=self.name,
                 hooks=self.telemetry("actuator"),
@@ -227,12 +246,13 @@ class Process(Struct, dict=True):
         if self.config.profile == "kube-queue":
             from muster.runtime.presenting.presenter import Presenter
 
+            own = self.opened("presenter")
             self.runners.append(
                 Presenter(
                     transport,
-                    log=self.log,
-                    lease=self.lease("presenter"),
-                    snapshots=self.snapshots(),
+                    log=own.log,
+                    lease=own.lease,
+                    snapshots=own.snapshots,
                     clock=self.clock,
                     hooks=self.telemetry("presenter"),
                 )
@@ -243,23 +263,24 @@ class Process(Struct, dict=True):
         from muster.core.readmodel.model import ReadModel
         from muster.runtime.runners.publishing import Publisher
 
+        own = self.opened("readmodel")
         self.runners.append(
             Follower(
                 ReadModel(),
-                log=self.log,
-                snapshots=self.snapshots(),
+                log=own.log,
+                snapshots=own.snapshots,
                 clock=self.clock,
                 hooks=self.telemetry("readmodel"),
                 every=READ_MODEL_COMMITS,
             )
         )
-        outlet = PublicPublisher(self.js, self.config.cell)
+        outlet, own = PublicPublisher(self.js, self.config.cell), self.opened("publisher")
         self.publishers.append(
             Publisher(
-                log=self.log,
+                log=own.log,
                 outlet=outlet,
-                lease=self.lease("publisher"),
-                snapshots=self.snapshots(),
+                lease=own.lease,
+                snapshots=own.snapshots,
                 base=self.base,
                 testify=self.marking.testify,
                 hooks=self.telemetry("publisher"),
@@ -270,13 +291,14 @@ class Process(Struct, dict=True):
         """Roll the log over when it is getting full, and keep its archive."""
         from muster.runtime.runners.keeping import LogKeeper
 
+        own = self.opened("keeper")
         self.keepers.append(
             LogKeeper(
                 self.js,
                 JetStreamGenerations(self.js, self.config.cell),
                 self.log.identity.log_id,
-                lease=self.lease("keeper"),
-                snapshots=self.snapshots(),
+                lease=own.lease,
+                snapshots=own.snapshots,
                 clock=self.clock,
                 hooks=self.telemetry("keeper"),
                 percent=self.config.log_roll_percent,
@@ -303,6 +325,7 @@ class Process(Struct, dict=True):
                     tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
                 tasks.create_task(self.marking.run())
+                tasks.create_task(withdraw_ending(self.js, self.config.cell, user_of(self.service)))
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:
@@ -349,9 +372,13 @@ class Process(Struct, dict=True):
             await asyncio.sleep(ROOM_CHECK_S)
 
     async def _leave(self) -> None:
-        """Leave in good order, within a limit: what is not done then is done by the next process."""
+        """Leave in good order, within a limit: what is not done then is done by the next process.
+
+        First of all others may lead: a snapshot takes long on a busy disk, and a lease that is not given up 10 s.
+        """
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
+                await asyncio.gather(*(each.lease.release() for each in self.runners if each.lease is not None))
                 for runner in self.runners:
                     await runner.stop(keep=self.snapshotting)
                 for publisher in self.publishers:

@@ -1,7 +1,7 @@
 """A process of Muster: connects, builds its runners, serves health, runs until told to stop.
 
 Order of a start: configuration, telemetry, bus, log, API server, health, runners. Order of a stop: runners are
-cancelled, then leaders keep a snapshot and give up their leases, then connections close.
+cancelled, then leaders give up their leases and keep a snapshot, then connections close.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
-from muster.bus.errors import BusError
+from muster.bus.errors import BusError, ForbiddenError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
@@ -38,6 +38,7 @@ from muster.ports import (
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
+from muster.runtime.endings import write_ending
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import USERS, user_of
 from muster.runtime.marking import Marking
@@ -64,6 +65,14 @@ COLLECT_AFTER = 20_000
 RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
 """What ends a process that may be started again."""
 _FATAL = (UnknownEventError, UnreadableCommitError)
+_ENDS: tuple[tuple[tuple[type[Exception], ...], tuple[str, int]], ...] = (
+    ((ForbiddenError,), ("forbidden", UNAVAILABLE)),
+    ((BusError, RollError, ApiUnreachableError), ("unavailable", UNAVAILABLE)),
+    ((KubeConfigError,), ("misconfigured", MISCONFIGURED)),
+    ((OSError,), ("cannot_start", UNAVAILABLE)),
+    (_FATAL, ("log_unreadable", UNAVAILABLE)),
+)
+"""(errors, (how they are logged, exit code)) of ends that a restart does not correct; the first row that fits"""
 
 
 Build = Callable[[Process], Awaitable[None]]
@@ -115,7 +124,7 @@ async def open_process(
     runners: list[AnyFollower] = []
     marking = Marking(JetStreamMarks(js, config.cell), user_of(service), log, runners, logger)
     return Process(
-        config, name, clock, logger, Metrics(), connection, js, shared, marking, runners=runners, stack=stack
+        config, service, name, clock, logger, Metrics(), connection, js, shared, marking, runners=runners, stack=stack
     )
 
 
@@ -234,16 +243,9 @@ async def _exit_code(config: Config, service: str, build: Build, keeping: bool) 
     except RESTARTS as err:
         logger.warning("restart_needed", why=type(err).__name__, message=str(err))
         return RESTART
-    except (BusError, RollError, ApiUnreachableError) as err:
-        logger.error("unavailable", message=str(err))
-        return UNAVAILABLE
-    except KubeConfigError as err:
-        logger.error("misconfigured", message=str(err))
-        return MISCONFIGURED
-    except OSError as err:
-        logger.error("cannot_start", message=str(err))
-        return UNAVAILABLE
-    except _FATAL as err:
-        logger.error("log_unreadable", message=str(err), notes=getattr(err, "__notes__", []))
-        return UNAVAILABLE
+    except (BusError, RollError, ApiUnreachableError, KubeConfigError, OSError, *_FATAL) as err:
+        event, code = next(said for kinds, said in _ENDS if isinstance(err, kinds))
+        logger.error(event, message=str(err), notes=getattr(err, "__notes__", []))
+        await write_ending(config, user_of(service), err, SystemClock().now())
+        return code
     return os.EX_OK

@@ -215,11 +215,11 @@ class Leader(Follower[S]):
             self.hooks.restless({f"{kind} {ref}": times for (kind, ref), times in self._repeats.most_common(5)})
 
     async def stop(self, *, keep: bool = True) -> None:
-        """Leave in good order: keep a snapshot and give up the lease, so that a successor need not wait."""
+        """Leave in good order: give up the lease, so that a successor need not wait, and keep a snapshot."""
+        await self.lease.release()
         if keep:
             with contextlib.suppress(LogGoneError):  # Then there is nothing to keep.
                 await self.keep_snapshot()
-        await self.lease.release()
 
 
 AnyLeader = Leader[Any]

@@ -1,0 +1,36 @@
+"""Which processes ended for something that a restart does not correct, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.model.text import span
+from muster.runtime.endings import ProcessEnd
+from muster.runtime.layouts import members
+from muster.runtime.opening import openings
+from muster_cli.findings import Finding
+from muster_cli.state import CellState
+
+RECENT_MS = 600_000
+"""A process that ends again and again is started every five minutes at least."""
+
+
+def end_findings(state: CellState, ended: Mapping[str, ProcessEnd], now: int) -> list[Finding]:
+    """Of those whose work no process does now; ``now``: ms since the epoch."""
+    found: list[Finding] = []
+    for user, ending in sorted(ended.items()):
+        if _missed(state, user, now - ending.at):
+            service = members(user)[0].replace("_", "-")
+            what = f"ended {span(max(0, now - ending.at))} ago: {ending.why}"
+            found.append(
+                Finding(
+                    "bad", user.replace("_", "-"), what, f"kubectl -n muster-system logs deploy/muster-{service} -p"
+                )
+            )
+    return found
+
+
+def _missed(state: CellState, user: str, age_ms: int) -> bool:
+    """Whether no process does what a process of the user did."""
+    leases = {each.lease for each in openings(user).values() if each.lease}
+    return any(not lead.process for lead in state.leads if lead.stage in leases) if leases else age_ms < RECENT_MS
