@@ -9,7 +9,7 @@ from pathlib import Path
 from muster.runtime.process import Process
 from muster.serving.access import Reviewed, Unrestricted
 from muster.serving.answering import Questions
-from muster.serving.http import GatewayServer
+from muster.serving.http import LOOPBACK, GatewayServer
 from muster.serving.live import Live
 from muster.serving.moments import Moments
 
@@ -40,11 +40,14 @@ async def add_gateway(process: Process, *, acting: bool = True, folder: Path | N
         hooks=process.telemetry("readmodel", "gateway"),
         apart=True,
     )
-    stack.push_async_callback(live.foresight.ahead.stop)
+    stack.push_async_callback(live.foresight.stop)
     process.runners.append(live)
     access = Unrestricted() if config.gateway_access == "none" else Reviewed(await process.api_server(), process.clock)
     questions = Questions(live, process.clock, acting=acting)
-    server = GatewayServer(questions, access, process.clock, PAGES, config.gateway_host, config.gateway_port)
+    hosts = LOOPBACK if config.gateway_access == "none" else frozenset[str]()
+    server = GatewayServer(
+        questions, access, process.clock, PAGES, config.gateway_host, config.gateway_port, hosts=hosts
+    )
     await server.start()
     stack.push_async_callback(server.stop)
     process.logger.info("gateway_served", host=server.host, port=server.port, access=config.gateway_access)

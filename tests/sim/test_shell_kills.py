@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
+from kit.depth import DEEP, points
 from kit.doubles.log import AckLost
 from kit.proof import proven
 from kit.shell import Cell, play, small_job, small_tree
@@ -83,7 +84,8 @@ def test_the_scene_plays_without_faults() -> None:
 
 
 SERVICES = ("watcher", "quota_accountant", "queue_sorter", "gang_admitter", "actuator", "presenter")
-PARTS = 4
+PARTS = 4 if DEEP else 1
+"""Tests that share the points of one service, for a run on several cores."""
 
 
 def steps_of(service: str) -> int:
@@ -97,8 +99,7 @@ def steps_of(service: str) -> int:
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("service", SERVICES)
 def test_killed_at_every_await_point(service: str, part: int) -> None:
-    points = range(1 + part, steps_of(service), PARTS)
-    for point in points:
+    for point in points(1 + part, steps_of(service), PARTS):
         cell = Cell()
         cell.kills[service] = point
         witnessed(cell)
@@ -149,7 +150,7 @@ def test_stages_that_share_a_process_are_killed_together(layout: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", SHARED)
 def test_stages_that_share_a_process_are_killed_together_at_many_points(layout: str) -> None:
-    killed_together(layout, 60)
+    killed_together(layout, 60 if DEEP else 12)
 
 
 @pytest.mark.parametrize("layout", SHARED)
@@ -178,7 +179,7 @@ def test_one_stage_loses_its_lease_and_all_of_its_process_start_again(layout: st
 @pytest.mark.parametrize("service", ("watcher", "quota_accountant", "queue_sorter", "gang_admitter", "actuator"))
 def test_an_old_leader_that_was_paused_at_any_await_point_does_no_harm(service: str, part: int) -> None:
     stopped: Counter[str] = Counter()
-    for point in range(1 + part, steps_of(service), PARTS):
+    for point in points(1 + part, steps_of(service), PARTS):
         cell = Cell()
         cell.pauses[service] = point
         witnessed(cell)
@@ -219,17 +220,17 @@ def appends() -> int:
 @pytest.mark.parametrize("delay_s", (3.0, 8.0))
 def test_every_append_delayed_until_others_have_written(delay_s: float) -> None:
     gaps = 0
-    for number in range(1, appends() + 1):
+    for number in points(1, appends() + 1):
         cell = witnessed(Cell(log_faults=Delays(number, delay_s=delay_s)))
         gaps += sum(
             stored.commit.in_seq < stored.seq - 1 for stored in cell.commits() if stored.commit.kind == "decision"
         )
-    assert gaps > 10
+    assert gaps > (10 if DEEP else 1)
 
 
 @pytest.mark.slow
 def test_every_acknowledgement_lost_once() -> None:
-    for number in range(1, appends() + 1):
+    for number in points(1, appends() + 1):
         cell = witnessed(Cell(log_faults=Delays(number, lose_ack=True)))
         ids = Counter(stored.commit.commit_id for stored in cell.commits())
         assert set(ids.values()) == {1}, "no commit is stored twice"
@@ -252,7 +253,7 @@ RATES = FaultRates(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(10 if DEEP else 4))
 def test_a_bad_api_server(block: int) -> None:
     for seed in range(block * 3, block * 3 + 3):
         cell = Cell(seed=seed, faults=FaultDraw(RATES, seed=seed))

@@ -16,9 +16,19 @@ class Listener:
         self._setting = setting
         self._runner: web.AppRunner | None = None
 
-    async def listen(self, app: web.Application, *, shutdown_timeout_s: float = 60.0) -> None:
-        """Raises OSError when the port is taken."""
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=shutdown_timeout_s)
+    async def listen(self, app: web.Application, *, shutdown_timeout_s: float = 60.0, silence_s: float = 75.0) -> None:
+        """Raises OSError when the port is taken.
+
+        ``silence_s``: a connection without a whole request for so long is closed. A handler whose client hangs up is
+        cancelled.
+        """
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=shutdown_timeout_s,
+            keepalive_timeout=silence_s,
+            handler_cancellation=True,
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.host, self.port)
         try:

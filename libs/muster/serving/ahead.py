@@ -21,9 +21,17 @@ from muster.serving.whatif import what_if
 class Ahead:
     """Looks ahead from one state, or from one that is folded on. Pure."""
 
-    def __init__(self, state: Callable[[], ReadState], *, live: bool = True) -> None:
+    def __init__(
+        self,
+        state: Callable[[], ReadState],
+        *,
+        live: bool = True,
+        part: Callable[[supposed.AskView], None] | None = None,
+    ) -> None:
+        """``part``: receives an answer that is not complete yet, for a reader that waits no longer."""
         self._state = state
         self._live = live
+        self._part = part
 
     def foreseen(self, now: int) -> dict[str, Projected]:
         """When waiting jobs start, as of now."""
@@ -34,7 +42,7 @@ class Ahead:
         """What a job would meet that is not submitted yet."""
         state = self._state()
         moment = moment_of(state, now, live=self._live)
-        return ask(state, Lens(scope, state), moment, workload, now)
+        return ask(state, Lens(scope, state), moment, workload, now, self._part)
 
     def what_if(self, scope: Scope, changes: Sequence[supposed.Change], job: str, now: int) -> supposed.WhatIf:
         """What a change would do. Raises ChangeError."""

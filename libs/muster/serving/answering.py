@@ -22,17 +22,19 @@ from muster.ports import Clock
 from muster.serving import shapes, supposed, tales, views
 from muster.serving.access import Viewed
 from muster.serving.asking import ManifestError, read_job
-from muster.serving.beside import AwayError
+from muster.serving.beside import AwayError, LateError
 from muster.serving.causes import causes
 from muster.serving.happened import happened, marks
 from muster.serving.health import health
 from muster.serving.joblist import JobFilter
+from muster.serving.limits import MOST_ALL_QUESTIONS, MOST_QUESTIONS, TooManyError, UnderWay
 from muster.serving.live import Live
 from muster.serving.moments import LogMark, OutsideError
 from muster.serving.scope import Lens, Scope
 from muster.serving.whatif import ChangeError
 
 SECOND = 1_000
+TOO_DEEP = "the body is nested too deeply to be read: no job and no change is as deep as that"
 UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
 
 
@@ -91,6 +93,7 @@ class Questions:
         self._clock = clock
         self._acting = acting
         self._lens: tuple[int, Scope, Lens] | None = None
+        self._looking = UnderWay("questions about later", MOST_QUESTIONS, MOST_ALL_QUESTIONS)
 
     def namespaces(self) -> set[str]:
         """Every namespace that there is anything to see of."""
@@ -148,8 +151,11 @@ class Questions:
         return self._lens[2]
 
     async def supposed(self, asked: Asked, method: str, *args: object) -> Struct:
-        """What a change would do, or a new job would meet. Raises ChangeError, AwayError."""
-        found: Struct = await self.live.foresight.looked(asked.state, asked.now, method, *args, live=asked.moment.live)
+        """What a change would do, or a new job would meet. Raises ChangeError, LateError, TooManyError, AwayError."""
+        with self._looking.one(asked.viewed.name):
+            found: Struct = await self.live.foresight.looked(
+                asked.state, asked.now, method, *args, live=asked.moment.live
+            )
         return found
 
     async def commit(self, seq: int) -> Stored | None:
@@ -291,6 +297,8 @@ async def _whatif(of: Questions, asked: Asked) -> Struct:
         return await of.supposed(asked, "what_if", asked.viewed.scope, wanted.changes, wanted.job)
     except (msgspec.DecodeError, ChangeError) as err:
         raise BadRequestError(str(err)) from err
+    except RecursionError as err:
+        raise BadRequestError(TOO_DEEP) from err
 
 
 async def _ask(of: Questions, asked: Asked) -> Struct:
@@ -298,6 +306,8 @@ async def _ask(of: Questions, asked: Asked) -> Struct:
         workload = read_job(msgspec.json.decode(asked.body, type=supposed.Submission).manifest)
     except (msgspec.DecodeError, ManifestError) as err:
         raise BadRequestError(str(err)) from err
+    except RecursionError as err:
+        raise BadRequestError(TOO_DEEP) from err
     return await of.supposed(asked, "ask", asked.viewed.scope, workload)
 
 
@@ -386,6 +396,8 @@ EXPECTED: dict[type[Exception], int] = {
     NotAllowedError: 403,
     views.MissingError: 404,
     OutsideError: 404,
+    TooManyError: 429,
+    LateError: 503,
     AwayError: 503,
 }
 """What a question may meet -> the status of the answer"""

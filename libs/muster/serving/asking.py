@@ -6,7 +6,7 @@ answer for later is the queue played forward, corrected by how far earlier proje
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from muster.model.quota import QuotaNode
 from muster.model.resources import format_vector, texts
 from muster.model.text import counted as numbered
 from muster.model.text import span
-from muster.model.workload import Workload
+from muster.model.workload import PodSet, Workload
 from muster.serving import shapes, supposed
 from muster.serving.forking import binds, new_job, projected, with_job
 from muster.serving.scope import Lens
@@ -69,8 +69,9 @@ def ask(
     moment: shapes.MomentView,
     workload: Workload,
     now: int,
+    part: Callable[[supposed.AskView], None] | None = None,
 ) -> supposed.AskView:
-    """What it would meet."""
+    """What it would meet. ``part``: receives what is known before promise, costs and advice are looked for."""
     queues, ref = state.queues, workload.ref
     leaf = leaf_of(queues.ledger, workload)
     if leaf is None or not lens.sees(ref.namespace):
@@ -79,24 +80,36 @@ def ask(
         return supposed.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
     job = new_job(state, workload, leaf, max(now, state.now))
     refused = refusal(state, job, workload)
-    after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
-    promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
-    costs = [lens.words(each) for each in _costs(state, job, after, now)] if ref.uid in after else []
-    advice = [*_advice(state, lens, job, workload)] if refused else []
-    summary = _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
-    return supposed.AskView(
+    known = supposed.AskView(
         moment=moment,
         kind=ref.kind,
         job=ref.key,
         queue=leaf,
         request=texts(job.demand.request),
         starts_now=not refused,
+        promise=None,
+        why_no_promise="time ran out before its start was foreseen" if refused else "",
+        binds=lens.words(refused),
+        costs=[],
+        advice=[],
+        summary=lens.words(f"It would wait: {refused}." if refused else "It would start now."),
+        complete=False,
+    )
+    if part is not None:
+        part(known)
+    after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
+    promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
+    costs = [lens.words(each) for each in _costs(state, job, after, now)] if ref.uid in after else []
+    advice = [*_advice(state, lens, job, workload)] if refused else []
+    summary = _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
+    return structs.replace(
+        known,
         promise=start_shape(promise),
         why_no_promise=queue_words.no_promise(promise.why, "it") if refused else "",
-        binds=lens.words(refused),
         costs=costs,
         advice=advice,
         summary=lens.words(summary),
+        complete=True,
     )
 
 
@@ -200,13 +213,26 @@ def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice 
     largest = max(workload.pod_sets, key=lambda each: each.count, default=None)
     if largest is None or largest.count < 2:
         return None
-    for count in range(largest.count - 1, 0, -1):
-        fewer = smaller_job(job, workload, count)
-        if fewer is not None and not refusal(state, fewer, workload):
-            asks = format_vector(fewer.demand.request)
-            text = f"with {count} instead of {largest.count} pods of {largest.name} ({asks}) it starts now"
-            return supposed.Advice(f"{largest.name}={count}", text)
-    return None
+    # What refuses a job refuses a larger one too: the counts that start lie below those that do not.
+    starts: Job | None = None
+    fitting, refused = 0, largest.count
+    while refused - fitting > 1:
+        middle = (fitting + refused) // 2
+        fewer = smaller_job(job, workload, middle)
+        if fewer is None or refusal(state, fewer, _with_pods(workload, largest, middle)):
+            refused = middle
+        else:
+            fitting, starts = middle, fewer
+    if starts is None:
+        return None
+    asks = format_vector(starts.demand.request)
+    text = f"with {fitting} instead of {largest.count} pods of {largest.name} ({asks}) it starts now"
+    return supposed.Advice(f"{largest.name}={fitting}", text)
+
+
+def _with_pods(workload: Workload, largest: PodSet, count: int) -> Workload:
+    sets = tuple(structs.replace(each, count=count) if each is largest else each for each in workload.pod_sets)
+    return structs.replace(workload, pod_sets=sets)
 
 
 def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:

@@ -1,10 +1,9 @@
-"""A process beside the gateway that looks ahead, so that nothing else waits while the queues are played forward.
+"""The gateway's side of the process that looks ahead (muster.serving.forks): it sends state and questions, and waits.
 
-It begins with a copy of the read model at the first question, and is sent every commit that is folded here: its answer
-is of the state here when the question was asked, or of a newer one. Both speak in frames over its standard input and
-output: eight bytes of length, then a pickled (method, arguments) or (whether it was answered, answer or exception).
-Where it ends, the question under way fails, and the next one begins another. It is replaced as well where it reads too
-slowly: more than so many unread bytes are not kept for it.
+The process begins with a copy of the read model at the first question, and receives every commit that is folded here:
+an answer is of the state here when the question was asked, or of a newer one. Where the process ends, the questions
+under way fail, and the next question begins another. The process is replaced as well where it reads too slowly: more
+than so many unread bytes are not kept for it.
 """
 
 from __future__ import annotations
@@ -13,24 +12,32 @@ import asyncio
 import contextlib
 import os
 import pickle
+import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Protocol
+from itertools import count
+from typing import Any, Protocol
 
-from muster.core.cell.seat import Seat
-from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.events.envelope import Stored
-from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import encode_state
+from muster.serving import forks
 from muster.serving.ahead import Ahead
+from muster.serving.forks import HEAD, Verdict, framed
 
-HEAD = 8
 MOST_UNREAD = 32 << 20
-"""Bytes it has not read yet, beside the copy that it begins with, beyond which no commit is sent to it."""
+"""Bytes that the process has not read yet, beside the copy that it begins with, beyond which it is sent no commit."""
+COMMAND = (sys.executable, "-m", forks.__name__)
+AT_ONCE = 2
+"""Questions that are answered at once; the others wait for their turn."""
 
 
 class AwayError(Exception):
     """The process that looks ahead has ended."""
+
+
+class LateError(Exception):
+    """The question took longer than its limit, and had no part of an answer by then."""
 
 
 class LooksAhead(Protocol):
@@ -39,8 +46,11 @@ class LooksAhead(Protocol):
     def fold(self, batch: Sequence[Stored]) -> None:
         """These commits have been folded here."""
 
-    async def call(self, method: str, *args: object) -> Any:
-        """Raises what the method raises, and AwayError."""
+    async def call(self, method: str, *args: object, limit_s: float) -> Any:
+        """The answer, or the part of it that was known after ``limit_s``.
+
+        Raises what the method raises, LateError, and AwayError.
+        """
 
     async def stop(self) -> None:
         """Forget the state. The next question begins with that of then."""
@@ -55,7 +65,7 @@ class Here:
     def fold(self, batch: Sequence[Stored]) -> None:
         pass
 
-    async def call(self, method: str, *args: object) -> Any:
+    async def call(self, method: str, *args: object, limit_s: float) -> Any:
         return getattr(self._ahead, method)(*args)
 
     async def stop(self) -> None:
@@ -65,13 +75,19 @@ class Here:
 class Beside:
     """In a process of its own. ``state``: the read model here, as of now."""
 
-    def __init__(self, state: Callable[[], ReadState]) -> None:
+    def __init__(self, state: Callable[[], ReadState], *, live: bool = True) -> None:
+        """``live``: the state is of now, and not of a moment of the past."""
         self._state = state
+        self._live = live
         self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._most = MOST_UNREAD
         self._behind = False
-        """Whether commits are missing there: it answers the question under way, and no other."""
+        """Whether commits are missing there: it answers the questions under way, and no other."""
         self._turn = asyncio.Lock()
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[tuple[Verdict, Any]]] = {}
 
     def fold(self, batch: Sequence[Stored]) -> None:
         if self._process is None or self._behind or not batch:
@@ -81,83 +97,77 @@ class Beside:
         if not self._behind:
             _send(self._process, "fold", tuple(batch))
 
-    async def call(self, method: str, *args: object) -> Any:
-        async with self._turn:  # It answers one after the other.
-            if self._behind:
-                await self.stop()
-            process = self._process if self._process is not None else await self._begin()
-            _send(process, method, *args)
-            assert process.stdout is not None
+    async def call(self, method: str, *args: object, limit_s: float) -> Any:
+        async with self._places:
+            async with self._turn:
+                if self._behind and self._asked:
+                    await asyncio.wait({*self._asked.values()})
+                if self._behind:
+                    await self.stop()
+                process = self._process if self._process is not None else await self._begin()
+            number = next(self._numbers)
+            answer = self._asked[number] = asyncio.get_running_loop().create_future()
+            _send(process, "ask", number, limit_s, method, args)
             try:
-                length = int.from_bytes(await process.stdout.readexactly(HEAD), "big")
-                good, found = pickle.loads(await process.stdout.readexactly(length))  # noqa: S301 - our own process.
-            except (asyncio.IncompleteReadError, ConnectionError):
-                await self.stop()
-                raise AwayError("the process that looks ahead has ended; ask again") from None
+                verdict, value = await answer
             except asyncio.CancelledError:
-                await self.stop()  # What it was about to answer is not the answer to the next question.
+                if self._process is process:
+                    _send(process, "drop", number)
                 raise
-        if not good:
-            raise found
-        return found
+            finally:
+                self._asked.pop(number, None)
+        if verdict == "error":
+            raise value
+        if verdict == "late":
+            raise LateError(f"no answer within {limit_s:g} s: the question looks at too much; ask for less of it")
+        if verdict == "ended":
+            raise AwayError("the process that looks ahead has ended; ask again")
+        return value
 
     async def stop(self) -> None:
         process, self._process, self._behind = self._process, None, False
+        reading, self._reading = self._reading, None
         if process is None:
             return
         assert process.stdin is not None
         process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # It leads a session of its own: its forks end with it.
         await process.wait()
+        if reading is not None:
+            await asyncio.wait({reading})
 
     async def _begin(self) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
+            *COMMAND, *([] if self._live else ["past"]),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         # Nothing is folded between the copy and what is sent after it: both are of one turn of the loop.
         copy = encode_state(self._state())
         _send(process, "begin", copy)
         self._process, self._most = process, len(copy) + MOST_UNREAD
+        self._reading = asyncio.ensure_future(self._read(process))
         return process
 
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        """Hand each answer to its question; at the end of the process every question under way ends."""
+        assert process.stdout is not None
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                length = int.from_bytes(await process.stdout.readexactly(HEAD), "big")
+                number, verdict, value = pickle.loads(await process.stdout.readexactly(length))  # noqa: S301 - our own.
+                answer = self._asked.get(number)
+                if answer is not None and not answer.done():
+                    answer.set_result((verdict, value))
+        if self._process is process:
+            self._process, self._reading, self._behind = None, None, False
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_result(("ended", None))
 
-def _send(process: asyncio.subprocess.Process, method: str, *args: object) -> None:
+
+def _send(process: asyncio.subprocess.Process, *frame: object) -> None:
     assert process.stdin is not None
-    process.stdin.write(framed((method, args)))
-
-
-def framed(value: object) -> bytes:
-    body = pickle.dumps(value)
-    return len(body).to_bytes(HEAD, "big") + body
-
-
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer until the input ends."""
-    seat = Seat(ReadModel())
-    ahead = Ahead(lambda: seat.state)
-    while len(head := source.read(HEAD)) == HEAD:
-        method, args = pickle.loads(source.read(int.from_bytes(head, "big")))  # noqa: S301 - of its parent.
-        if method == "begin":
-            seat = Seat(ReadModel(), decode_state(args[0], ReadState))
-        elif method == "fold":
-            for stored in args[0]:
-                seat.fold(stored)
-        else:
-            try:
-                found: tuple[bool, object] = True, getattr(ahead, method)(*args)
-            except Exception as err:
-                found = False, err
-            sink.write(framed(found))
-            sink.flush()
-
-
-def main() -> None:
-    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Nothing else may write between frames.
-    serve(sys.stdin.buffer, sink)
-
-
-if __name__ == "__main__":
-    main()
+    process.stdin.write(framed(frame))

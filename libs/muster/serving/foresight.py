@@ -10,8 +10,12 @@ from muster.core.promising.projection import Projected
 from muster.core.readmodel.state import ReadState
 from muster.ports import Clock
 from muster.serving.ahead import Ahead
-from muster.serving.beside import AwayError, Beside, Here, LooksAhead
+from muster.serving.beside import AwayError, Beside, Here, LateError, LooksAhead
 
+ANSWER_S = 2.0
+"""A reader's question has the answer that is known by then."""
+PLAY_S = 60.0
+"""The queues are played forward for all readers: a long line takes long, and only the first reader waits."""
 FORESEEN_MS = 3_000
 """So long the queues played forward are taken to be those of now, ..."""
 FORESEEN_EACH_MS = 2
@@ -28,17 +32,35 @@ class Foresight:
 
     def __init__(self, state: Callable[[], ReadState], clock: Clock, *, apart: bool) -> None:
         self.ahead: LooksAhead = Beside(state) if apart else Here(state)
+        self._past: ReadState | None = None
+        self._behind: Beside | None = Beside(lambda: self._past or state(), live=False) if apart else None
+        self._going_back = asyncio.Lock()
         self._clock = clock
         self._foreseen: tuple[int, Mapping[str, Projected]] = (0, {})
         self._playing = asyncio.Lock()
         self._stale = asyncio.Event()
 
     async def looked(self, state: ReadState, now: int, method: str, *args: object, live: bool) -> Any:
-        """What a method of :class:`Ahead` says: of now, or in a thread of the state of a moment."""
+        """What a method of :class:`Ahead` says of now, or of the state of a moment.
+
+        Raises what the method raises, LateError and AwayError.
+        """
         if live:
-            return await self.ahead.call(method, *args, now)
-        answer: Callable[..., Any] = getattr(Ahead(lambda: state, live=False), method)
-        return await asyncio.to_thread(answer, *args, now)
+            return await self.ahead.call(method, *args, now, limit_s=ANSWER_S)
+        if self._behind is None:
+            answer: Callable[..., Any] = getattr(Ahead(lambda: state, live=False), method)
+            return await asyncio.to_thread(answer, *args, now)
+        async with self._going_back:  # One moment at a time is kept in the process that answers about the past.
+            if self._past is not state:
+                await self._behind.stop()
+                self._past = state
+            return await self._behind.call(method, *args, now, limit_s=ANSWER_S)
+
+    async def stop(self) -> None:
+        """End the processes that look ahead."""
+        await self.ahead.stop()
+        if self._behind is not None:
+            await self._behind.stop()
 
     async def foreseen(
         self, state: ReadState, now: int, path: Mapping[str, str], *, live: bool
@@ -64,7 +86,7 @@ class Foresight:
             async with self._playing:
                 try:
                     await self._play(self._clock.now())
-                except AwayError:
+                except (AwayError, LateError):
                     pass  # The next reader asks for it again.
                 finally:
                     self._stale.clear()
@@ -79,4 +101,4 @@ class Foresight:
         )
 
     async def _play(self, now: int) -> None:
-        self._foreseen = (now, await self.ahead.call("foreseen", now))
+        self._foreseen = (now, await self.ahead.call("foreseen", now, limit_s=PLAY_S))

@@ -16,12 +16,28 @@ from muster.ports import Clock
 from muster.runtime.listening import Listener
 from muster.serving import shapes
 from muster.serving.access import DeniedError, UndecidedError, Viewed
-from muster.serving.answering import EXPECTED, ROUTES, BadRequestError, Question, Questions, named, problem
+from muster.serving.answering import (
+    EXPECTED,
+    ROUTES,
+    BadRequestError,
+    Question,
+    Questions,
+    named,
+    problem,
+)
+from muster.serving.limits import MOST_ALL_STREAMS, MOST_STREAMS, TooManyError, UnderWay
 from muster.serving.scope import Scope
 from muster.serving.streaming import messages, resumed
 
 MOST_BODY = 256 * 1024
 COMPRESSED_FROM = 2_048
+HEAD_S = 15.0
+"""A connection without a whole request for so long is closed: one that is new, kept alive, or half sent."""
+BODY_S = 10.0
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""The names by which a gateway that shows everything to every reader may be called: a page of a stranger whose name
+leads to loopback calls it by its own.
+"""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,14 +66,26 @@ class GatewayServer(Listener):
     """The gateway of one cell."""
 
     def __init__(
-        self, questions: Questions, access: AccessReview, clock: Clock, pages: Path, host: str, port: int
+        self,
+        questions: Questions,
+        access: AccessReview,
+        clock: Clock,
+        pages: Path,
+        host: str,
+        port: int,
+        *,
+        hosts: frozenset[str] = frozenset(),
     ) -> None:
-        """``pages``: the folder with the files of the dashboard."""
+        """``pages``: the folder with the files of the dashboard; ``hosts``: the names that requests may call the
+        gateway by, all where there is none.
+        """
         super().__init__(host, port, what="the gateway", setting="MUSTER_GATEWAY_PORT")
         self._questions = questions
         self._access = access
         self._clock = clock
         self._pages = pages
+        self._hosts = hosts
+        self._streams = UnderWay("streams", MOST_STREAMS, MOST_ALL_STREAMS)
 
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
@@ -66,7 +94,7 @@ class GatewayServer(Listener):
             app.router.add_route(route.method, route.path, self._answering(route))
         app.router.add_get("/api/v1/stream", self._stream)
         app.router.add_get("/{path:[A-Za-z0-9./_-]*}", self._page)
-        await self.listen(app, shutdown_timeout_s=1.0)
+        await self.listen(app, shutdown_timeout_s=1.0, silence_s=HEAD_S)
 
     async def _viewed(self, request: web.Request) -> Viewed:
         wanted = {each for each in named(request.match_info, request.query) if is_namespace(each)}
@@ -76,7 +104,7 @@ class GatewayServer(Listener):
     def _answering(self, route: Question) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
             viewed = await self._viewed(request)
-            body = await request.read() if route.body is not None else b""
+            body = await _body(request) if route.body is not None else b""
             try:
                 query = dict(request.query)
                 found = await self._questions.answer(route, viewed, dict(request.match_info), query, body)
@@ -88,7 +116,11 @@ class GatewayServer(Listener):
         return answer
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        await self._viewed(request)
+        viewed = await self._viewed(request)
+        with self._streams.one(viewed.name):
+            return await self._news(request)
+
+    async def _news(self, request: web.Request) -> web.StreamResponse:
         after = resumed(request.headers.get("Last-Event-ID", ""), self._questions)
         response = web.StreamResponse(
             headers={
@@ -119,18 +151,26 @@ class GatewayServer(Listener):
         response.enable_compression()
         return response
 
+    def _check_host(self, request: web.Request) -> None:
+        """Raises HTTPMisdirectedRequest for a name that is not of this gateway."""
+        name = request.url.host or ""
+        if self._hosts and name not in self._hosts:
+            known = ", ".join(sorted(self._hosts))
+            raise web.HTTPMisdirectedRequest(reason=f"this gateway is called {known}; use one of these names")
+
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Every answer has the headers, and every failure is one sentence that names nothing it may not."""
         try:
+            self._check_host(request)
             response = await handler(request)
         except DeniedError as err:
             response = _json(shapes.Problem(str(err)), 401)
             response.headers["WWW-Authenticate"] = "Bearer"
         except UndecidedError as err:
             response = _json(shapes.Problem(str(err)), 503)
-        except BadRequestError as err:
-            response = _json(problem(err, NOTHING, self._questions.live.state), 400)
+        except (BadRequestError, TooManyError) as err:
+            response = _json(problem(err, NOTHING, self._questions.live.state), EXPECTED[type(err)])
         except web.HTTPException as err:
             response = _json(shapes.Problem(err.reason), err.status)
         if not response.prepared:
@@ -138,6 +178,14 @@ class GatewayServer(Listener):
             if request.path.startswith("/api/"):
                 response.headers["Cache-Control"] = "no-store"
         return response
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(reason=f"the body did not arrive within {BODY_S:g} s") from None
 
 
 def _json(value: object, status: int = 200) -> web.Response:

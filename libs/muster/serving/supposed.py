@@ -96,3 +96,5 @@ class AskView(Struct, frozen=True):
     """The jobs that would be evicted or delayed for it, a sentence each."""
     advice: list[Advice]
     summary: str
+    complete: bool = True
+    """False: time ran out. Promise, costs and advice were not looked for, or not all of them."""

@@ -123,14 +123,18 @@ def fits(state: ReadState, workload: Workload, more: Sequence[Vector]) -> bool:
             add_into(free[pod.node], {name: n for name, n in pod.request.items() if name in free[pod.node]}, -1)
     rooms = [*({**node} for node in more), *free.values()]
     named = {name for room in rooms for name in room}
-    wanted = [each.request for each in workload.pod_sets for _ in range(each.count)]
-    for request in sorted(wanted, key=lambda each: [-each.get(name, 0) for name in sorted(named)]):
-        asked = {name: request.get(name, 0) for name in named}
-        room = next((each for each in rooms if all(each.get(name, 0) >= asked[name] for name in named)), None)
-        if room is None:
+    for pods in sorted(workload.pod_sets, key=lambda each: [-each.request.get(name, 0) for name in sorted(named)]):
+        asked = {name: amount for name, amount in pods.request.items() if name in named and amount}
+        left = pods.count
+        for room in rooms:
+            if left <= 0:
+                break
+            take = min([left, *(room.get(name, 0) // amount for name, amount in asked.items())])
+            if take > 0:
+                left -= take
+                add_into(room, {name: amount * take for name, amount in asked.items()}, -1)
+        if left > 0:
             return False
-        for name in named:
-            room[name] = room.get(name, 0) - asked[name]
     return True
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from random import Random
 
+import psutil
 import pytest
 
 from kit import facts
 from kit.chaos import Chaos
+from kit.waiting import until
 from muster.core.cell.seat import Seat
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
@@ -19,10 +22,10 @@ from muster.events.envelope import Commit, Stored
 from muster.serving import asking
 from muster.serving.ahead import Ahead
 from muster.serving.asking import read_job
-from muster.serving.beside import AwayError, Beside
+from muster.serving.beside import AwayError, Beside, LateError
 from muster.serving.foresight import Foresight
 from muster.serving.scope import EVERYTHING, Scope
-from muster.serving.supposed import Change
+from muster.serving.supposed import AskView, Change
 from muster.serving.whatif import ChangeError
 from muster_cli import samples
 
@@ -73,9 +76,9 @@ async def test_it_answers_as_the_state_here_would_however_far_that_is_folded(
         for method, args in ASKED[::-1]:  # A look ahead first: it then serves both.
             now = seat.state.now
             here = getattr(Ahead(lambda: seat.state), method)(*args, now)
-            assert await beside.call(method, *args, now) == here
+            assert await beside.call(method, *args, now, limit_s=60) == here
     with pytest.raises(ChangeError, match="there is no quota nowhere"):
-        await beside.call("what_if", EVERYTHING, (Change(queue="nowhere", field="max", value="1"),), "", 0)
+        await beside.call("what_if", EVERYTHING, (Change(queue="nowhere", field="max", value="1"),), "", 0, limit_s=60)
 
 
 async def test_where_it_ends_a_question_fails_and_the_next_begins_another(
@@ -83,18 +86,74 @@ async def test_where_it_ends_a_question_fails_and_the_next_begins_another(
 ) -> None:
     for stored in whole().bench.log:
         seat.fold(stored)
-    found = await beside.call("foreseen", seat.state.now)
+    found = await beside.call("foreseen", seat.state.now, limit_s=60)
     assert beside._process is not None
     beside._process.kill()
     with pytest.raises(AwayError):
-        await beside.call("foreseen", seat.state.now)
-    assert await beside.call("foreseen", seat.state.now) == found
-    question = asyncio.ensure_future(beside.call("foreseen", seat.state.now))
+        await beside.call("foreseen", seat.state.now, limit_s=60)
+    assert await beside.call("foreseen", seat.state.now, limit_s=60) == found
+    question = asyncio.ensure_future(beside.call("foreseen", seat.state.now, limit_s=60))
     await asyncio.sleep(0)
     question.cancel()
     with pytest.raises(asyncio.CancelledError):
         await question
-    assert (await beside.call("ask", *ASKED[0][1], seat.state.now)).job == "video/new"
+    assert (await beside.call("ask", *ASKED[0][1], seat.state.now, limit_s=60)).job == "video/new"
+
+
+SLOW = (
+    "from muster.serving import ahead, forks; "
+    "ahead.Ahead.spin = lambda self: [None for _ in iter(int, 1)]; forks.main()"
+)
+"""The process that looks ahead, with a question whose answer takes for ever."""
+
+
+async def test_a_question_that_takes_too_long_ends_and_delays_no_other(
+    seat: Seat[ReadState], beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.serving.beside.COMMAND", (sys.executable, "-c", SLOW))
+    for stored in whole().bench.log:
+        seat.fold(stored)
+    found = await beside.call("foreseen", seat.state.now, limit_s=60)
+    assert beside._process is not None
+    process = psutil.Process(beside._process.pid)
+    long = asyncio.ensure_future(beside.call("spin", limit_s=1.0))
+    await until(process.children)
+    assert await beside.call("foreseen", seat.state.now, limit_s=60) == found
+    with pytest.raises(LateError, match="no answer within 1 s"):
+        await long
+    await until(lambda: not process.children())
+    given_up = asyncio.ensure_future(beside.call("spin", limit_s=600))
+    await until(process.children)
+    given_up.cancel()
+    await until(lambda: not process.children())
+    assert await beside.call("foreseen", seat.state.now, limit_s=60) == found
+
+
+def test_a_job_of_a_million_pods_that_never_fits_takes_as_few_looks_as_a_small_one(
+    seat: Seat[ReadState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreseeable(seat)
+    manifest = samples.manifest(samples.RAYJOB)
+    cluster = manifest["spec"]["rayClusterSpec"]
+    cluster["headGroupSpec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1000"}}
+    [group] = cluster["workerGroupSpecs"]
+    group |= {"replicas": 1_000_000, "minReplicas": 1_000_000, "maxReplicas": 1_000_000}
+    group["template"]["spec"]["containers"][0]["resources"] = {"requests": {"memory": "1"}}
+    job = read_job({**manifest, "metadata": {"name": "new", "namespace": "video"}})
+    real, looks = asking.refusal, 0
+
+    def counted(*args: object) -> str:
+        nonlocal looks
+        looks += 1
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asking, "refusal", counted)
+    parts: list[AskView] = []
+    found = Ahead(lambda: seat.state, part=parts.append).ask(EVERYTHING, job, seat.state.now)
+    assert found.complete
+    assert looks < 60
+    [part] = parts
+    assert (part.complete, part.binds, part.starts_now) == (False, found.binds, False)
 
 
 async def test_what_it_has_not_read_is_bounded_however_slow_it_is(
@@ -104,12 +163,12 @@ async def test_what_it_has_not_read_is_bounded_however_slow_it_is(
     for stored in whole().bench.log:
         seat.fold(stored)
     now = seat.state.now
-    before = await beside.call("foreseen", now)
+    before = await beside.call("foreseen", now, limit_s=60)
     process = beside._process
     assert process is not None
     assert process.stdin is not None
     process.send_signal(signal.SIGSTOP)
-    question = asyncio.ensure_future(beside.call("foreseen", now))
+    question = asyncio.ensure_future(beside.call("foreseen", now, limit_s=60))
     await asyncio.sleep(0)
     for _ in range(200):
         stored = filler(seat.state.seq + 1)
@@ -118,7 +177,9 @@ async def test_what_it_has_not_read_is_bounded_however_slow_it_is(
         assert process.stdin.transport.get_write_buffer_size() < 200_000
     process.send_signal(signal.SIGCONT)
     assert await question == before, "the question under way is answered"
-    assert await beside.call("foreseen", now) == Ahead(lambda: seat.state).foreseen(now), "it is of now again"
+    assert await beside.call("foreseen", now, limit_s=60) == Ahead(lambda: seat.state).foreseen(now), (
+        "it is of now again"
+    )
     assert beside._process is not process
 
 
@@ -135,11 +196,11 @@ async def test_readers_do_not_wait_for_a_look_that_is_made_again(seat: Seat[Read
     goes_on.set()
     real = foresight.ahead.call
 
-    async def slow(method: str, *args: object) -> object:
+    async def slow(method: str, *args: object, limit_s: float) -> object:
         nonlocal made
         made += 1
         await goes_on.wait()
-        return await real(method, *args)
+        return await real(method, *args, limit_s=limit_s)
 
     foresight.ahead.call = slow  # type: ignore[method-assign]
     keeping = asyncio.ensure_future(foresight.keep())

@@ -26,12 +26,13 @@ from muster.core.status.promise import promises_of
 from muster.events.envelope import Commit, Stored
 from muster.ports import ApiResponse, ApiUnreachableError
 from muster.runtime.logkeeping.snapshotting import encode_state
-from muster.serving import ahead, shapes, supposed, views
+from muster.serving import ahead, http, shapes, supposed, views
 from muster.serving import moments as ladder
 from muster.serving.access import Reviewed, Unrestricted, Viewed
 from muster.serving.answering import ROUTES, BadRequestError, Questions
 from muster.serving.forking import projected
 from muster.serving.http import GatewayServer
+from muster.serving.limits import TooManyError, UnderWay
 from muster.serving.moments import LogMark, Moments, OutsideError
 from muster.serving.streaming import messages, resumed
 from muster_cli import samples
@@ -235,10 +236,10 @@ async def served(chaos: Chaos, tmp_path: Path) -> Any:
     """Serves on any port of loopback; gives how to ask."""
     servers: list[GatewayServer] = []
 
-    async def serve(access: Any) -> str:
+    async def serve(access: Any, **more: Any) -> str:
         asked = questions(chaos.bench.log, tmp_path)
         pages = REPOSITORY / "services/muster_gateway/static"
-        servers.append(GatewayServer(asked, access, asked._clock, pages, "127.0.0.1", 0))
+        servers.append(GatewayServer(asked, access, asked._clock, pages, "127.0.0.1", 0, **more))
         await servers[-1].start()
         return f"http://127.0.0.1:{servers[-1].port}"
 
@@ -303,3 +304,46 @@ async def test_on_loopback_everybody_sees_everything_and_mistakes_are_named(serv
 def test_questions_name_every_namespace_there_is_something_of(chaos: Chaos, tmp_path: Path) -> None:
     asked: Questions = questions(chaos.bench.log, tmp_path)
     assert {"video", "text", "intern-text", "devops"} <= asked.namespaces()
+
+
+async def test_half_a_request_is_not_waited_for(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HEAD_S", 0.2)
+    monkeypatch.setattr(http, "BODY_S", 0.2)
+    port = int((await served(Unrestricted())).rpartition(":")[2])
+    for sent in (b"", b"GET /api/v1/jobs HTTP/1.1\r\nHost: local"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /api/v1/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
+    async with asyncio.timeout(20):
+        assert b" 408 " in await reader.readline()
+    writer.close()
+
+
+async def test_a_viewer_has_so_many_streams_and_questions_and_a_stranger_s_name_none(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MOST_STREAMS", 2)
+    url = await served(Unrestricted(), hosts=http.LOOPBACK)
+    async with aiohttp.ClientSession() as session:
+        stream = f"{url}/api/v1/stream"
+        async with session.get(stream) as first, session.get(stream) as second:
+            assert (first.status, second.status) == (200, 200)
+            async with session.get(stream) as third:
+                assert (third.status, "2 streams under way" in (await third.json())["error"]) == (429, True)
+        async with session.get(f"{url}/api/v1/jobs", headers={"Host": "evil.example"}) as answer:
+            assert (answer.status, "127.0.0.1" in (await answer.json())["error"]) == (421, True)
+        deep = '{"manifest": ' + '{"a":' * 100_000 + "1" + "}" * 100_001
+        for path in ("ask", "whatif"):
+            async with session.post(f"{url}/api/v1/{path}", data=deep[: 250 * 1024]) as answer:
+                assert answer.status == 400
+    taken = UnderWay("questions", 1, 2)
+    with taken.one("ann"), pytest.raises(TooManyError, match="you have 1 questions under way"), taken.one("ann"):
+        pass
+    with taken.one("ann"), taken.one("bob"), pytest.raises(TooManyError, match="2 questions are under way"):
+        taken.one("cid").__enter__()
+    with taken.one("ann"):
+        pass
