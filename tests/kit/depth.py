@@ -1,4 +1,4 @@
-"""How deep a run looks: `make check` tries a part of the examples of a long property, `make nightly` every point there is."""
+"""How deep a run looks: `make check` at few examples of a long property, `make nightly` at every point of a run."""
 
 import os
 
