@@ -24,6 +24,7 @@ from muster.core.quota.state import (
     AccountantState,
     Proposal,
     adopting_leaf,
+    adoption_reason,
     home_of,
     release_reason,
 )
@@ -179,7 +180,7 @@ class QuotaAccountant(Stage[AccountantState]):
                 attempt=state.attempts.get(uid, 0),
                 queue=queue,
                 **demand.fields,
-                reason="bypassed" if uid in state.attempts else "already_running",
+                reason=adoption_reason(state, workload),
                 named=quota_name(workload.labels),
             )
 

@@ -27,7 +27,7 @@ from muster.events.claims import PlanTried
 from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
-from muster.events.reasons import ReleaseReason
+from muster.events.reasons import AdoptionReason, ReleaseReason
 from muster.model.closed import total
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
@@ -38,7 +38,7 @@ CHILD_GRACE_MS = 60_000
 """How long a workload that is over stays charged when the child its status names was never seen."""
 
 SETTLE_GRACE_MS = 30_000
-"""How long a suspended workload stays charged when its controller never confirmed that nothing is left."""
+"""How long nothing is seen of a suspended workload before its charge ends, where its controller can prove no end."""
 
 _FAILED: dict[FailureReason, ReleaseReason] = {
     "gone": "gone",
@@ -71,6 +71,8 @@ class Entry(Struct):
     child: str = ""
     """Name of the child the workload's status names."""
     suspension_recorded: bool = False
+    acted: bool = False
+    """Its controller was seen to act on the newest resume: a status at rest that comes after that proves an end."""
     since: int = 0
     """Log time at which it was resumed; 0 while it is not."""
     ran: bool = False
@@ -265,7 +267,7 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
             return _FAILED[entry.failed]
         return None if entry.admitted else _withdrawn(state, entry, workload)
     if workload.rv > entry.resumed_rv and workload.phase == "waiting":
-        over = workload.settled or _waited(state, entry, SETTLE_GRACE_MS)
+        over = (workload.settled and entry.acted) or _waited(state, entry, SETTLE_GRACE_MS)
         if entry.leaving == "moved" and _is_about_to_be_queued(state, entry, workload):
             return None
         return (entry.suspension or "suspended_outside") if over else None
@@ -312,6 +314,24 @@ def must_move(state: AccountantState, entry: Entry) -> bool:
     return not lets_go and moved(state, entry)
 
 
+def note_acted(state: AccountantState, entry: Entry) -> None:
+    """Remember whether its controller was seen to act on the newest resume of it.
+
+    Each status is written on an object as it is then (by its resourceVersion), so that one at rest that follows one
+    which is not was written by a controller that has seen the suspension between them. One that was at rest before
+    the resume proves nothing: where the object is suspended again too soon its controller has nothing to write.
+    """
+    workload = state.workloads.get(entry.ref.uid)
+    if workload is None:
+        return
+    if not entry.resumed_rv or workload.rv < entry.resumed_rv:
+        entry.acted = False
+    elif not workload.settled:
+        entry.acted = True
+    elif not workload.suspended:
+        entry.acted = False
+
+
 def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
     """Log time at which a charge that nothing is seen of any more counts as over, if that is what it waits for."""
     if not entry.idle_since:
@@ -322,21 +342,35 @@ def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
 
 
 def note_idle(state: AccountantState, entry: Entry) -> None:
-    """Remember since when nothing is seen of a charge whose end is not certain."""
+    """Remember since when nothing is seen of a charge whose end is not certain, and which nothing may ever prove."""
     workload = state.workloads.get(entry.ref.uid)
     over = workload is None or workload.phase == "finished"
-    unsettled = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
+    waits = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
     lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.standalone
-    idle = not lives and (over or unsettled)
+    idle = not lives and (over or (waits and _has_no_proof(workload)))
     if not idle:
         entry.idle_since = 0
     elif not entry.idle_since:
         entry.idle_since = state.now
 
 
+def _has_no_proof(workload: Workload | None) -> bool:
+    """Whether a suspended workload may never be proven to have ended: it was suspended by others before its controller
+    had acted on the resume, or in the words of operators that write no condition for that.
+    """
+    return workload is not None and (workload.settled or workload.switch.annotation)
+
+
 def adopting_leaf(state: AccountantState, workload: Workload) -> str:
     """Where work without an admission is charged: its leaf, else that of its namespace, else "": never for free."""
     return leaf_of(state.ledger, workload) or state.ledger.leaf_of.get(workload.ref.namespace, "")
+
+
+def adoption_reason(state: AccountantState, workload: Workload) -> AdoptionReason:
+    """Why it runs without an admission."""
+    if workload.ref.uid not in state.attempts:
+        return "already_running"
+    return "not_stopped" if workload.suspended else "bypassed"
 
 
 def must_adopt(state: AccountantState, workload: Workload) -> bool:

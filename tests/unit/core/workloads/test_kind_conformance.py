@@ -141,6 +141,16 @@ def test_a_resumed_one_that_nobody_has_looked_at_starts(kind: str) -> None:
 
 
 @each_kind
+def test_its_status_says_whether_its_controller_has_acted_on_the_newest_suspension_or_resume(kind: str) -> None:
+    """What proves an end follows from the status alone: the field says only what is asked for."""
+    known, obj = KNOWN[kind], new(kind)
+    for suspended in (False, True):
+        assert read(kind, set_to(kind, obj, suspended=suspended, status=known.settled)).settled
+        for status in (known.starting, known.running, known.suspending):
+            assert status is None or not read(kind, set_to(kind, obj, suspended=suspended, status=status)).settled
+
+
+@each_kind
 def test_priority_comes_from_its_template(kind: str) -> None:
     name = KNOWN[kind].template + "/priorityClassName"
     found = read(kind, json_patch(new(kind), [{"op": "add", "path": name, "value": "urgent"}]))

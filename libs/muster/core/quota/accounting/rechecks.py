@@ -13,6 +13,7 @@ from muster.core.quota.state import (
     idle_deadline,
     must_adopt,
     must_move,
+    note_acted,
     note_idle,
     release_reason,
 )
@@ -55,6 +56,7 @@ def _uncharged(state: AccountantState, uid: str) -> None:
 
 def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     workload, claims = state.workloads.get(uid), state.ledger.claims
+    note_acted(state, entry)
     note_idle(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)

@@ -74,19 +74,19 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
     """What still ends after the Job is over shows in its pods."""
     phase: Phase
     outcome: Outcome = ""
-    settled = False
     pods = bool(status.active or status.terminating)
+    settled = is_true(status.conditions, "Suspended") and not pods
     if is_true(status.conditions, "Complete"):
         phase, outcome, word = "finished", "succeeded", "Complete"
     elif is_true(status.conditions, "Failed"):
         phase, outcome, word = "finished", "failed", "Failed"
     elif suspended:
-        settled = is_true(status.conditions, "Suspended") and not pods
         phase, word = ("suspending" if pods else "waiting"), "Suspended" if settled else ""
     else:
         # Servers before 1.29 may not count the ready ones.
         runs = status.active if status.ready is None else status.ready
-        phase, word = ("running", "Running") if runs or status.succeeded else ("starting", "")
+        begun = bool(runs or status.succeeded) and not settled
+        phase, word = ("running", "Running") if begun else ("starting", "")
     return Life(
         phase=phase,
         suspended=suspended,
