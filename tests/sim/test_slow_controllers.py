@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from kit.slowcontroller import Eviction
+from kit.slowcontroller import BORROWER, LENDER, Eviction
 from muster.core.workloads.registry import KINDS
-from muster.events.decisions import QuotaReleased
+from muster.events.charges import ChargeChanged
+from muster.events.decisions import QuotaReleased, QuotaReserved, SuspensionOrdered
+from muster.fakecluster.apiserver.deletion import DeleteOptions
+from muster.model import api
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
 WHEN = ("resumed", "a second later", "acted on", "runs")
@@ -56,3 +59,27 @@ def test_who_is_suspended_by_others_before_its_controller_acts_is_released_after
     assert [each.reason for each in play.happened(QuotaReleased)][:1] == ["suspended_outside"]
     assert lag_s > 30 or not play.judge.above
     assert {*play.adoptions()} <= {"not_stopped"}
+
+
+@pytest.mark.parametrize("lag_s", [0, 10])
+def test_a_job_that_was_suspended_half_way_is_charged_for_the_rest_and_uses_no_more(lag_s: int) -> None:
+    """One of its two pods is done; where the tree suspends what is used beyond a grant, the rest runs on."""
+    play, patience_s = Eviction("Job", lag_s), 10 * lag_s + 60
+    objects = play.cluster.server.objects
+    rule = {"metadata": {"annotations": {"muster.dev/overuse-timeout": "1s"}}}
+    objects.patch(api.QUOTA_TREES, "kube-system", "tree", rule)
+    play.until(lambda: play.has_run("victim"), patience_s, "its pods to run")
+    done = next(name for name in sorted(play.judge.ran) if name.startswith("victim"))
+    objects.patch(api.PODS, BORROWER, done, {"status": {"phase": "Succeeded"}}, subresource="status")
+    play.cell.advance(2 * play.lag.ms + 1_000)
+    play.claim()
+    play.until(lambda: play.has_run("claimant"), patience_s, "the claimant to run")
+    objects.delete(api.JOBS, LENDER, "claimant", DeleteOptions(propagation="Background"))
+    before = {*play.judge.ran}
+    play.until(lambda: bool({*play.judge.ran} - before), 2 * patience_s, "the rest of it to run")
+    play.cell.advance(30_000)
+    grants = [each.request["cpu"] for each in play.happened(QuotaReserved) if each.ref.name == "victim"]
+    assert grants == [2_000, 1_000]
+    assert not play.happened(ChargeChanged)
+    assert not play.happened(SuspensionOrdered)
+    assert not play.judge.above

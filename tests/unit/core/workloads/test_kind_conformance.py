@@ -150,6 +150,14 @@ def test_its_status_says_whether_its_controller_has_acted_on_the_newest_suspensi
             assert status is None or not read(kind, set_to(kind, obj, suspended=suspended, status=status)).settled
 
 
+@pytest.mark.parametrize(("done", "left"), [(0, 4), (1, 4), (3, 3), (5, 1), (6, 0)])
+def test_what_is_done_of_a_job_is_not_asked_for_whether_it_is_suspended_or_not(done: int, left: int) -> None:
+    obj = new("Job", parallelism=4, completions=6)
+    for suspended in (True, False):
+        found = read("Job", set_to("Job", obj, suspended=suspended, status={"succeeded": done}))
+        assert (found.need["ack"].get("cpu", 0), found.asks.get("cpu", 0)) == (left * 1000, left * 1000)
+
+
 @each_kind
 def test_priority_comes_from_its_template(kind: str) -> None:
     name = KNOWN[kind].template + "/priorityClassName"

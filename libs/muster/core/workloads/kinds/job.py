@@ -98,10 +98,12 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
 
 
 def _needs(spec: JobSpec, status: BatchJobStatus, ref: Ref) -> Needs:
-    """As many pods as may run at once; of a Job that was suspended half way only those that are still to run."""
+    """As many pods as may run at once, and no more than are still to complete: the same while it is suspended half way,
+    when it is resumed for the rest, and as it goes on.
+    """
     pods = count(spec.parallelism, 1, "spec.parallelism")
     if spec.completions is not None:
-        done = max(0, status.succeeded or 0) if spec.suspend else 0
+        done = max(0, status.succeeded or 0)
         pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
     needs, pod = Needs(), spec.template.spec
     needs.add("main", pods, spec.template, "spec", steer=False)
