@@ -12,7 +12,7 @@ from typing import Any
 
 from kit import jobs
 from kit.crds import others
-from kit.disorder import DisorderedCell
+from kit.disorder import Disorder, DisorderedCell
 from kit.doubles.training import MpiOperator, TrainingOperator
 from kit.elastic import tree
 from kit.operators import SparkOperator
@@ -80,7 +80,16 @@ class Eviction:
     or the ``eviction`` on. ``fresh``: it has not looked at the victim yet when that is resumed.
     """
 
-    def __init__(self, kind: str, lag_s: int = 0, since: str = "always", *, fresh: bool = False) -> None:
+    def __init__(
+        self,
+        kind: str,
+        lag_s: int = 0,
+        since: str = "always",
+        *,
+        fresh: bool = False,
+        disorder: Disorder | None = None,
+        seed: int = 0,
+    ) -> None:
         self.kind, self.since, self.lag_s = kind, since, lag_s
         self.lag = Lag(lag_s * 1000 if since == "always" else 0)
         self.resource, known = KINDS[kind].resource, jobs.KINDS[kind]
@@ -97,7 +106,7 @@ class Eviction:
         quota = tree((LENDER, str(self.cpu), str(self.cpu)), (BORROWER, "0", str(self.cpu)), total=str(self.cpu))
         self.judge = NodesJudge(quota)
         self.cluster.server.subscribe(lambda change: self.judge.heard(change.type, change.object), api.PODS)
-        self.cell = DisorderedCell(self.cluster, kinds=(kind,), isolate=False)
+        self.cell = DisorderedCell(self.cluster, kinds=(kind,), isolate=False, seed=seed, disorder=disorder)
         if fresh:
             self.create(api.QUOTA_TREES, "kube-system", quota)
             self.cell.advance(1_000)

@@ -5,8 +5,11 @@ The judge counts what the pods on the nodes ask for, and knows nothing else of M
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from kit.disorder import Disorder
 from kit.slowcontroller import BORROWER, LENDER, Eviction
 from muster.core.workloads.registry import KINDS
 from muster.events.charges import ChargeChanged
@@ -42,6 +45,21 @@ def test_who_is_evicted_while_it_starts_is_released_once_its_pods_cannot_come_an
     assert not play.judge.above
     assert not play.adoptions()
     assert len(play.effects("suspend")) == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+@each_kind
+def test_nothing_runs_above_max_whatever_else_goes_wrong(kind: str, seed: int) -> None:
+    """Stages that crash and decide late, observations that come late and twice, answers that are lost."""
+    rng = Random(f"{kind} {seed}")
+    lag_s, since = rng.choice((1, 3, 10, 60)), rng.choice(("always", "resume", "eviction"))
+    disorder = Disorder(late=0.1, crash=0.03, unseen=0.3, repeat=0.1, lost_answer=0.2, outage=0.1)
+    play = Eviction(kind, lag_s, since, fresh=rng.random() < 0.3, disorder=disorder, seed=seed)
+    play.cell.advance(rng.choice((0, 500, lag_s * 1000, lag_s * 2000)))
+    play.claim()
+    play.until(lambda: play.has_run("claimant"), 40 * lag_s + 200, "the claimant to run")
+    assert not play.judge.above
+    assert not play.adoptions()
 
 
 @pytest.mark.parametrize("lag_s", [0, 10, 60])

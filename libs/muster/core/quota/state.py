@@ -35,7 +35,9 @@ from muster.model.resources import Vector
 from muster.model.workload import Workload
 
 CHILD_GRACE_MS = 60_000
-"""How long a workload that is over stays charged when the child its status names was never seen."""
+"""How long a workload that is over stays charged when the child its status names was never seen, or its controller was
+not seen to act on the resume before it was deleted.
+"""
 
 SETTLE_GRACE_MS = 30_000
 """How long nothing is seen of a suspended workload before its charge ends, where its controller can prove no end."""
@@ -410,10 +412,12 @@ def can_suspend(workload: Workload) -> bool:
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:
-    """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named."""
-    return (
-        state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _waited(state, entry, CHILD_GRACE_MS)
-    )
+    """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named.
+
+    Its controller had acted on the resume: else the pods of one that was deleted may still come.
+    """
+    seen = state.last_child.get(entry.ref.uid) == entry.child or not entry.child
+    return (seen and (entry.acted or not entry.resumed_rv)) or _waited(state, entry, CHILD_GRACE_MS)
 
 
 def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:
