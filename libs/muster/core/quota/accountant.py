@@ -17,6 +17,7 @@ from muster.core.quota import backfill, claimfolds, claiming, moving
 from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of
+from muster.core.quota.endings import release_reason
 from muster.core.quota.ledger import idling, recount, standalone
 from muster.core.quota.ledger.charging import claimant_of
 from muster.core.quota.ledger.waiting import still_waits
@@ -26,7 +27,6 @@ from muster.core.quota.state import (
     adopting_leaf,
     adoption_reason,
     home_of,
-    release_reason,
 )
 from muster.core.quota.trees import forest
 from muster.core.rulesets import NEWEST
