@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from muster.fakecluster.apiserver.store import ChangeType
 from muster.fakecluster.controllers import WorkQueue
-from muster.fakecluster.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan
+from muster.fakecluster.operations import ApiOperation, Create, DeleteObject, OperationPlan, Replace
 from muster.model.api import PODS, SPARKAPPLICATIONS, ApiResource
 
 Obj = dict[str, Any]
@@ -50,9 +50,8 @@ class _Operator:
         status, pods = self.look(found, self._pods.get(key, {}))
         operations: list[ApiOperation] = list(pods)
         if status is not None and status != (found.get("status") or {}):
-            meta = found["metadata"]
             resource = next(each for each in self.kinds if each.kind == found["kind"])
-            operations.append(Merge(resource, meta["namespace"], meta["name"], {"status": status}, "status"))
+            operations.append(Replace(resource, {**found, "status": status}, "status"))
         return OperationPlan(tuple(operations))
 
     def look(self, found: Obj, pods: dict[str, Obj]) -> tuple[Obj | None, list[ApiOperation]]:
@@ -106,7 +105,7 @@ class SparkOperator(_Operator):
         if state == "COMPLETED":
             return None, deletions(executors)
         if spec.get("suspend"):
-            return _state("SUSPENDING" if pods else "SUSPENDED") if state or pods else None, deletions(pods)
+            return _state("SUSPENDING" if pods else "SUSPENDED"), deletions(pods)
         if driver is None:
             template = self._template(spec["driver"], spec["driver"].get("annotations") or {})
             made = self.pod(found, found, f"{name}-driver", template, **{"spark-role": "driver"})

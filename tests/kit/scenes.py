@@ -212,6 +212,9 @@ def denied(reason: str) -> tuple[Scene, str]:
 
 def adopted(reason: str) -> tuple[Scene, str]:
     scene = Scene()
+    if reason == "not_stopped":
+        scene.lines("tree", "synced", "job two", "job one", "cluster one")
+        return scene, "video/one"
     lines = ["job two", "job one", "starts one", "cluster one"]
     scene.lines(*([*lines, "tree", "synced"] if reason == "already_running" else ["tree", "synced", *lines]))
     return scene, "video/one"

@@ -192,6 +192,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "SuspendedOutside": after("job one", *RUN, "suspends one"),
     "Adopted, ran already": of(scenes.adopted, "already_running"),
     "Adopted, around the queue": of(scenes.adopted, "bypassed"),
+    "Adopted, not stopped": of(scenes.adopted, "not_stopped"),
     "ResumeFailed": after("job one", "failed one refused a policy says no"),
     "Held": of(scenes.dequeued, "held"),
     "Unmanaged": outside("nowhere/one"),

@@ -9,7 +9,7 @@ from kit import facts
 from kit.cluster import RAY, SCHEDULING, Cluster
 from kit.kubeclient import ApiError, Object
 from kit.story import rayjob
-from muster.core.quota.state import CHILD_GRACE_MS
+from muster.core.quota.endings import CHILD_GRACE_MS
 from muster.events.facts import TreeNodeSpec
 
 TEAMS = ("video", "text", "devops")

@@ -56,9 +56,9 @@ DeferralReason = Literal[OfOthers, "nodes_stay", "lower_stays", "lower_too_young
 Withheld = Literal["reclaim_disabled"]
 """Why a proposed preemption is shown and not carried out."""
 
-AdoptionReason = Literal["already_running", "bypassed", "reserved"]
-"""Why a job without an admission is charged: it ran when first seen; another client started it; or it
-is a pod of no job that fits, and is placed next.
+AdoptionReason = Literal["already_running", "bypassed", "reserved", "not_stopped"]
+"""Why a job without an admission is charged: it ran when first seen; another client started it; it is a pod of no job
+that fits, and is placed next; or it is suspended, and its controller has not stopped its pods yet.
 """
 
 GiveBackReason = Literal["not_taken", "node_gone"]

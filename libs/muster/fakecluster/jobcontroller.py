@@ -15,8 +15,8 @@ from muster.fakecluster.operations import (
     ApiOperation,
     Create,
     DeleteObject,
-    Merge,
     OperationPlan,
+    Replace,
     controller_uid,
     owner_of,
 )
@@ -74,11 +74,13 @@ class JobController:
             return OperationPlan()
         spec, pods = job["spec"], list(self._pods.get(key, {}).values())
         active = [pod for pod in pods if phase(pod) not in OVER and not is_going(pod)]
-        failed = sum(1 for pod in pods if phase(pod) == "Failed")
+        failed = sum(1 for pod in pods if phase(pod) == "Failed" and not is_going(pod))
         succeeded = sum(1 for pod in pods if phase(pod) == "Succeeded")
+        suspended = bool(spec.get("suspend"))
         status: Obj = {
-            "startTime": old.get("startTime") or (None if spec.get("suspend") else stamp(now)),
+            "startTime": old.get("startTime") or (None if suspended else stamp(now)),
             "active": len(active) or None,
+            "terminating": sum(1 for pod in pods if phase(pod) not in OVER and is_going(pod)) or None,
             "ready": sum(1 for pod in active if phase(pod) == "Running"),
             "succeeded": succeeded or None,
             "failed": failed or None,
@@ -92,16 +94,20 @@ class JobController:
             reason = "BackoffLimitExceeded"
             status["conditions"] = _over("Failed", reason, now, "Job has reached the specified backoff limit")
             operations.extend(_delete(pod) for pod in active)
-        elif spec.get("suspend"):
+        elif suspended:
             operations.extend(_delete(pod) for pod in active)
+            if not _is_suspended(old):
+                status["conditions"] = _suspension("True", "JobSuspended", now)
         else:
+            if _is_suspended(old):
+                status |= {"conditions": _suspension("False", "JobResumed", now), "startTime": stamp(now)}
             again_ms = self._pause(key, failed, now)
             missing = min(spec.get("parallelism", 1), completions - succeeded) - len(active)
             if again_ms is None and missing > 0:
                 operations.extend(Create(PODS, job["metadata"]["namespace"], _pod(job)) for _ in range(missing))
         if any(old.get(name) != value for name, value in status.items()):
-            meta = job["metadata"]
-            operations.append(Merge(JOBS, meta["namespace"], meta["name"], {"status": status}, "status"))
+            whole = {name: value for name, value in {**old, **status}.items() if value is not None}
+            operations.append(Replace(JOBS, {**job, "status": whole}, "status"))
         return OperationPlan(tuple(operations), again_ms)
 
     def _pause(self, key: str, failed: int, now: int) -> int | None:
@@ -127,6 +133,16 @@ def _pod(job: Obj) -> Obj:
         "ownerReferences": owner_of(job),
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template["spec"]}
+
+
+def _is_suspended(status: Obj) -> bool:
+    """Whether the controller has told so: it writes the condition when it acts on a change of the field, then only."""
+    return any(each["type"] == "Suspended" and each["status"] == "True" for each in status.get("conditions") or ())
+
+
+def _suspension(status: str, reason: str, now: int) -> list[Obj]:
+    at = stamp(now)
+    return [{"type": "Suspended", "status": status, "lastProbeTime": at, "lastTransitionTime": at, "reason": reason}]
 
 
 def _over(kind: str, reason: str, now: int, message: str = "") -> list[Obj]:

@@ -18,6 +18,7 @@ from muster.fakecluster.controllers import Controller
 from muster.fakecluster.jobcontroller import JobController
 from muster.fakecluster.kubelet import Kubelet, KubeletSettings
 from muster.fakecluster.kuberay import KubeRayOperator, OperatorSettings, RayServiceOperator
+from muster.fakecluster.lagging import Lag, LateController
 from muster.fakecluster.policies import suspended_at_birth
 from muster.fakecluster.scheduler import DefaultScheduler
 from muster.fakecluster.syncdriver import SyncDriver
@@ -60,7 +61,8 @@ class SimCluster:
     ``others``: more controllers, and the ``definitions`` of the kinds they watch. ``saved``: go on from a
     cluster that was kept in a journal; its nodes count, not ``nodes``. The same arguments and the same requests give
     the same cluster, name by name; ``identity`` tells its uids from those of other clusters of the same seed.
-    ``suspend_new``: jobs begin suspended, as the policy of deploy/policies has it.
+    ``suspend_new``: jobs begin suspended, as the policy of deploy/policies has it. ``lag``: how late everything that
+    keeps jobs hears of changes; kubelets and the scheduler are on time.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class SimCluster:
         definitions: Sequence[Obj] = (),
         identity: str = "",
         suspend_new: bool = False,
+        lag: Lag | None = None,
     ) -> None:
         self.clock = clock or VirtualClock()
         boots = saved.boots if saved is not None else 0
@@ -103,7 +106,13 @@ class SimCluster:
             controllers.append(JobController())
         if scheduler:
             controllers.append(DefaultScheduler())
-        self.driver = SyncDriver(self.server, [*controllers, *others])
+        controllers += others
+        if lag is not None:
+            on_time = (Kubelet, DefaultScheduler)
+            controllers = [
+                each if isinstance(each, on_time) else LateController(each, lag, self.clock.now) for each in controllers
+            ]
+        self.driver = SyncDriver(self.server, controllers)
 
     def transport(self, faults: FaultDraw | None = None) -> SimTransport:
         """A client's connection to the cluster's API server."""

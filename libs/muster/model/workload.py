@@ -152,7 +152,11 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     detail: str = ""
     """The kind's own word for its phase, e.g. ``Initializing``."""
     settled: bool = False
-    """The kind's controller has confirmed that nothing of a suspended object is left."""
+    """The status that its controller wrote last says that nothing of it runs, whatever the spec asks for.
+
+    One that was resumed is settled until its controller has acted on that; suspended again before, it may get no
+    status at all. So this proves an end only where it was not so at some time since the resume.
+    """
     child: str = ""
     """Name of the object this one runs through (the RayCluster of a RayJob), once its controller names it."""
     outgoing: str = ""

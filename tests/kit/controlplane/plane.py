@@ -5,9 +5,10 @@ of Muster.
 """
 
 import asyncio
+import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -199,6 +200,18 @@ class ControlPlane:
             yield
         finally:
             await self.start_component(name)
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """Inside the block one server does nothing, and goes on after it where it was."""
+        process = self.component(name).process
+        if process is None:
+            raise ControlPlaneError(f"cannot freeze {name}: it does not run; start it first")
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     async def _start_storage(self) -> None:
         """Start etcd and the API server, at once: the API server waits for etcd by itself."""

@@ -1,4 +1,4 @@
-"""The Kubeflow training operator as far as gangs and queues notice it: TFJobs and PyTorchJobs, and their pods.
+"""The Kubeflow operators as far as gangs and queues notice them: TFJobs, PyTorchJobs and MPIJobs, and their pods.
 
 Pods come from the templates as they are, labels, annotations and schedulerName with them, one per index; one that is
 gone is made again. A job has succeeded when its leading pod has (that of the chief or master, else the first worker),
@@ -18,19 +18,19 @@ from muster.fakecluster.operations import (
     ApiOperation,
     Create,
     DeleteObject,
-    Merge,
     OperationPlan,
+    Replace,
     controller_uid,
     owner_of,
 )
 from muster.fakecluster.podneeds import OVER, is_going, phase
-from muster.model.api import PODS, PYTORCHJOBS, TFJOBS, ApiResource
+from muster.model.api import MPIJOBS, PODS, PYTORCHJOBS, TFJOBS, ApiResource
 
 SUSPEND = "scheduling.x-k8s.io/suspend"
 """What operators older than the field know."""
 LABEL = "training.kubeflow.org"
-SPECS = ("tfReplicaSpecs", "pytorchReplicaSpecs")
-LEADERS = ("Chief", "Master")
+SPECS = ("tfReplicaSpecs", "pytorchReplicaSpecs", "mpiReplicaSpecs")
+LEADERS = ("Chief", "Master", "Launcher")
 OVER_WORDS = ("Succeeded", "Failed")
 
 
@@ -99,9 +99,14 @@ class TrainingOperator:
             if not old.get("startTime") and "Suspended" not in words:
                 status["startTime"] = stamp(now)
         if any(old.get(name) != value for name, value in status.items()):
-            meta = job["metadata"]
-            operations.append(Merge(resource, meta["namespace"], meta["name"], {"status": status}, "status"))
+            operations.append(Replace(resource, {**job, "status": {**old, **status}}, "status"))
         return OperationPlan(tuple(operations))
+
+
+class MpiOperator(TrainingOperator):
+    """Keeps MPIJobs in the same way; the launcher is a pod like the others, not that of a Job."""
+
+    watches: ClassVar[tuple[ApiResource, ...]] = (MPIJOBS, PODS)
 
 
 def suspended(job: Obj) -> bool:

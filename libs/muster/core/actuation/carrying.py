@@ -16,7 +16,7 @@ from muster.core.actuation import budgets, gathering, gpus, provisioning
 from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, deletion, message_of, patched
 from muster.core.actuation.bind import after_binding, after_unbind, binding_for, read_binding
 from muster.core.actuation.gating import patch_gate
-from muster.core.actuation.intents import ActuatorState, Known, leaving, workers_leaving
+from muster.core.actuation.intents import ActuatorState, Known, is_held, leaving, workers_leaving
 from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Removing, Unbind
 from muster.core.actuation.patch import after_reread, patch_for
 from muster.core.actuation.removing import before_deletion, is_worker, read_deletion
@@ -49,10 +49,10 @@ Steps = Generator[Request, Reply, Effect | RetryLater]
 
 
 def orders_of(state: ActuatorState) -> Iterator[Order]:
-    """Everything that is to be carried out, as it was decided, one order for each object."""
+    """Everything that is to be carried out now, as it was decided, one order for each object."""
     tables = _tables(state)
     for order in merge(*(table.values() for table in tables), key=lambda each: each.intent):
-        if order_of(state, order.ref.uid) is order:
+        if order_of(state, order.ref.uid) is order and not is_held(state, order):
             yield order
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from msgspec import Struct, field
 
 from muster.core.actuation.budgets import PodsLeaving
-from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Outstanding, Removing, Unbind
+from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Removing, Unbind
 from muster.core.autoscaling.state import request_ref
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.stage import Stage, StageState
@@ -48,6 +48,9 @@ class Known(Struct):
     """Digest of the input of a decision about it, at that generation."""
     elastic: Elastic | None = None
     """The worker groups of a Ray cluster that scales itself."""
+    rv: int = 0
+    settled: bool = False
+    """Its controller's last status says that nothing of it runs."""
 
 
 def known_of(workload: Workload) -> Known:
@@ -60,7 +63,20 @@ def known_of(workload: Workload) -> Known:
         workload.generation,
         workload.basis,
         workload.elastic,
+        workload.rv,
+        workload.settled,
     )
+
+
+def is_held(state: ActuatorState, order: Order) -> bool:
+    """Whether an order to suspend has to wait until the controller has acted on the resume.
+
+    What is suspended again before gets no status at all, or may still get its pods: nothing would prove its end.
+    """
+    known = state.known.get(order.ref.uid)
+    if order.action != "suspend" or known is None:
+        return False
+    return known.settled or known.rv < state.resumed.get(order.ref.uid, 0)
 
 
 def leaving(state: ActuatorState, order: Outstanding) -> PodsLeaving:
@@ -107,6 +123,8 @@ class ActuatorState(StageState):
     """uid -> attempt whose quota is reserved: an admission without quota is not carried out"""
     bases: dict[str, str] = field(default_factory=dict)
     """uid -> digest of the request it is reserved for: an admission of any other is not carried out either"""
+    resumed: dict[str, int] = field(default_factory=dict)
+    """uid of a charged workload -> resourceVersion of the write that resumed it"""
     leaving: dict[str, None] = field(default_factory=dict)
     """Workloads that were suspended for others, and of which pods may still be there."""
     going: dict[str, list[str]] = field(default_factory=dict)
@@ -241,8 +259,8 @@ class Actuator(Stage[ActuatorState]):
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         state.bases.pop(event.ref.uid, None)
-        state.leaving.pop(event.ref.uid, None)
-        state.going.pop(event.ref.uid, None)
+        for told in (state.resumed, state.leaving, state.going):
+            told.pop(event.ref.uid, None)
         for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:
             del state.gating[uid]
         for uid in [uid for uid, order in state.removing.items() if order.owner == event.ref.uid]:
@@ -270,6 +288,8 @@ class Actuator(Stage[ActuatorState]):
         if event.action == "free_gpu":
             state.freeing.pop(event.ref.uid, None)
             return
+        if event.action == "resume" and isinstance(event, EffectApplied) and event.ref.uid in state.reserved:
+            state.resumed[event.ref.uid] = event.rv
         outstanding = state.outstanding.get(event.ref.uid)
         if outstanding is not None and outstanding.action == event.action:
             if outstanding.evicts and isinstance(event, EffectApplied):

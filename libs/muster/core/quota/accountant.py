@@ -17,6 +17,7 @@ from muster.core.quota import backfill, claimfolds, claiming, moving
 from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
 from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of
+from muster.core.quota.endings import release_reason
 from muster.core.quota.ledger import idling, recount, standalone
 from muster.core.quota.ledger.charging import claimant_of
 from muster.core.quota.ledger.waiting import still_waits
@@ -24,8 +25,8 @@ from muster.core.quota.state import (
     AccountantState,
     Proposal,
     adopting_leaf,
+    adoption_reason,
     home_of,
-    release_reason,
 )
 from muster.core.quota.trees import forest
 from muster.core.rulesets import NEWEST
@@ -179,7 +180,7 @@ class QuotaAccountant(Stage[AccountantState]):
                 attempt=state.attempts.get(uid, 0),
                 queue=queue,
                 **demand.fields,
-                reason="bypassed" if uid in state.attempts else "already_running",
+                reason=adoption_reason(state, workload),
                 named=quota_name(workload.labels),
             )
 

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from muster.core.objects.labels import quota_name
 from muster.core.quota.claim import Claim
 from muster.core.quota.demand import Scratch, demand_of, laid_out
+from muster.core.quota.endings import comes_back
 from muster.core.quota.reclaim import Objection, basis
-from muster.core.quota.state import AccountantState, Entry, comes_back
+from muster.core.quota.state import AccountantState, Entry
 from muster.events.base import Cause
 from muster.events.decisions import PreemptionProposed, QuotaReleased, QuotaReserved
 from muster.model.demand import Demand

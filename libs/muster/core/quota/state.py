@@ -1,4 +1,6 @@
-"""What the accountant knows, and what follows from it: which charges are over, which are missing.
+"""What the accountant knows, and what follows from it: where a charge belongs, which are missing, which job may leave.
+
+``endings`` says which charges are over.
 
 Every question below is answered from the state as it is (level-triggered); the ``due`` dicts only remember which
 workloads have an answer that asks for a decision, so that ``decide`` does not look at all of them.
@@ -27,27 +29,11 @@ from muster.events.claims import PlanTried
 from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
-from muster.events.reasons import ReleaseReason
-from muster.model.closed import total
+from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 from muster.model.workload import Workload
-
-CHILD_GRACE_MS = 60_000
-"""How long a workload that is over stays charged when the child its status names was never seen."""
-
-SETTLE_GRACE_MS = 30_000
-"""How long a suspended workload stays charged when its controller never confirmed that nothing is left."""
-
-_FAILED: dict[FailureReason, ReleaseReason] = {
-    "gone": "gone",
-    "spec_changed": "superseded",
-    "superseded": "superseded",
-    "withdrawn": "superseded",
-    "refused": "resume_failed",
-}
-total(_FAILED, FailureReason, "libs/muster/core/quota/state.py (_FAILED)")
 
 Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "overuse"]
 
@@ -71,6 +57,8 @@ class Entry(Struct):
     child: str = ""
     """Name of the child the workload's status names."""
     suspension_recorded: bool = False
+    acted: bool = False
+    """Its controller was seen to act on the newest resume: a status at rest that comes after that proves an end."""
     since: int = 0
     """Log time at which it was resumed; 0 while it is not."""
     ran: bool = False
@@ -246,53 +234,6 @@ class AccountantState(StageState):
         return union(self.ledger.rules_of(queue).paused, *mine)
 
 
-def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None:
-    """Why the charge is over, or None while it is not."""
-    uid = entry.ref.uid
-    if state.presence.occupies(uid) or uid in state.standalone:
-        return None
-    workload = state.workloads.get(uid)
-    if workload is None:
-        return "gone" if _certain(state, entry) else None
-    if workload.phase == "finished":
-        return "finished" if _certain(state, entry) else None
-    if not workload.suspended:
-        return None
-    if not entry.resumed_rv:
-        if entry.deferred:
-            return "no_nodes"
-        if entry.failed is not None:
-            return _FAILED[entry.failed]
-        return None if entry.admitted else _withdrawn(state, entry, workload)
-    if workload.rv > entry.resumed_rv and workload.phase == "waiting":
-        over = workload.settled or _waited(state, entry, SETTLE_GRACE_MS)
-        if entry.leaving == "moved" and _is_about_to_be_queued(state, entry, workload):
-            return None
-        return (entry.suspension or "suspended_outside") if over else None
-    return None
-
-
-def comes_back(state: AccountantState, entry: Entry, workload: Workload) -> bool:
-    """Whether what was suspended to move still wants to run where it is charged."""
-    here = leaf_of(state.ledger, workload) == entry.queue
-    return here and workload.waits and "admissions" not in state.resting(entry.queue)
-
-
-def _is_about_to_be_queued(state: AccountantState, entry: Entry, workload: Workload) -> bool:
-    """Whether what was suspended to move has no new attempt yet that its charge could be reserved for."""
-    queued = state.attempts.get(entry.ref.uid, 0) > entry.attempt
-    return not queued and comes_back(state, entry, workload) and not _waited(state, entry, SETTLE_GRACE_MS)
-
-
-def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> ReleaseReason | None:
-    """Why what is reserved should not be admitted any more."""
-    if state.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
-        return "superseded"
-    if workload.wishes.hold:
-        return "held"
-    return "paused" if "admissions" in state.resting(entry.queue) else None
-
-
 def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
     """(the leaf of a charged workload, the quota its label names); empty texts where no queue claims it."""
     workload, pod = state.workloads.get(uid), state.standalone.get(uid)
@@ -312,31 +253,16 @@ def must_move(state: AccountantState, entry: Entry) -> bool:
     return not lets_go and moved(state, entry)
 
 
-def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
-    """Log time at which a charge that nothing is seen of any more counts as over, if that is what it waits for."""
-    if not entry.idle_since:
-        return None
-    workload = state.workloads.get(entry.ref.uid)
-    grace = SETTLE_GRACE_MS if workload is not None and workload.phase == "waiting" else CHILD_GRACE_MS
-    return entry.idle_since + grace
-
-
-def note_idle(state: AccountantState, entry: Entry) -> None:
-    """Remember since when nothing is seen of a charge whose end is not certain."""
-    workload = state.workloads.get(entry.ref.uid)
-    over = workload is None or workload.phase == "finished"
-    unsettled = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
-    lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.standalone
-    idle = not lives and (over or unsettled)
-    if not idle:
-        entry.idle_since = 0
-    elif not entry.idle_since:
-        entry.idle_since = state.now
-
-
 def adopting_leaf(state: AccountantState, workload: Workload) -> str:
     """Where work without an admission is charged: its leaf, else that of its namespace, else "": never for free."""
     return leaf_of(state.ledger, workload) or state.ledger.leaf_of.get(workload.ref.namespace, "")
+
+
+def adoption_reason(state: AccountantState, workload: Workload) -> AdoptionReason:
+    """Why it runs without an admission."""
+    if workload.ref.uid not in state.attempts:
+        return "already_running"
+    return "not_stopped" if workload.suspended else "bypassed"
 
 
 def must_adopt(state: AccountantState, workload: Workload) -> bool:
@@ -373,14 +299,3 @@ def can_suspend(workload: Workload) -> bool:
     """Whether its controller would suspend it now."""
     runs = not workload.suspended and workload.phase in ("starting", "running")
     return runs and not (workload.busy or workload.refusal is not None or workload.deleting)
-
-
-def _certain(state: AccountantState, entry: Entry) -> bool:
-    """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named."""
-    return (
-        state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _waited(state, entry, CHILD_GRACE_MS)
-    )
-
-
-def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:
-    return bool(entry.idle_since) and state.now >= entry.idle_since + grace_ms

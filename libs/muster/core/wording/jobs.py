@@ -235,6 +235,8 @@ def _until(status: JobStatus, remains: Remains) -> str:
         *([f"its {child_of(status.kind) or 'driver'}"] if remains.children else []),
         *([counted(remains.pods, "pod")] if remains.pods else []),
     ]
+    if not left and status.phase not in ("finished", ""):
+        return "until its controller has said that it stopped; no pod of it is left"
     if not left:
         return "until its quota is released; no pod of it is left"
     return f"until {' and '.join(left)} {'are' if len(left) > 1 or remains.pods > 1 else 'is'} gone"
@@ -276,6 +278,8 @@ def _why_before(reason: str, words: Mapping[Any, str]) -> str:
 
 
 def _adopted(status: JobStatus, why: AdoptionReason) -> str:
+    if why == "not_stopped":
+        return f"Its pods run without an admission by Muster: {reasons.ADOPTED[why]}. Charged: {_amount(status)}"
     says = f" ({status.kind} says {status.detail})" if status.detail else ""
     runs = "It runs" if status.phase == "running" else f"It starts{says}"
     return f"{runs} without an admission by Muster: {reasons.ADOPTED[why]}. Charged: {_amount(status)}"

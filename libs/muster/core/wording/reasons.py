@@ -27,6 +27,7 @@ ADOPTED: dict[AdoptionReason, str] = {
     "bypassed": "another client started it; it is charged, and suspended only where the tree says "
     "muster.dev/overuse-timeout",
     "reserved": "it is a pod of no job; its quota has room, and it is placed",
+    "not_stopped": "it is suspended, and its controller has not stopped its pods yet; charged until they are gone",
 }
 
 DEQUEUED: dict[DequeueReason, str] = {

@@ -141,6 +141,24 @@ def test_a_resumed_one_that_nobody_has_looked_at_starts(kind: str) -> None:
 
 
 @each_kind
+def test_its_status_says_whether_its_controller_has_acted_on_the_newest_suspension_or_resume(kind: str) -> None:
+    """What proves an end follows from the status alone: the field says only what is asked for."""
+    known, obj = KNOWN[kind], new(kind)
+    for suspended in (False, True):
+        assert read(kind, set_to(kind, obj, suspended=suspended, status=known.settled)).settled
+        for status in (known.starting, known.running, known.suspending):
+            assert status is None or not read(kind, set_to(kind, obj, suspended=suspended, status=status)).settled
+
+
+@pytest.mark.parametrize(("done", "left"), [(0, 4), (1, 4), (3, 3), (5, 1), (6, 0)])
+def test_what_is_done_of_a_job_is_not_asked_for_whether_it_is_suspended_or_not(done: int, left: int) -> None:
+    obj = new("Job", parallelism=4, completions=6)
+    for suspended in (True, False):
+        found = read("Job", set_to("Job", obj, suspended=suspended, status={"succeeded": done}))
+        assert (found.need["ack"].get("cpu", 0), found.asks.get("cpu", 0)) == (left * 1000, left * 1000)
+
+
+@each_kind
 def test_priority_comes_from_its_template(kind: str) -> None:
     name = KNOWN[kind].template + "/priorityClassName"
     found = read(kind, json_patch(new(kind), [{"op": "add", "path": name, "value": "urgent"}]))

@@ -74,7 +74,8 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
     entry = open_entry(state, event, at)
     entry.bypassed = event.reason == "bypassed"
     if workload is not None and workload.suspended:
-        entry.resumed_rv, entry.suspension_recorded = max(1, workload.rv - 1), True
+        # Pods of it were seen: its controller has acted on the resume.
+        entry.resumed_rv, entry.suspension_recorded, entry.acted = max(1, workload.rv - 1), True, True
     elif workload is not None:
         entry.resumed_rv, entry.since, entry.ran = workload.rv, at.at, workload.phase == "running"
     recheck(state, event.ref.uid)

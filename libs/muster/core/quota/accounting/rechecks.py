@@ -6,15 +6,13 @@ from muster.core.quota.accounting import overuse
 from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
 from muster.core.quota.accounting.usage import charge_due
 from muster.core.quota.claiming import overdue_at, why_over
+from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
 from muster.core.quota.ledger import standalone
 from muster.core.quota.state import (
     AccountantState,
     Entry,
-    idle_deadline,
     must_adopt,
     must_move,
-    note_idle,
-    release_reason,
 )
 from muster.events.base import Cause
 from muster.model.keys import Position
@@ -55,6 +53,7 @@ def _uncharged(state: AccountantState, uid: str) -> None:
 
 def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     workload, claims = state.workloads.get(uid), state.ledger.claims
+    note_acted(state, entry)
     note_idle(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)

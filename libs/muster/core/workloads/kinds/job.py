@@ -74,19 +74,19 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
     """What still ends after the Job is over shows in its pods."""
     phase: Phase
     outcome: Outcome = ""
-    settled = False
     pods = bool(status.active or status.terminating)
+    settled = is_true(status.conditions, "Suspended") and not pods
     if is_true(status.conditions, "Complete"):
         phase, outcome, word = "finished", "succeeded", "Complete"
     elif is_true(status.conditions, "Failed"):
         phase, outcome, word = "finished", "failed", "Failed"
     elif suspended:
-        settled = is_true(status.conditions, "Suspended") and not pods
         phase, word = ("suspending" if pods else "waiting"), "Suspended" if settled else ""
     else:
         # Servers before 1.29 may not count the ready ones.
         runs = status.active if status.ready is None else status.ready
-        phase, word = ("running", "Running") if runs or status.succeeded else ("starting", "")
+        begun = bool(runs or status.succeeded) and not settled
+        phase, word = ("running", "Running") if begun else ("starting", "")
     return Life(
         phase=phase,
         suspended=suspended,
@@ -98,10 +98,12 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
 
 
 def _needs(spec: JobSpec, status: BatchJobStatus, ref: Ref) -> Needs:
-    """As many pods as may run at once; of a Job that was suspended half way only those that are still to run."""
+    """As many pods as may run at once, and no more than are still to complete: the same while it is suspended half way,
+    when it is resumed for the rest, and as it goes on.
+    """
     pods = count(spec.parallelism, 1, "spec.parallelism")
     if spec.completions is not None:
-        done = max(0, status.succeeded or 0) if spec.suspend else 0
+        done = max(0, status.succeeded or 0)
         pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
     needs, pod = Needs(), spec.template.spec
     needs.add("main", pods, spec.template, "spec", steer=False)

@@ -100,11 +100,14 @@ def _elastic(cluster: RayCluster, spec: RayClusterSpec) -> Elastic | None:
 
 
 def _life(suspended: bool, status: RayClusterStatus) -> Life:
-    """``state`` stays ``ready`` while the cluster is being suspended, and is empty until it was ready once."""
+    """``state`` stays ``ready`` while the cluster is being suspended, stays ``suspended`` while it starts again, and is
+    empty until it was ready once: the conditions count. KubeRay before 1.3 writes none.
+    """
     word = status.state or ""
-    at_rest = word == "suspended" or is_true(status.conditions, "RayClusterSuspended")
+    told = status.conditions
+    at_rest = is_true(told, "RayClusterSuspended") if told else suspended and word == "suspended"
     phase: Phase = "running" if word == "ready" else "starting"
     if suspended:
         going = not at_rest and (word != "" or is_true(status.conditions, "RayClusterSuspending"))
         phase = "suspending" if going else "waiting"
-    return Life(phase=phase, suspended=suspended, detail=word, settled=suspended and at_rest)
+    return Life(phase=phase, suspended=suspended, detail=word, settled=at_rest)

@@ -91,7 +91,7 @@ def _life(suspended: bool, status: RayServiceStatus) -> Life:
         phase=phase,
         suspended=suspended,
         detail=next(told, ""),
-        settled=suspended and at_rest,
+        settled=at_rest,
         child=coming or serving,
         outgoing=serving if coming else "",
     )

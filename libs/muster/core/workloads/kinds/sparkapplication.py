@@ -89,7 +89,7 @@ def _life(suspended: bool, word: str) -> Life:
         phase = "waiting" if word in AT_REST else "suspending"
     else:
         phase = "running" if word in RUNNING else "starting"
-    return Life(phase=phase, suspended=suspended, detail=word, settled=suspended and word == "SUSPENDED")
+    return Life(phase=phase, suspended=suspended, detail=word, settled=word == "SUSPENDED")
 
 
 def _needs(spec: SparkSpec) -> Needs:

@@ -126,16 +126,15 @@ def reader(kind: TrainingKind) -> Callable[[bytes], Workload]:
 def _life(suspended: bool, status: KubeflowStatus) -> Life:
     phase: Phase
     outcome: Outcome = ""
-    settled = False
     conditions = status.conditions
     active = any(each is not None and each.active for each in (status.replica_statuses or {}).values())
+    settled = is_true(conditions, "Suspended") and not active
     runs = is_true(conditions, "Running")
     if is_true(conditions, "Succeeded"):
         phase, outcome, word = "finished", "succeeded", "Succeeded"
     elif is_true(conditions, "Failed"):
         phase, outcome, word = "finished", "failed", "Failed"
     elif suspended:
-        settled = is_true(conditions, "Suspended") and not active
         phase = "suspending" if not settled and (active or runs) else "waiting"
         word = "Suspended" if settled else ""
     elif runs:

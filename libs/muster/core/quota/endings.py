@@ -1,0 +1,137 @@
+"""When a charge is over: the proof that nothing of a workload runs any more, and how long to wait where none can come.
+
+One rule for all kinds. A kind says only whether the status that its controller wrote last is at rest (``settled``).
+"""
+
+from __future__ import annotations
+
+from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.quota.state import AccountantState, Entry, moved
+from muster.events.effects import FailureReason
+from muster.events.reasons import ReleaseReason
+from muster.model.closed import total
+from muster.model.workload import Workload
+
+CHILD_GRACE_MS = 60_000
+"""How long a workload that is over stays charged when the child its status names was never seen, or its controller was
+not seen to act on the resume before it was deleted.
+"""
+
+SETTLE_GRACE_MS = 30_000
+"""How long nothing is seen of a suspended workload before its charge ends, where its controller can prove no end."""
+
+_FAILED: dict[FailureReason, ReleaseReason] = {
+    "gone": "gone",
+    "spec_changed": "superseded",
+    "superseded": "superseded",
+    "withdrawn": "superseded",
+    "refused": "resume_failed",
+}
+total(_FAILED, FailureReason, "libs/muster/core/quota/endings.py (_FAILED)")
+
+
+def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None:
+    """Why the charge is over, or None while it is not."""
+    uid = entry.ref.uid
+    if state.presence.occupies(uid) or uid in state.standalone:
+        return None
+    workload = state.workloads.get(uid)
+    if workload is None:
+        return "gone" if _certain(state, entry) else None
+    if workload.phase == "finished":
+        return "finished" if _certain(state, entry) else None
+    if not workload.suspended:
+        return None
+    if not entry.resumed_rv:
+        if entry.deferred:
+            return "no_nodes"
+        if entry.failed is not None:
+            return _FAILED[entry.failed]
+        return None if entry.admitted else _withdrawn(state, entry, workload)
+    if workload.rv > entry.resumed_rv and workload.phase == "waiting":
+        over = (workload.settled and entry.acted) or _waited(state, entry, SETTLE_GRACE_MS)
+        if entry.leaving == "moved" and _is_about_to_be_queued(state, entry, workload):
+            return None
+        return (entry.suspension or "suspended_outside") if over else None
+    return None
+
+
+def comes_back(state: AccountantState, entry: Entry, workload: Workload) -> bool:
+    """Whether what was suspended to move still wants to run where it is charged."""
+    here = leaf_of(state.ledger, workload) == entry.queue
+    return here and workload.waits and "admissions" not in state.resting(entry.queue)
+
+
+def _is_about_to_be_queued(state: AccountantState, entry: Entry, workload: Workload) -> bool:
+    """Whether what was suspended to move has no new attempt yet that its charge could be reserved for."""
+    queued = state.attempts.get(entry.ref.uid, 0) > entry.attempt
+    return not queued and comes_back(state, entry, workload) and not _waited(state, entry, SETTLE_GRACE_MS)
+
+
+def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> ReleaseReason | None:
+    """Why what is reserved should not be admitted any more."""
+    if state.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
+        return "superseded"
+    if workload.wishes.hold:
+        return "held"
+    return "paused" if "admissions" in state.resting(entry.queue) else None
+
+
+def note_acted(state: AccountantState, entry: Entry) -> None:
+    """Remember whether its controller was seen to act on the newest resume of it.
+
+    Each status is written on an object as it is then (by its resourceVersion), so that one at rest that follows one
+    which is not was written by a controller that has seen the suspension between them. One that was at rest before
+    the resume proves nothing: where the object is suspended again too soon its controller has nothing to write.
+    """
+    workload = state.workloads.get(entry.ref.uid)
+    if workload is None:
+        return
+    if not entry.resumed_rv or workload.rv < entry.resumed_rv:
+        entry.acted = False
+    elif not workload.settled:
+        entry.acted = True
+    elif not workload.suspended:
+        entry.acted = False
+
+
+def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
+    """Log time at which a charge that nothing is seen of any more counts as over, if that is what it waits for."""
+    if not entry.idle_since:
+        return None
+    workload = state.workloads.get(entry.ref.uid)
+    grace = SETTLE_GRACE_MS if workload is not None and workload.phase == "waiting" else CHILD_GRACE_MS
+    return entry.idle_since + grace
+
+
+def note_idle(state: AccountantState, entry: Entry) -> None:
+    """Remember since when nothing is seen of a charge whose end is not certain, and which nothing may ever prove."""
+    workload = state.workloads.get(entry.ref.uid)
+    over = workload is None or workload.phase == "finished"
+    waits = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
+    lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.standalone
+    idle = not lives and (over or (waits and _has_no_proof(workload)))
+    if not idle:
+        entry.idle_since = 0
+    elif not entry.idle_since:
+        entry.idle_since = state.now
+
+
+def _has_no_proof(workload: Workload | None) -> bool:
+    """Whether a suspended workload may never be proven to have ended: it was suspended by others before its controller
+    had acted on the resume, or in the words of operators that write no condition for that.
+    """
+    return workload is not None and (workload.settled or workload.switch.annotation)
+
+
+def _certain(state: AccountantState, entry: Entry) -> bool:
+    """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named.
+
+    Its controller had acted on the resume: else the pods of one that was deleted may still come.
+    """
+    seen = state.last_child.get(entry.ref.uid) == entry.child or not entry.child
+    return (seen and (entry.acted or not entry.resumed_rv)) or _waited(state, entry, CHILD_GRACE_MS)
+
+
+def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:
+    return bool(entry.idle_since) and state.now >= entry.idle_since + grace_ms
