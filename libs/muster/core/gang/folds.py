@@ -56,10 +56,8 @@ def placement_chosen(state: AdmitterState, _at: Position, event: PlacementChosen
 def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
     workload = event.workload
     state.owners.pop(workload.ref.uid, None)
-    before = state.gangs.get(workload.ref.uid)
     gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
-    if before is not None:
-        gang.rank, gang.placement = before.rank, before.placement
+    gang.placement = g.queued_as(state, workload.ref.uid).placement
     for each in (*workload.pod_sets, *workload.auxiliary):
         state.ledger.learn(each.rules)
     state.ledger.learn(PodRules(topology=workload.topology))
@@ -67,6 +65,8 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
 
 
 def workload_gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> None:
+    if event.ref.uid in state.unplaced:  # In no queue, and not charged.
+        state.queued.pop(event.ref.uid, None)
     unplaced.drop(state, event.ref.uid)
     state.found.pop(event.ref.uid, None)
     state.gangs.pop(event.ref.uid, None)

@@ -121,6 +121,14 @@ class Gang(Struct):
     """It is on hold: it is not admitted, and its reservation is about to be released."""
     waits: bool = True
     """It is suspended and asks to run."""
+    placement: str = ""
+    """How its queue wants its pods laid out on nodes, as was said last (``QueuedAs``); empty: as everything else."""
+
+
+class QueuedAs(Struct):
+    """What decisions say of a job under its newest attempt, however often its object is gone and seen again."""
+
+    attempt: int = 0
     rank: tuple[int, int] = (0, 0)
     """Its priority, negated; its place in its queue, ms since the epoch."""
     placement: str = ""
@@ -199,6 +207,8 @@ class AdmitterState(StageState):
     placement: PlacementChosen = field(default_factory=lambda: PlacementChosen(mode="off"))
     ledger: NodeLedger = field(default_factory=NodeLedger)
     gangs: dict[str, Gang] = field(default_factory=dict)
+    queued: dict[str, QueuedAs] = field(default_factory=dict)
+    """uid of a job -> as it was queued last, from then until that attempt is over"""
     owners: dict[str, str] = field(default_factory=dict)
     """uid of a child -> uid of the workload that runs through it"""
     holds: dict[str, Hold] = field(default_factory=dict)
@@ -236,6 +246,11 @@ class AdmitterState(StageState):
     """Pods that keep GPU devices from the device plugin, by uid."""
     in_vain: dict[str, Vain] = field(default_factory=dict)
     """uid of a job, or gang that represents its group -> which nodes did not come."""
+
+
+def queued_as(state: AdmitterState, uid: str) -> QueuedAs:
+    """As a job was queued last; one that was adopted has no place in any queue."""
+    return state.queued.get(uid) or QueuedAs()
 
 
 def gang_of(workload: Workload) -> Gang:

@@ -16,11 +16,11 @@ from itertools import islice
 from muster.core.gang import claims
 from muster.core.gang.asks import asks_of
 from muster.core.gang.growing import Growing
-from muster.core.gang.state import AdmitterState, Line, LinePlace, Reservation, Unplaced
+from muster.core.gang.state import AdmitterState, Line, LinePlace, QueuedAs, Reservation, Unplaced, queued_as
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
-from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadQueued
+from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadDequeued, WorkloadQueued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position
 from muster.model.placing import GPU
@@ -34,10 +34,19 @@ GROW_AGAIN_MS = 60_000
 
 def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
     """It is tried again, in its place in the queue."""
-    gang = state.gangs.get(event.ref.uid)
-    if gang is not None:
-        gang.rank = (-event.priority, event.rank or event.queued_at)
-    drop(state, event.ref.uid)
+    uid, rank = event.ref.uid, (-event.priority, event.rank or event.queued_at)
+    state.queued[uid] = QueuedAs(event.attempt, rank, queued_as(state, uid).placement)
+    drop(state, uid)
+
+
+def dequeued(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
+    _over(state, event.ref.uid, event.attempt)
+
+
+def _over(state: AdmitterState, uid: str, attempt: int) -> None:
+    queued = state.queued.get(uid)
+    if queued is not None and queued.attempt <= attempt:
+        del state.queued[uid]
 
 
 def denied(state: AdmitterState, _at: Position, event: QuotaDenied) -> None:
@@ -46,11 +55,14 @@ def denied(state: AdmitterState, _at: Position, event: QuotaDenied) -> None:
 
 
 def released(state: AdmitterState, at: Position, event: QuotaReleased, before: Reservation | None) -> None:
-    """Its quota is released: if it had no place, it waits in line. ``before``: its reservation."""
-    uid, gang = event.ref.uid, state.gangs.get(event.ref.uid)
+    """Its quota is released: if it had no place, it waits in line, unless it is in its queue again by now under a newer
+    attempt. ``before``: its reservation.
+    """
+    uid, again = event.ref.uid, queued_as(state, event.ref.uid).attempt > event.attempt
     drop(state, uid)
     state.found.pop(uid, None)
-    if event.reason != "no_nodes" or gang is None or before is None:
+    if event.reason != "no_nodes" or uid not in state.gangs or before is None or again:
+        _over(state, uid, event.attempt)
         return
     state.grow_from.put(uid, at.at + GROW_AGAIN_MS if before.in_vain else 0)
     state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item), owed=event.owed)
@@ -90,7 +102,8 @@ def drop(state: AdmitterState, uid: str) -> None:
 def _stand(state: AdmitterState, uid: str) -> None:
     each, gang = state.unplaced[uid], state.gangs[uid]
     asks = asks_of(state, gang)
-    each.key, each.place = repr(asks), LinePlace(not each.owed, *gang.rank, each.ref.key, uid)
+    rank = queued_as(state, uid).rank
+    each.key, each.place = repr(asks), LinePlace(not each.owed, *rank, each.ref.key, uid)
     line = state.lines.get(each.key)
     if line is None:
         line = state.lines[each.key] = Line()

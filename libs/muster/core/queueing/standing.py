@@ -132,7 +132,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
-        attempt=state.queues.attempts.get(uid, 0) + 1,
+        attempt=state.queues.ledger.attempts.get(uid, 0) + 1,
         queue=leaf,
         **demand.fields,
         priority=priority,
@@ -150,7 +150,7 @@ def _moves(state: SorterState, uid: str) -> bool:
     which is reserved again for the new attempt.
     """
     attempt = state.queues.ledger.claims.moving.get(uid)
-    return attempt is not None and attempt >= state.queues.attempts.get(uid, 0)
+    return attempt is not None and attempt >= state.queues.ledger.attempts.get(uid, 0)
 
 
 def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusal | None:

@@ -176,8 +176,6 @@ class AccountantState(StageState):
     workloads: dict[str, Workload] = field(default_factory=dict)
     causes: dict[str, Cause] = field(default_factory=dict)
     """workload uid -> the newest fact about it."""
-    attempts: dict[str, int] = field(default_factory=dict)
-    """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
     scaling: RunningClusters = field(default_factory=RunningClusters)
     members: Members = field(default_factory=Members)
@@ -280,13 +278,13 @@ def comes_back(state: AccountantState, entry: Entry, workload: Workload) -> bool
 
 def _is_about_to_be_queued(state: AccountantState, entry: Entry, workload: Workload) -> bool:
     """Whether what was suspended to move has no new attempt yet that its charge could be reserved for."""
-    queued = state.attempts.get(entry.ref.uid, 0) > entry.attempt
+    queued = state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt
     return not queued and comes_back(state, entry, workload) and not _waited(state, entry, SETTLE_GRACE_MS)
 
 
 def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> ReleaseReason | None:
     """Why what is reserved should not be admitted any more."""
-    if state.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
+    if state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
         return "superseded"
     if workload.wishes.hold:
         return "held"

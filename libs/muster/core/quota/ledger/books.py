@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import queue_and_quota
+from muster.core.observed.seen import Seen
 from muster.core.quota.claim import Claim
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
@@ -63,6 +64,8 @@ class Books(Struct):
     """Whether a queue protects running work for a time."""
     asks: dict[str, QueuedRequest] = field(default_factory=dict)
     """workload uid -> what it is queued for, from its queueing until that attempt is over"""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """workload uid -> attempt that it was queued under last"""
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
     fair: FairShares = field(default_factory=FairShares)
@@ -184,6 +187,7 @@ class Books(Struct):
         """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
         self._ask(uid, -1)
         self.asks[uid] = ask
+        self.attempts[uid] = ask.attempt
         self._ask(uid, 1)
 
     def dequeued(self, uid: str, attempt: int) -> None:
@@ -193,6 +197,15 @@ class Books(Struct):
             self._ask(uid, -1)
             del self.asks[uid]
             self._ask(uid, 1)
+
+    def forget(self, uid: str, seen: Seen) -> bool:
+        """Its attempts count from 1 again once nothing names one of them: it is gone, in no queue, and not charged.
+        Every stage asks when a workload is gone, is dequeued, or is released: so they all agree. Whether it is so.
+        """
+        if uid in seen.versions or uid in self.asks or uid in self.charges:
+            return False
+        self.attempts.pop(uid, None)
+        return True
 
     def charge(self, uid: str, charge: Charge, claimant: str = "") -> Claim | None:
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends.
