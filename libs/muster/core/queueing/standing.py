@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from muster.core.learned.durations import ANY
 from muster.core.objects.labels import queue_and_quota, quota_name
+from muster.core.queueing.circles import set_aside
 from muster.core.queueing.kai import kai_refusal
 from muster.core.queueing.lending import WEEK_MS, freely_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
@@ -161,7 +162,7 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusa
     if state.queues.ledger.tree is None:
         return Refusal("no_tree")
     if leaf is not None:
-        return None
+        return set_aside(state.circles.aside[workload.ref.uid]) if workload.ref.uid in state.circles.aside else None
     queue, named = queue_and_quota(quota_name(workload.labels))
     if KAI_ROOT in state.queues.ledger.trees:
         refusal = kai_refusal(state.queues.ledger, workload, queue, named)

@@ -66,6 +66,8 @@ class Books(Struct):
     """workload uid -> what it is queued for, from its queueing until that attempt is over"""
     attempts: dict[str, int] = field(default_factory=dict)
     """workload uid -> attempt that it was queued under last"""
+    changes: int = 0
+    """How often what is charged or held has changed, or what may be."""
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
     fair: FairShares = field(default_factory=FairShares)
@@ -113,6 +115,7 @@ class Books(Struct):
 
     def _reindex(self) -> None:
         """Charges follow their label or namespace, or stay where no queue claims them."""
+        self.changes += 1
         self.nodes = {node.path: node for tree in self.trees.values() for node in tree.nodes}
         self.leaf_of, self.named, self.queues = {}, {}, {}
         for tree in self.trees.values():
@@ -172,6 +175,7 @@ class Books(Struct):
 
     def note_usage(self, usage: Mapping[str, Vector]) -> None:
         """These queues used so much lately; an empty vector: nothing that counts."""
+        self.changes += 1
         self.fair.whole |= {root: None for path in usage if (root := root_of(path)) in self.fair.touched}
         for path, parts in usage.items():
             if parts:
@@ -241,6 +245,7 @@ class Books(Struct):
         return self.end_claim(claim.uid)
 
     def _put(self, uid: str, charge: Charge) -> None:
+        self.changes += 1
         self._ask(uid, -1)
         before = self.charges.get(uid)
         if before is not None:
@@ -260,6 +265,7 @@ class Books(Struct):
         self.dequeued(uid, attempt)
         charge = self.charges.get(uid)
         if charge is not None:
+            self.changes += 1
             self._ask(uid, -1)
             del self.charges[uid]
             self._add(charge, -1)
@@ -279,6 +285,7 @@ class Books(Struct):
 
     def open_claim(self, claim: Claim) -> None:
         """From here on it is held, and its victims leave."""
+        self.changes += 1
         for uid, charge in self.charges.items() if claim.promised else ():
             if charge.until > claim.opened:  # A job that is late already is not counted on.
                 claim.counts_on(uid, charge)
@@ -293,6 +300,7 @@ class Books(Struct):
         """Nothing is held for this claimant any more; returns its claim, if there was one."""
         self._ask(uid, -1)
         ended = self.claims.end(uid)
+        self.changes += ended is not None
         self._ask(uid, 1)
         for victim in (*ended.victims, *ended.partial) if ended is not None else ():
             self._settle(victim)
@@ -322,6 +330,7 @@ class Books(Struct):
 
     def _settle(self, uid: str) -> None:
         """Bring the amounts that a workload releases in line with its charge and the claims it leaves for."""
+        self.changes += 1
         if uid not in self.claims.leaving and uid not in self.claims.cuts and uid not in self.going:
             return
         charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
