@@ -232,7 +232,7 @@ ALERTS = (
     ),
     Alert(
         "SetAside",
-        "sum by (decision, reason) (increase(muster_set_aside_workloads_total[15m])) > 0",
+        "sum by (decision, reason) (muster_set_aside_workloads_total) > 0",
         0,
         "critical",
         "{{ $value }} jobs were set aside: {{ $labels.decision }} ({{ $labels.reason }}) three times in a row.",

@@ -81,7 +81,7 @@ class GoneAndBack(Turmoil):
             return []
         name = rng.choice(sorted(self.jobs))
         job = self.jobs[name]
-        left = WorkloadGone(ref=job.ref, rv=facts.next_rv())
+        left = WorkloadGone(ref=job.ref, rv=facts.next_rv(), unwatched=rng.random() < 0.2)  # its kind is turned off
         changes: dict[str, Any] = {"rv": facts.next_rv()}
         if rng.random() < 0.3 and job.suspended and job.phase == "waiting" and name not in self.clusters:
             uid = f"{facts.job_ref(name, job.ref.namespace).uid}-{len(self.bench.log)}"

@@ -14,7 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from muster.kube import trouble
-from muster.kube.backoff import Backoff
+from muster.kube.backoff import AWAY_CAP_S, STARTING_S, Backoff
 from muster.kube.deltas import Absent, Delete, Delta, ListSynced
 from muster.kube.hooks import NoWatchHooks, WatchHooks
 from muster.kube.objects import (
@@ -49,7 +49,7 @@ RELIST_GAP_S = 10.0
 """A watch that ends sooner than this with 410 does not earn an immediate list, even if it delivered something."""
 ABSENT_S = 60.0
 FORBIDDEN_BASE_S, FORBIDDEN_CAP_S = 5.0, 60.0
-"""A starting API server forbids everything for some seconds, so the first wait is short."""
+"""Where the server was not away: permissions do not come back by asking often."""
 RETRY_AFTER_MAX_S = 300.0
 STRIKES = 3
 """Watches in a row that fail at one resourceVersion until a list is tried; expired lists until one without pages is."""
@@ -94,6 +94,9 @@ class Reflector:
         self._backoff = Backoff(self._rng)
         """Of watches, and of lists because of watches: a list that works proves nothing for the next watch."""
         self._slow = Backoff(self._rng, base_s=FORBIDDEN_BASE_S, cap_s=FORBIDDEN_CAP_S, floor=0.5)
+        self._away = Backoff(self._rng, cap_s=AWAY_CAP_S, floor=0.5)
+        self._away_at = float("-inf")
+        """When it was away last."""
         self._rv = ""
         """Where the next watch goes on: version of the last list, event or bookmark. Compared for equality only."""
         self._recent: dict[tuple[str, str, bool], None] = {}
@@ -176,6 +179,7 @@ class Reflector:
         except MalformedError as err:
             return WatchTrouble(RestartCause.GARBLED, str(err))
         self._slow.reset()
+        self._away.reset()
         return page
 
     # ---- watch
@@ -276,11 +280,21 @@ class Reflector:
         self._hooks.restarted(self._name, end.cause, end.detail)
         if end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT, RestartCause.REFUSED}:
             self._set_ready(False, f"{end.cause}: {end.detail}")
-        if end.cause is RestartCause.FORBIDDEN:
+        if end.cause in {RestartCause.UNREACHABLE, RestartCause.UNAVAILABLE}:
+            self._away_at = self._clock()
+        if end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT} and self._starts():
+            delay_s = self._away.next_s()
+        elif end.cause is RestartCause.FORBIDDEN:
             delay_s = self._slow.next_s()
+        elif end.cause in {RestartCause.UNREACHABLE, RestartCause.UNAVAILABLE}:
+            delay_s = min(delay_s, self._away.next_s())
         delay_s = max(delay_s, min(end.retry_after_s or 0.0, RETRY_AFTER_MAX_S))
         if delay_s > 0.0:
             await self._sleep(delay_s)
+
+    def _starts(self) -> bool:
+        """Whether the server was away a moment ago: it may forbid, or not know, what it does not once it is up."""
+        return self._clock() - self._away_at < STARTING_S
 
     def _set_ready(self, ready: bool, why: str = "") -> None:
         if ready != self._ready:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from muster.core.gang.state import AdmitterState, Gang, QueuedAs
+from muster.core.gang.queued import QueuedAs
+from muster.core.gang.state import AdmitterState, Gang
 from muster.core.placement.gpus import shares_gpu
 from muster.core.placement.view import Ask
 from muster.events.decisions import PreemptionProposed, QuotaReserved

@@ -7,6 +7,7 @@ import sys
 from muster.core.gang import binding, claims, gpugroups, orders, pods, unplaced, waiting, workers
 from muster.core.gang import state as g
 from muster.core.gang.asks import laid_out
+from muster.core.gang.queued import queued_as
 from muster.core.gang.state import AdmitterState, Reservation
 from muster.events.base import Cause
 from muster.events.decisions import (
@@ -57,7 +58,7 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
     workload = event.workload
     state.owners.pop(workload.ref.uid, None)
     gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
-    gang.placement = g.queued_as(state, workload.ref.uid).placement
+    gang.placement = queued_as(state.queued, workload.ref.uid).placement
     for each in (*workload.pod_sets, *workload.auxiliary):
         state.ledger.learn(each.rules)
     state.ledger.learn(PodRules(topology=workload.topology))

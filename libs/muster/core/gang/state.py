@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster.core.duetimes import DueTimes
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
+from muster.core.gang.queued import QueuedAs
 from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
@@ -125,16 +126,6 @@ class Gang(Struct):
     """How its queue wants its pods laid out on nodes, as was said last (``QueuedAs``); empty: as everything else."""
 
 
-class QueuedAs(Struct):
-    """What decisions say of a job under its newest attempt, however often its object is gone and seen again."""
-
-    attempt: int = 0
-    rank: tuple[int, int] = (0, 0)
-    """Its priority, negated; its place in its queue, ms since the epoch."""
-    placement: str = ""
-    """How its queue wants its pods laid out on nodes, as was said last; empty: as everything else."""
-
-
 class Hold(Struct):
     """Places held for the pods of an admitted gang that have not come yet."""
 
@@ -246,11 +237,6 @@ class AdmitterState(StageState):
     """Pods that keep GPU devices from the device plugin, by uid."""
     in_vain: dict[str, Vain] = field(default_factory=dict)
     """uid of a job, or gang that represents its group -> which nodes did not come."""
-
-
-def queued_as(state: AdmitterState, uid: str) -> QueuedAs:
-    """As a job was queued last; one that was adopted has no place in any queue."""
-    return state.queued.get(uid) or QueuedAs()
 
 
 def gang_of(workload: Workload) -> Gang:

@@ -16,7 +16,8 @@ from itertools import islice
 from muster.core.gang import claims
 from muster.core.gang.asks import asks_of
 from muster.core.gang.growing import Growing
-from muster.core.gang.state import AdmitterState, Line, LinePlace, QueuedAs, Reservation, Unplaced, queued_as
+from muster.core.gang.queued import QueuedAs, queued_as
+from muster.core.gang.state import AdmitterState, Line, LinePlace, Reservation, Unplaced
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
@@ -35,7 +36,7 @@ GROW_AGAIN_MS = 60_000
 def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
     """It is tried again, in its place in the queue."""
     uid, rank = event.ref.uid, (-event.priority, event.rank or event.queued_at)
-    state.queued[uid] = QueuedAs(event.attempt, rank, queued_as(state, uid).placement)
+    state.queued[uid] = QueuedAs(event.attempt, rank, queued_as(state.queued, uid).placement)
     drop(state, uid)
 
 
@@ -58,7 +59,7 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
     """Its quota is released: if it had no place, it waits in line, unless it is in its queue again by now under a newer
     attempt. ``before``: its reservation.
     """
-    uid, again = event.ref.uid, queued_as(state, event.ref.uid).attempt > event.attempt
+    uid, again = event.ref.uid, queued_as(state.queued, event.ref.uid).attempt > event.attempt
     drop(state, uid)
     state.found.pop(uid, None)
     if event.reason != "no_nodes" or uid not in state.gangs or before is None or again:
@@ -102,7 +103,7 @@ def drop(state: AdmitterState, uid: str) -> None:
 def _stand(state: AdmitterState, uid: str) -> None:
     each, gang = state.unplaced[uid], state.gangs[uid]
     asks = asks_of(state, gang)
-    rank = queued_as(state, uid).rank
+    rank = queued_as(state.queued, uid).rank
     each.key, each.place = repr(asks), LinePlace(not each.owed, *rank, each.ref.key, uid)
     line = state.lines.get(each.key)
     if line is None:

@@ -2,7 +2,7 @@
 answer rests on, is set aside until something does.
 
 Stages are quiescent by design: when its own decisions are folded, a stage has nothing more to decide. Where two of them
-undo each other's work all the same, or whoever carries decisions out refuses each of them, the job goes round: tried,
+undo each other's work all the same, or the actuator refuses each of their decisions, the job goes round: tried,
 answered, tried again. Every such circle passes through the queue, so it is ended there.
 
 An answer rests on the job itself, on the rules (trees, Queue objects, priority classes), and, where it names amounts,
@@ -93,7 +93,7 @@ class Circles(Struct):
 
 
 def set_aside(found: Answered) -> Refusal:
-    """Why a job is set aside, as it is told."""
+    """Why a job is set aside, as users read it."""
     return Refusal("set_aside", name=found.decision, other=found.reason, count=found.times)
 
 

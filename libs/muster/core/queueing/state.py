@@ -21,7 +21,7 @@ class SorterState(StageState):
     learned: Learned = field(default_factory=Learned)
     """How long jobs run, where the tree orders by that."""
     circles: Circles = field(default_factory=Circles)
-    """Which jobs are tried in vain again and again, though nothing changes."""
+    """Which jobs are tried again and again without a result, though nothing changes."""
     lineup: Lineup = field(default_factory=Lineup)
     due: dict[str, None] = field(default_factory=dict)
     """uids of workloads whose standing may have to change"""

@@ -14,7 +14,7 @@ from muster.core.observed.seen import Seen
 from muster.core.quota.claim import Claim
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
-from muster.core.quota.ledger.charging import awaited, claim_of, lacking
+from muster.core.quota.ledger.charging import awaited, below_guarantee, claim_of, kept_at, lacking
 from muster.core.quota.ledger.fairshares import FairShares
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import ROOT, leaves, pooled, promised
@@ -104,8 +104,8 @@ class Books(Struct):
 
     def install(self, tree: QuotaTree) -> None:
         """Put a tree in force, instead of the one with the same root."""
-        trees = {**self.trees, tree.root: tree}
-        self.trees = dict(sorted(trees.items(), key=lambda item: (item[0] != ROOT, item[0])))
+        self.trees[tree.root] = tree
+        self.trees = dict(sorted(self.trees.items(), key=lambda item: (item[0] != ROOT, item[0])))
         self._reindex()
 
     def remove(self, uid: str) -> None:
@@ -115,7 +115,6 @@ class Books(Struct):
 
     def _reindex(self) -> None:
         """Charges follow their label or namespace, or stay where no queue claims them."""
-        self.changes += 1
         self.nodes = {node.path: node for tree in self.trees.values() for node in tree.nodes}
         self.leaf_of, self.named, self.queues = {}, {}, {}
         for tree in self.trees.values():
@@ -161,17 +160,14 @@ class Books(Struct):
             return own
         queue, named = queue_and_quota(named)
         if queue and KAI_ROOT in self.trees:
-            return None if own or named else self._leaf_queue(queue)
+            path = self.queues.get(queue, "")
+            return None if own or named or not path or self.nodes[path].children else path
         if not named:
             return own or next((each for tree in self.trees.values() if (each := tree.rules.unbound_queue)), None)
         if own is not None and self.nodes[own].name == named:
             return own
         found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
         return found[0] if len(found) == 1 else None
-
-    def _leaf_queue(self, name: str) -> str | None:
-        path = self.queues.get(name)
-        return path if path is not None and not self.nodes[path].children else None
 
     def note_usage(self, usage: Mapping[str, Vector]) -> None:
         """These queues used so much lately; an empty vector: nothing that counts."""
@@ -203,9 +199,7 @@ class Books(Struct):
             self._ask(uid, 1)
 
     def forget(self, uid: str, seen: Seen) -> bool:
-        """Its attempts count from 1 again once nothing names one of them: it is gone, in no queue, and not charged.
-        Every stage asks when a workload is gone, is dequeued, or is released: so they all agree. Whether it is so.
-        """
+        """Whether it is gone, in no queue and not charged: then no attempt is named, and they count from 1 again."""
         if uid in seen.versions or uid in self.asks or uid in self.charges:
             return False
         self.attempts.pop(uid, None)
@@ -245,7 +239,6 @@ class Books(Struct):
         return self.end_claim(claim.uid)
 
     def _put(self, uid: str, charge: Charge) -> None:
-        self.changes += 1
         self._ask(uid, -1)
         before = self.charges.get(uid)
         if before is not None:
@@ -265,7 +258,6 @@ class Books(Struct):
         self.dequeued(uid, attempt)
         charge = self.charges.get(uid)
         if charge is not None:
-            self.changes += 1
             self._ask(uid, -1)
             del self.charges[uid]
             self._add(charge, -1)
@@ -285,7 +277,6 @@ class Books(Struct):
 
     def open_claim(self, claim: Claim) -> None:
         """From here on it is held, and its victims leave."""
-        self.changes += 1
         for uid, charge in self.charges.items() if claim.promised else ():
             if charge.until > claim.opened:  # A job that is late already is not counted on.
                 claim.counts_on(uid, charge)
@@ -330,7 +321,6 @@ class Books(Struct):
 
     def _settle(self, uid: str) -> None:
         """Bring the amounts that a workload releases in line with its charge and the claims it leaves for."""
-        self.changes += 1
         if uid not in self.claims.leaving and uid not in self.claims.cuts and uid not in self.going:
             return
         charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
@@ -350,6 +340,7 @@ class Books(Struct):
 
     def _lack(self, claims: Iterable[Claim]) -> None:
         """What is to be released for these claims first may have changed."""
+        self.changes += 1
         for claim in claims:
             self.claims.lack(claim, self.lacking(claim))
 
@@ -392,29 +383,18 @@ class Books(Struct):
     def _guarantees(self, paths: Iterable[str]) -> None:
         """Note whether these nodes are below their guarantees."""
         for path in paths:
-            node, used = self.nodes.get(path), self.used.get(path, _NOTHING).get
+            node = self.nodes.get(path)
             self.below.pop(path, None)
             self.inner_below.pop(path, None)
-            for name, least in node.guaranteed.items() if node is not None else ():
-                if used(name, 0) < least:
-                    self.below[path] = None
-                    if path in self.pooled:
-                        self.inner_below[path] = None
-                    break
+            if node is not None and below_guarantee(node, self.used.get(path, _NOTHING)):
+                self.below[path] = None
+                if path in self.pooled:
+                    self.inner_below[path] = None
 
     # --- what is not lent -------------------------------------------------------------------------------------
 
     def _keep(self, node: QuotaNode) -> None:
-        """max(what the children keep, min - lend limit - used), per resource; 0 where there is nothing to keep."""
-        kept: Vector = {}
-        for child in node.children:
-            add_into(kept, self.kept.get(child, _NOTHING))
-        used = self.used.get(node.path, _NOTHING)
-        for name, amount in node.kept.items():
-            own = amount - used.get(name, 0)
-            if own > kept.get(name, 0):
-                kept[name] = own
-        if kept:
+        if kept := kept_at(node, self.kept, self.used):
             self.kept[node.path] = kept
         else:
             self.kept.pop(node.path, None)
