@@ -57,14 +57,18 @@ async def test_the_first_admission_follows_the_first_answer(control_plane_binari
             await asyncio.sleep(AWAY_S)
             said: list[str] = []
             async with asyncio.TaskGroup() as tasks:
-                first = tasks.create_task(answers(plane, said))
                 tasks.create_task(plane.start_apiserver())
-            await cluster.submit(document_job("text", name="after", runtime="1s"))
-            await until(lambda: resumed(cluster, "after", "text"), 120.0, 0.1, what="the second job to be resumed")
-            took = time.monotonic() - first.result()
+                first = await answers(plane, said)
+                await cluster.submit(document_job("text", name="after", runtime="1s"))
+                submitted = time.monotonic() - first
+                await until(lambda: resumed(cluster, "after", "text"), 120.0, 0.1, what="the second job to be resumed")
+                took = time.monotonic() - first
             ends = {name: process.ends for name, process in fleet.running.items() if process.ends}
         counted = {code: said.count(code) for code in dict.fromkeys(said)}
-        print(f"resumed {took:.1f} s after the first answer; a service was answered {counted}; ended {ends}")
+        print(
+            f"resumed {took:.1f} s after the first answer, submitted {submitted:.1f} s after it; "
+            f"a service was answered {counted}; ended {ends}"
+        )
         assert took <= FIRST_S, f"resumed {took:.1f} s after the first answer; answers {counted}; ended {ends}"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from kit import facts
+import pytest
+
+from kit import facts, nodes
 from kit.bench import Bench
 from kit.histories import goes_on_from_a_snapshot
 from muster.core.cell.seat import Seat
@@ -22,6 +24,7 @@ from muster.events.decisions import (
 from muster.events.effects import EffectFailed
 from muster.events.reasons import ReleaseReason
 from muster.events.refusals import Refusal
+from muster.events.system import PlacementChosen
 from muster.model.workload import Wishes
 
 
@@ -120,6 +123,25 @@ def test_a_release_after_which_it_rests_for_a_time_is_no_circle() -> None:
     cell.pass_time(3_600_000)
     assert len(cell.happened(QuotaReleased)) > 5
     assert not refusals(cell)
+
+
+@pytest.mark.parametrize("mode", ["off", "pack"])
+def test_a_gang_that_is_said_to_have_room_and_has_none_rests(mode: Literal["off", "pack"]) -> None:
+    """Its quota is released for want of nodes each time, and the nodes have room for it all the same."""
+    double = AlwaysReleases()
+    double.reason = "no_nodes"
+    cell = bench(double)
+    cell.append("gang_admitter", "input", [PlacementChosen(mode=mode, hold_ms=60_000)])
+    cell.facts(nodes.node("n1", cpu=64, memory=64), facts.seen(facts.job("one", cpu=4)))
+    stages = ("quota_accountant", "gang_admitter", "queue_sorter")
+    while any(cell.step(name) for name in stages):
+        assert len(cell.log) < 100
+    assert len(cell.happened(QuotaReleased)) == 3
+    double.off = True
+    cell.pass_time(59_000)
+    assert not cell.happened(GangAdmitted)
+    cell.pass_time(1_000)
+    assert len(cell.happened(GangAdmitted)) == 1
 
 
 def test_an_actuator_that_always_says_it_was_deleted_is_asked_three_times_of_each_job() -> None:

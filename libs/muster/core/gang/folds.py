@@ -58,7 +58,8 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
     workload = event.workload
     state.owners.pop(workload.ref.uid, None)
     gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
-    gang.placement = queued_as(state.queued, workload.ref.uid).placement
+    queued = queued_as(state.queued, workload.ref.uid)
+    gang.placement, queued.rounds, queued.rests_until = queued.placement, 0, 0
     for each in (*workload.pod_sets, *workload.auxiliary):
         state.ledger.learn(each.rules)
     state.ledger.learn(PodRules(topology=workload.topology))

@@ -15,6 +15,12 @@ class QueuedAs(Struct):
     """Its priority, negated; its place in its queue, ms since the epoch."""
     placement: str = ""
     """How its queue wants its pods laid out on nodes, as was said last; empty: as everything else."""
+    rounds: int = 0
+    """How often it was said to have room and had none, though nothing on the nodes has changed since the first time."""
+    moves: int = 0
+    """Of the nodes (``NodeLedger``), when that was so last."""
+    rests_until: int = 0
+    """Log time (ms) until which it is not tried again for that, if nothing changes; 0 where it may be."""
 
 
 def queued_as(queued: Mapping[str, QueuedAs], uid: str) -> QueuedAs:
