@@ -19,7 +19,7 @@ from kit.waiting import until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SERVICE = User("muster-service")
-AWAY_S = 40.0
+AWAY_S = 25.0
 FIRST_S = 15.0
 
 

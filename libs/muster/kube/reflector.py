@@ -144,13 +144,13 @@ class Reflector:
                 if not absent:
                     absent = True
                     yield Absent(len(self.store))
-                await self._pause(page, ABSENT_S)
+                await self._pause(page, self._delay_s(page, lambda: ABSENT_S))
             else:
                 if page.cause in {RestartCause.EXPIRED, RestartCause.REFUSED}:
                     token = ""
                     seen.clear()
                     expired += page.cause is RestartCause.EXPIRED
-                await self._pause(page, backoff.next_s())
+                await self._pause(page, self._delay_s(page, backoff.next_s))
         for meta in self.store.others(seen):
             self.store.drop(meta)
             yield Delete(meta)
@@ -220,7 +220,7 @@ class Reflector:
             if healthy and end.cause in {RestartCause.ENDED, RestartCause.EXPIRED}:
                 await self._pause(end, max(0.0, MIN_GAP_S - lived_s))
             else:
-                await self._pause(end, max(self._backoff.next_s(), MIN_GAP_S - lived_s))
+                await self._pause(end, max(self._delay_s(end, self._backoff.next_s), MIN_GAP_S - lived_s))
             # A server whose store was set back takes a position from its future, and says nothing until it gets there.
             if self._must_relist(end.cause) or (silent and lived_s >= HEALTHY_S):
                 return
@@ -276,25 +276,27 @@ class Reflector:
     # ---- both
 
     async def _pause(self, end: WatchTrouble, delay_s: float) -> None:
-        """Tell of the end of a list or watch and wait: ``delay_s``, or as long as cause or server say."""
+        """Tell of the end of a list or watch and wait: ``delay_s``, or as long as the server says."""
         self._hooks.restarted(self._name, end.cause, end.detail)
         if end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT, RestartCause.REFUSED}:
             self._set_ready(False, f"{end.cause}: {end.detail}")
-        if end.cause in {RestartCause.UNREACHABLE, RestartCause.UNAVAILABLE}:
-            self._away_at = self._clock()
-        if end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT} and self._starts():
-            delay_s = self._away.next_s()
-        elif end.cause is RestartCause.FORBIDDEN:
-            delay_s = self._slow.next_s()
-        elif end.cause in {RestartCause.UNREACHABLE, RestartCause.UNAVAILABLE}:
-            delay_s = min(delay_s, self._away.next_s())
         delay_s = max(delay_s, min(end.retry_after_s or 0.0, RETRY_AFTER_MAX_S))
         if delay_s > 0.0:
             await self._sleep(delay_s)
 
-    def _starts(self) -> bool:
-        """Whether the server was away a moment ago: it may forbid, or not know, what it does not once it is up."""
-        return self._clock() - self._away_at < STARTING_S
+    def _delay_s(self, end: WatchTrouble, usual: Callable[[], float]) -> float:
+        """How long to wait after an end; ``usual``: where the server is there and knows our rights.
+
+        A server that was away a moment ago may forbid, or not know, what it does not once it is up. What was waited
+        meanwhile says nothing about the first end after that: mostly it has forgotten our position.
+        """
+        away, now = end.cause in {RestartCause.UNREACHABLE, RestartCause.UNAVAILABLE}, self._clock()
+        if away:
+            self._away_at = now
+        starts = end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT} and now - self._away_at < STARTING_S
+        if away or starts:
+            return self._away.next_s()
+        return self._slow.next_s() if end.cause is RestartCause.FORBIDDEN else usual()
 
     def _set_ready(self, ready: bool, why: str = "") -> None:
         if ready != self._ready:

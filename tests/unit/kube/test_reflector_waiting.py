@@ -127,6 +127,15 @@ async def test_what_a_starting_server_forbids_is_asked_again_soon() -> None:
     assert gaps[-1][1] >= 30.0, "forbidden for good: rights do not come back by asking often"
 
 
+async def test_a_server_that_is_back_and_has_forgotten_our_position_is_listed_at_once() -> None:
+    api = ScriptedTransport()
+    api.lists.extend([page(7), page(9)])
+    api.watches.extend([[ApiUnreachableError("refused")]] * 20)
+    api.watches.extend([[ApiStatusError(403, "rights are not known yet")], [error(410, reason="Expired")], []])
+    await run(make(api)[0], 200)
+    assert api.times("list")[1] - api.times("watch")[21] <= 1.0
+
+
 async def test_age_of_the_last_sign_of_life_is_told() -> None:
     api = ScriptedTransport()
     api.lists.append(page(7))
