@@ -24,9 +24,12 @@ class Outage:
         self.code: int | None = 200
         """What is answered; None: nothing."""
         self.changed = asyncio.Event()
+        self.began = 0
+        """How often it has started: a position of before is one that it has forgotten."""
 
     def begins(self, code: int | None) -> None:
         self.code = code
+        self.began += code == 200
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -37,6 +40,7 @@ class Behind:
     def __init__(self, inner: ApiTransport, outage: Outage) -> None:
         self._inner = inner
         self._outage = outage
+        self._known: dict[str, int] = {}
 
     async def request(self, method: str, path: str, **given: Any) -> ApiResponse:
         if self._outage.code is None:
@@ -50,6 +54,9 @@ class Behind:
             raise ApiUnreachableError("connection refused")
         if self._outage.code != 200:
             raise ApiStatusError(self._outage.code, "forbidden")
+        known, self._known[path] = self._known.get(path, self._outage.began), self._outage.began
+        if known != self._outage.began:
+            raise ApiStatusError(410, "too old resource version")
         lines = aiter(self._inner.watch(path, query=query, idle_limit_s=idle_limit_s))
         away = asyncio.ensure_future(self._outage.changed.wait())
         try:
