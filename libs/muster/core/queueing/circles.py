@@ -23,8 +23,10 @@ TIMES = 3
 """The same answer so often, without a change, ends the circle."""
 
 Answer = QuotaDenied | QuotaReleased | WorkloadDequeued
-ANSWERS: tuple[type[Event], ...] = (QuotaDenied, QuotaReleased, WorkloadDequeued)
-"""How the try of a job ends, where it does not run."""
+ANSWERS: dict[type[Event], str] = {
+    kind: tag_of(kind.__name__) for kind in (QuotaDenied, QuotaReleased, WorkloadDequeued)
+}
+"""{how the try of a job ends, where it does not run: its tag}"""
 
 
 class Answered(Struct):
@@ -68,7 +70,7 @@ class Circles(Struct):
         amounts = isinstance(event, QuotaDenied) and event.short is not None
         rests_on = self.rules, queues.ledger.changes if amounts else 0
         known = self.answers.setdefault(uid, [])
-        said = tag_of(type(event).__name__), event.reason
+        said = ANSWERS[type(event)], event.reason
         found = next((each for each in known if (each.decision, each.reason) == said), None)
         if found is None:
             found = Answered(*said, 0, rests_on)
