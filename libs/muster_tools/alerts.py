@@ -231,12 +231,39 @@ ALERTS = (
         ),
     ),
     Alert(
+        "SetAside",
+        "sum by (decision, reason) (muster_set_aside_workloads_total) > 0",
+        0,
+        "critical",
+        "{{ $value }} jobs were set aside: {{ $labels.decision }} ({{ $labels.reason }}) three times in a row.",
+        "They were tried and answered the same way, though nothing had changed: a defect, or a service with wrong "
+        "settings.",
+        (
+            "`muster ls --state refused` names them, `muster why JOB` tells what was answered.",
+            "`gone` with jobs that exist: the actuator writes to another cluster; compare its kubeconfig.",
+            "`muster hold JOB` and then `muster release JOB` have one tried again; so has any edit of it.",
+            "Keep `muster export --out LOG` and report it.",
+        ),
+    ),
+    Alert(
+        "CommitsWithoutFacts",
+        "sum by (stage) (rate(muster_commits_without_facts_total[2m])) > 1",
+        120,
+        "critical",
+        "{{ $labels.stage }} decides {{ $value }} times a second though the cluster does not change.",
+        "Stages make work for each other without end, and fill the log.",
+        (
+            "`muster tail` shows what is decided, and about which job or gang.",
+            "`kubectl delete` or `muster hold` what it is about; keep `muster export --out LOG` and report it.",
+        ),
+    ),
+    Alert(
         "Defect",
-        "sum by (stage) (muster_invariant_violations_total) > 0 or sum by (stage) (muster_decision_circles_total) > 0",
+        "sum by (stage) (muster_invariant_violations_total) > 0",
         0,
         "critical",
         "{{ $labels.stage }} broke an invariant.",
-        "A stage found its own state wrong, or decides the same again and again.",
+        "A stage found its own state wrong.",
         ("Its log has the invariant and the values; keep `muster export --out LOG` and report it.",),
     ),
 )

@@ -95,10 +95,13 @@ def _turned_away(look: Look) -> Iterator[Finding]:
     for each in look.state.troubles.values():
         if each.refusal is not None and each.code != "held":
             by_code.setdefault(each.code, []).append(each)
-    for found in by_code.values():
+    for code, found in by_code.items():
         names = listed([each.ref.key for each in found])
         what = f"{counted(len(found), 'job')} not queued ({names}): {trouble_reason(found[0]).text}"
-        yield Finding("note", "refused jobs", what, "muster ls --state refused")
+        if code == "set_aside":
+            yield Finding("bad", "set aside", what, f"muster why {found[0].ref.key}")
+        else:
+            yield Finding("note", "refused jobs", what, "muster ls --state refused")
 
 
 def _no_tree(look: Look) -> Iterator[Finding]:

@@ -181,6 +181,11 @@ def refused(reason: str) -> tuple[Scene, str]:
         )
         scene.do(kai.queue("team-a"), facts.seen(kai.work("one", name, namespace)))
         return scene, f"{namespace}/one"
+    if reason == "set_aside":
+        scene.lines("job one")
+        for _ in range(3):
+            scene.fails("one", "resume", "gone")
+        return scene, "video/one"
     if reason in ("unbound", "namespace_unclaimed"):
         scene.lines("job nowhere/one")
         return scene, "nowhere/one"

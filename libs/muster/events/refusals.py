@@ -17,6 +17,7 @@ RefusalReason = Literal[
     "two_quotas",
     "queue_label_missing",
     "queue_unknown",
+    "set_aside",
 ]
 """Why a suspended workload is not in a queue:
 
@@ -28,6 +29,7 @@ held            it is on hold; name and text: the user and the reason
 two_quotas      its label names a KAI queue, and an ElasticQuotaTree claims it as well
 queue_label_missing  there are KAI queues, and no label and no namespace leads it to one
 queue_unknown   the KAI queue its label names does not exist, is disabled, or is no leaf
+set_aside       it was tried ``count`` times in a row and answered the same way, though nothing had changed
 """
 
 RefusalDetail = Literal[
@@ -65,13 +67,13 @@ class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):
     reason: RefusalReason
     detail: RefusalDetail = ""
     name: str = ""
-    """Of the quota, queue, tree or author it is about."""
+    """Of the quota, queue, tree or author it is about; of the decision that answered it."""
     other: str = ""
-    """Of the other quota."""
+    """Of the other quota; of the reason of that decision."""
     names: tuple[str, ...] = ()
     """What could be named instead: the first NAMES."""
     count: int = 0
-    """How many there are in all."""
+    """How many there are in all; how often it was tried."""
     text: str = ""
     """In the words of others: the author of a hold."""
     problem: FieldProblem | None = None

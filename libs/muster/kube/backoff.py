@@ -6,6 +6,11 @@ from random import Random
 
 BASE_S = 0.8
 CAP_S = 30.0
+AWAY_CAP_S = 4.0
+"""Longest wait for a server that cannot be reached, or says 5xx: to ask costs it little then, and a client that waits
+longer goes on waiting when it is back."""
+STARTING_S = 120.0
+"""For so long after a server was away, what it forbids may be due to its own start: it has read no rights yet."""
 
 
 class Backoff:

@@ -14,7 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from muster.kube import trouble
-from muster.kube.backoff import Backoff
+from muster.kube.backoff import AWAY_CAP_S, STARTING_S, Backoff
 from muster.kube.deltas import Absent, Delete, Delta, ListSynced
 from muster.kube.hooks import NoWatchHooks, WatchHooks
 from muster.kube.objects import (
@@ -49,7 +49,7 @@ RELIST_GAP_S = 10.0
 """A watch that ends sooner than this with 410 does not earn an immediate list, even if it delivered something."""
 ABSENT_S = 60.0
 FORBIDDEN_BASE_S, FORBIDDEN_CAP_S = 5.0, 60.0
-"""A starting API server forbids everything for some seconds, so the first wait is short."""
+"""Where the server was not away: permissions do not come back by asking often."""
 RETRY_AFTER_MAX_S = 300.0
 STRIKES = 3
 """Watches in a row that fail at one resourceVersion until a list is tried; expired lists until one without pages is."""
@@ -94,6 +94,9 @@ class Reflector:
         self._backoff = Backoff(self._rng)
         """Of watches, and of lists because of watches: a list that works proves nothing for the next watch."""
         self._slow = Backoff(self._rng, base_s=FORBIDDEN_BASE_S, cap_s=FORBIDDEN_CAP_S, floor=0.5)
+        self._away = Backoff(self._rng, cap_s=AWAY_CAP_S, floor=0.5)
+        self._away_at = float("-inf")
+        """When it was away last."""
         self._rv = ""
         """Where the next watch goes on: version of the last list, event or bookmark. Compared for equality only."""
         self._recent: dict[tuple[str, str, bool], None] = {}
@@ -141,13 +144,13 @@ class Reflector:
                 if not absent:
                     absent = True
                     yield Absent(len(self.store))
-                await self._pause(page, ABSENT_S)
+                await self._pause(page, self._delay_s(page, lambda: ABSENT_S))
             else:
                 if page.cause in {RestartCause.EXPIRED, RestartCause.REFUSED}:
                     token = ""
                     seen.clear()
                     expired += page.cause is RestartCause.EXPIRED
-                await self._pause(page, backoff.next_s())
+                await self._pause(page, self._delay_s(page, backoff.next_s))
         for meta in self.store.others(seen):
             self.store.drop(meta)
             yield Delete(meta)
@@ -176,6 +179,7 @@ class Reflector:
         except MalformedError as err:
             return WatchTrouble(RestartCause.GARBLED, str(err))
         self._slow.reset()
+        self._away.reset()
         return page
 
     # ---- watch
@@ -216,7 +220,7 @@ class Reflector:
             if healthy and end.cause in {RestartCause.ENDED, RestartCause.EXPIRED}:
                 await self._pause(end, max(0.0, MIN_GAP_S - lived_s))
             else:
-                await self._pause(end, max(self._backoff.next_s(), MIN_GAP_S - lived_s))
+                await self._pause(end, max(self._delay_s(end, self._backoff.next_s), MIN_GAP_S - lived_s))
             # A server whose store was set back takes a position from its future, and says nothing until it gets there.
             if self._must_relist(end.cause) or (silent and lived_s >= HEALTHY_S):
                 return
@@ -272,15 +276,27 @@ class Reflector:
     # ---- both
 
     async def _pause(self, end: WatchTrouble, delay_s: float) -> None:
-        """Tell of the end of a list or watch and wait: ``delay_s``, or as long as cause or server say."""
+        """Tell of the end of a list or watch and wait: ``delay_s``, or as long as the server says."""
         self._hooks.restarted(self._name, end.cause, end.detail)
         if end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT, RestartCause.REFUSED}:
             self._set_ready(False, f"{end.cause}: {end.detail}")
-        if end.cause is RestartCause.FORBIDDEN:
-            delay_s = self._slow.next_s()
         delay_s = max(delay_s, min(end.retry_after_s or 0.0, RETRY_AFTER_MAX_S))
         if delay_s > 0.0:
             await self._sleep(delay_s)
+
+    def _delay_s(self, end: WatchTrouble, usual: Callable[[], float]) -> float:
+        """How long to wait after an end; ``usual``: where the server is there and knows our rights.
+
+        A server that was away a moment ago may forbid, or not know, what it does not once it is up. What was waited
+        meanwhile says nothing about the first end after that: mostly it has forgotten our position.
+        """
+        away, now = end.cause in {RestartCause.UNREACHABLE, RestartCause.UNAVAILABLE}, self._clock()
+        if away:
+            self._away_at = now
+        starts = end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT} and now - self._away_at < STARTING_S
+        if away or starts:
+            return self._away.next_s()
+        return self._slow.next_s() if end.cause is RestartCause.FORBIDDEN else usual()
 
     def _set_ready(self, ready: bool, why: str = "") -> None:
         if ready != self._ready:

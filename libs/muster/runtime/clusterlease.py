@@ -22,6 +22,8 @@ NAMESPACE, NAME = "muster-system", "muster"
 PATH = LEASES.path(NAMESPACE, NAME)
 DURATION_S = 30.0
 RENEW_S = 5.0
+AGAIN_S = 1.0
+"""Between two tries while it is not held: every write waits for it."""
 RETRIES = 3
 """How often it is tried again at once when another process was faster."""
 REQUEST_S = 10.0
@@ -74,19 +76,21 @@ class ClusterLease:
 
     async def run(self) -> None:
         """Take the lease as soon as it is free, and renew it."""
-        told = ""
+        told, away = "", False
         while True:
             try:
                 tries = 0
                 while (rival := await self._take()) is None and tries < RETRIES:
                     tries += 1
-                self._rival = rival or ""
+                self._rival, away = rival or "", False
             except ApiUnreachableError as err:
-                self._tell("cluster_lease_unreachable", why=str(err))
+                if not away:
+                    self._tell("cluster_lease_unreachable", why=str(err))
+                away = True
             if self._rival != told:
                 told = self._rival
                 self._tell("cluster_lease_missing" if told else "cluster_lease_held", holder=self._holder, why=told)
-            await asyncio.sleep(RENEW_S)
+            await asyncio.sleep(RENEW_S if self.held else AGAIN_S)
 
     async def release(self) -> None:
         """Give the lease up if it is ours, so that the next holder need not wait."""

@@ -13,7 +13,7 @@ from muster.core.wording import problems
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
-from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadQueued
+from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadQueued, WorkloadRefused
 from muster.events.envelope import Commit, Stored
 from muster.events.public import PublicEvent
 from muster.model.keys import Ref
@@ -25,7 +25,7 @@ from muster.telemetry.traces import WorkloadTraces
 if TYPE_CHECKING:
     from muster.core.views.measures import Labels, Measure
 
-_TOLD = frozenset({AlarmRaised, ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued})
+_TOLD = frozenset({AlarmRaised, ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued, WorkloadRefused})
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
 
 
@@ -90,6 +90,10 @@ class StageTelemetry:
             case AlarmRaised():
                 self._metrics.count("muster_ray_alarms", labels(reason=event.reason))
                 self._log.warning("ray_alarm", ref=event.ref.key, cluster=event.cluster.key, reason=event.reason)
+            case WorkloadRefused(refusal=refusal) if refusal.reason == "set_aside":
+                answer = {"decision": refusal.name, "reason": refusal.other}
+                self._metrics.count("muster_set_aside_workloads", labels(**answer))
+                self._log.error("workload_set_aside", ref=event.ref.key, times=refusal.count, **answer)
             case WorkloadQueued():
                 self._log.info("workload_queued", ref=event.ref.key, queue=event.queue, attempt=event.attempt)
             case _:
@@ -106,9 +110,8 @@ class StageTelemetry:
             self._metrics.count("muster_invariant_violations", (*self._labels, ("invariant", violation.invariant)))
             self._log.error("invariant_violated", invariant=violation.invariant, detail=violation.detail)
 
-    def restless(self, counts: dict[str, int]) -> None:
-        self._metrics.count("muster_decision_circles", self._labels)
-        self._log.error("decision_circle", counts=counts)
+    def unprovoked(self) -> None:
+        self._metrics.count("muster_commits_without_facts", self._stage_label)
 
     def snapshot(self, seq: int, size: int) -> None:
         self._metrics.set("muster_snapshot_sequence", self._labels, seq)

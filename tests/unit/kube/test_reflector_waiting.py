@@ -7,6 +7,7 @@ import pytest
 
 from kit.reflecting import make, run, words
 from kit.scripted import ScriptedTransport, Step, bookmark, error, line, obj, page
+from muster.kube.backoff import AWAY_CAP_S, STARTING_S
 from muster.kube.deltas import Upsert
 from muster.kube.reflector import MIN_GAP_S
 from muster.ports import ApiStatusError, ApiUnreachableError
@@ -29,12 +30,14 @@ async def test_immediate_ends_do_not_make_a_hot_loop() -> None:
 @pytest.mark.parametrize(
     "failure", [ApiUnreachableError("reset"), ApiStatusError(500, ""), ApiStatusError(502, "<html>")], ids=str
 )
-async def test_failures_back_off_likewise(failure: Exception) -> None:
+async def test_a_server_that_is_away_is_asked_every_few_seconds_for_as_long_as_it_takes(failure: Exception) -> None:
     api = ScriptedTransport()
     api.lists.append(page(7))
     api.watches.extend([[failure]] * 1000)
     await run(make(api)[0], 600)
-    assert 30 <= len(api.times("watch")) <= 70
+    starts = api.times("watch")
+    assert 150 <= len(starts) <= 240
+    assert max(b - a for a, b in itertools.pairwise(starts)) <= AWAY_CAP_S
     assert len(api.times("list")) == 1
 
 
@@ -110,6 +113,27 @@ async def test_forbidden_watch_is_not_ready_until_it_delivers() -> None:
     assert 2.5 <= gaps[0] <= 5.0
     assert 5.0 <= gaps[1] <= 10.0
     assert len(api.times("list")) == 1
+
+
+async def test_what_a_starting_server_forbids_is_asked_again_soon() -> None:
+    api = ScriptedTransport()
+    api.lists.append(page(7))
+    api.watches.append([ApiUnreachableError("refused")])
+    api.watches.extend([[ApiStatusError(403, "rights are not known yet")]] * 100)
+    await run(make(api)[0], 1000)
+    starts = api.times("watch")
+    gaps = [(a, b - a) for a, b in itertools.pairwise(starts)]
+    assert all(gap <= AWAY_CAP_S for at, gap in gaps if at < STARTING_S)
+    assert gaps[-1][1] >= 30.0, "forbidden for good: rights do not come back by asking often"
+
+
+async def test_a_server_that_is_back_and_has_forgotten_our_position_is_listed_at_once() -> None:
+    api = ScriptedTransport()
+    api.lists.extend([page(7), page(9)])
+    api.watches.extend([[ApiUnreachableError("refused")]] * 20)
+    api.watches.extend([[ApiStatusError(403, "rights are not known yet")], [error(410, reason="Expired")], []])
+    await run(make(api)[0], 200)
+    assert api.times("list")[1] - api.times("watch")[21] <= 1.0
 
 
 async def test_age_of_the_last_sign_of_life_is_told() -> None:

@@ -15,12 +15,13 @@ from structlog import get_logger
 
 from kit import facts, nodes
 from kit.promql import Recorded
-from kit.scenes import Scene, beginning, claimed
+from kit.scenes import Scene, beginning, claimed, refused
 from kit.standings import SCENES, held_up
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder, Violation
 from muster.core.views.facets import facets_in
 from muster.core.views.publication import public_event
+from muster.events.decisions import WorkloadRefused
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvicted
 from muster.model.problem import problem
@@ -35,6 +36,7 @@ from muster_tools.alerts import ALERTS, BOARDS, QUESTIONS
 ROOT = Path(__file__).parents[3]
 GPU = "nvidia.com/gpu"
 MINUTE = 60_000
+SORTER = "queue_sorter"
 
 
 class Lease:
@@ -67,7 +69,7 @@ class Watched:
         self.publishers: list[Any] = [self.publisher]
         self.recorded = Recorded()
         self.published: list[PublicEvent] = []
-        self.telemetries = [self.telemetry(stage) for stage in ("watcher", "publisher", "presenter", "keeper")]
+        self.telemetries = [self.telemetry(stage) for stage in ("watcher", "publisher", "presenter", "keeper", SORTER)]
         for each in self.telemetries:
             each.role("leading", 1)
         self.metrics.set("muster_log_fill_percent", (), 3)
@@ -214,6 +216,19 @@ def broken(made: Watched) -> None:
     made.of("keeper").violated([Violation("I1", "used is 4 and the charges make 5")])
 
 
+def circling(made: Watched) -> None:
+    for _ in range(5):
+        for _ in range(200):
+            made.of(SORTER).unprovoked()
+        made.minutes(1)
+
+
+def set_aside(made: Watched) -> None:
+    commits = [stored.commit for stored in made.scene.bench.log]
+    refuses = (each for each in commits if any(isinstance(event, WorkloadRefused) for event in each.events))
+    made.of(SORTER).appended(next(refuses), 1, 0.1)
+
+
 def nothing(_made: Watched) -> None:
     pass
 
@@ -246,6 +261,8 @@ FAULTS: dict[str, tuple[Callable[[], Watched], Callable[[Watched], None], int]] 
     "VoidCommits": (lambda: watched(beginning()), void, 1),
     "ReplayDivergence": (lambda: watched(beginning()), diverged, 1),
     "StageClosed": (lambda: watched(beginning()), flooded, 1),
+    "SetAside": (lambda: watched(refused("set_aside")[0]), set_aside, 0),
+    "CommitsWithoutFacts": (lambda: watched(beginning()), circling, 1),
     "Defect": (lambda: watched(beginning()), broken, 1),
 }
 

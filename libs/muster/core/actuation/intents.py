@@ -22,11 +22,12 @@ from muster.events.decisions import (
     QuotaReserved,
     SuspensionOrdered,
     WorkloadAdopted,
+    WorkloadDequeued,
     WorkloadQueued,
 )
 from muster.events.effects import Action, EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersRemoved
-from muster.events.facts import ChildGone, ChildObserved, PodGone, WorkloadGone, WorkloadObserved
+from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved, WorkloadGone, WorkloadObserved
 from muster.events.gangs import GpuReservationEnded, PodsPlaced, PodsReleased
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.elastic import Elastic
@@ -117,8 +118,8 @@ class ActuatorState(StageState):
 
     outstanding: dict[str, Outstanding] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
-    queued_at: dict[str, int] = field(default_factory=dict)
-    """uid -> queued-at of its newest attempt"""
+    queued_at: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """uid -> (its newest attempt, when it counts as queued by it); from its queueing until that attempt is over"""
     reserved: dict[str, int] = field(default_factory=dict)
     """uid -> attempt whose quota is reserved: an admission without quota is not carried out"""
     bases: dict[str, str] = field(default_factory=dict)
@@ -160,10 +161,17 @@ class Actuator(Stage[ActuatorState]):
 
     def _gone(self, state: ActuatorState, _at: Position, event: WorkloadGone) -> None:
         state.known.pop(event.ref.uid, None)
-        state.queued_at.pop(event.ref.uid, None)
 
     def _queued(self, state: ActuatorState, _at: Position, event: WorkloadQueued) -> None:
-        state.queued_at[event.ref.uid] = event.queued_at
+        state.queued_at[event.ref.uid] = event.attempt, event.queued_at
+
+    def _dequeued(self, state: ActuatorState, _at: Position, event: WorkloadDequeued) -> None:
+        self._over(state, event.ref.uid, event.attempt)
+
+    @staticmethod
+    def _over(state: ActuatorState, uid: str, attempt: int) -> None:
+        if state.queued_at.get(uid, (attempt + 1, 0))[0] <= attempt:
+            del state.queued_at[uid]
 
     def _reserved(self, state: ActuatorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
         state.reserved[event.ref.uid] = event.attempt
@@ -178,7 +186,7 @@ class Actuator(Stage[ActuatorState]):
             attempt=event.attempt,
             intent=Intent(state.generation, at.seq, at.item),
             basis=event.basis,
-            queued_at=state.queued_at.get(uid, 0),
+            queued_at=state.queued_at.get(uid, (0, 0))[1],
             at=at.at,
             placed=bool(event.placements),
             together=event.together,
@@ -214,6 +222,9 @@ class Actuator(Stage[ActuatorState]):
             if order is not None and order.node == place.node:
                 del state.binds[place.ref.uid]
                 state.unbinds[place.ref.uid] = Unbind(order.ref, order.attempt, intent, order.node, order.cause)
+
+    def _pod_observed(self, state: ActuatorState, _at: Position, event: PodObserved) -> None:
+        """That a pod is there: one that was gone may be so again."""
 
     def _pod_gone(self, state: ActuatorState, _at: Position, event: PodGone) -> None:
         for orders in (state.binds, state.unbinds, state.freeing, state.removing):
@@ -266,6 +277,7 @@ class Actuator(Stage[ActuatorState]):
         for uid in [uid for uid, order in state.removing.items() if order.owner == event.ref.uid]:
             del state.removing[uid]
         self._drop(state, event.ref.uid, event.attempt)
+        self._over(state, event.ref.uid, event.attempt)
 
     def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:
         tables: dict[Action, dict[str, Any]] = {

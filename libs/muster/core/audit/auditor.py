@@ -101,7 +101,7 @@ class Auditor:
             match event:
                 case QuotaTreeAccepted() | QuotaTreeRemoved():
                     self._settle(event)
-                case WorkloadGone():
+                case WorkloadGone() if event.ref.uid not in self._waiting and event.ref.uid not in self._charges:
                     self._priorities.pop(event.ref.uid, None)
                 case WorkloadQueued():
                     self._queued(event)

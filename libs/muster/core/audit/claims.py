@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from muster.core.audit.leaves import GONE
+from muster.core.audit.leaves import after_end
 from muster.core.audit.orders import AuditedClaim, Orders
 from muster.core.audit.seen import Finding, asks_for
 from muster.core.audit.trees import Trees
@@ -123,11 +123,7 @@ class ClaimAudit:
             case WorkloadObserved():
                 self._seen(event, seq)
             case WorkloadGone() | ObjectUnreadable():
-                version = GONE if isinstance(event, WorkloadGone) else event.rv if event.ref.uid in self._jobs else -1
-                if version > self._versions.get(event.ref.uid, -1):
-                    self._versions[event.ref.uid] = version
-                    self._jobs.pop(event.ref.uid, None)
-                    self._told[event.ref.uid] = seq
+                self._lost(event, seq)
             case WorkloadQueued() | WorkloadDequeued():
                 self._told[event.ref.uid] = seq
             case QuotaTreeAccepted() | QuotaTreeRemoved():
@@ -162,6 +158,15 @@ class ClaimAudit:
         elif job.waits != waits:
             job.waits, job.since = waits, seq
         self._told[workload.ref.uid] = seq
+
+    def _lost(self, event: WorkloadGone | ObjectUnreadable, seq: int) -> None:
+        uid, before = event.ref.uid, self._versions.get(event.ref.uid, -1)
+        late = 0 < event.rv < before if isinstance(event, WorkloadGone) else event.rv <= before
+        if late or (isinstance(event, ObjectUnreadable) and uid not in self._jobs):
+            return
+        self._versions[uid] = after_end(event, before) if isinstance(event, WorkloadGone) else event.rv
+        self._jobs.pop(uid, None)
+        self._told[uid] = seq
 
     def _was_needed(self, uid: str, said: str) -> Iterator[Finding]:
         """I26: jobs were suspended for a claim, and now others are, or it ends: something has come between."""

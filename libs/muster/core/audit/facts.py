@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.audit.leaves import GONE
+from muster.core.audit.leaves import GONE, after_end
 from muster.core.audit.seen import Finding
 from muster.events.base import Event
 from muster.events.envelope import Stored
@@ -75,9 +75,4 @@ class FactAudit:
         uid = event.ref.uid
         if isinstance(event, WorkloadGone):
             self.workloads.pop(uid, None)
-        if event.unwatched:
-            self._versions.pop(uid, None)
-        elif event.rv:
-            self._versions[uid] = max(event.rv, self._versions.get(uid, 0))
-        else:
-            self._versions[uid] = GONE
+        self._versions[uid] = after_end(event, self._versions.get(uid, -1))

@@ -24,7 +24,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.envelope import MAX_EVENTS, Stored
-from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.events.facts import ObjectGone, WorkloadGone, WorkloadObserved
 from muster.model.keys import Ref
 from muster.model.quota import KAI_ROOT
 
@@ -39,6 +39,13 @@ MOST_COMMITS = 64
 """Decision commits between two inputs that are never too many, ..."""
 COMMITS_PER_WORKLOAD = 8
 """... and as many more for each workload there is."""
+
+
+def after_end(event: ObjectGone, before: int) -> int:
+    """The version that an object that has ended must pass to count as there again; ``before``: the newest known."""
+    if event.unwatched:
+        return -1
+    return max(event.rv, before) if event.rv else GONE
 
 
 class LeafAudit:
@@ -99,7 +106,7 @@ class LeafAudit:
                 self._asked[workload.ref.uid] = (workload.ref.namespace, named, since)
             case WorkloadGone():
                 self._asked.pop(event.ref.uid, None)
-                self._versions[event.ref.uid] = GONE
+                self._versions[event.ref.uid] = after_end(event, self._versions.get(event.ref.uid, -1))
             case WorkloadQueued():
                 yield self._turn(event.ref.uid, f"{event.ref} is queued")
             case QuotaDenied() if event.reason == "stale":

@@ -179,8 +179,8 @@ class GangAdmitter(Stage[AdmitterState]):
             waiting_for = state.reservations.values()
             ends += [each.until for each in waiting_for if each.until and not each.deferred]
             ends += [each.room_until for each in waiting_for if not each.deferred and _devices_go(state, each)]
-            ends += unplaced.deadlines(state)
         ends += [each.until for each in state.orders.values() if each.places and each.until > state.now]
+        ends += unplaced.deadlines(state)
         ends += binding.deadlines(state)
         return min(ends, default=None)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from muster.core.gang.queued import QueuedAs
 from muster.core.gang.state import AdmitterState, Gang
 from muster.core.placement.gpus import shares_gpu
 from muster.core.placement.view import Ask
@@ -23,6 +24,8 @@ def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed) ->
     gang = state.gangs.get(event.ref.uid)
     if gang is not None:
         gang.placement = event.placement
+    if gang is not None or event.ref.uid in state.queued:
+        state.queued.setdefault(event.ref.uid, QueuedAs()).placement = event.placement
 
 
 def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:

@@ -7,6 +7,7 @@ import sys
 from muster.core.gang import binding, claims, gpugroups, orders, pods, unplaced, waiting, workers
 from muster.core.gang import state as g
 from muster.core.gang.asks import laid_out
+from muster.core.gang.queued import queued_as
 from muster.core.gang.state import AdmitterState, Reservation
 from muster.events.base import Cause
 from muster.events.decisions import (
@@ -56,10 +57,9 @@ def placement_chosen(state: AdmitterState, _at: Position, event: PlacementChosen
 def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
     workload = event.workload
     state.owners.pop(workload.ref.uid, None)
-    before = state.gangs.get(workload.ref.uid)
     gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
-    if before is not None:
-        gang.rank, gang.placement = before.rank, before.placement
+    queued = queued_as(state.queued, workload.ref.uid)
+    gang.placement, queued.rounds, queued.rests_until = queued.placement, 0, 0
     for each in (*workload.pod_sets, *workload.auxiliary):
         state.ledger.learn(each.rules)
     state.ledger.learn(PodRules(topology=workload.topology))
@@ -67,6 +67,8 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
 
 
 def workload_gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> None:
+    if event.ref.uid in state.unplaced:  # In no queue, and not charged.
+        state.queued.pop(event.ref.uid, None)
     unplaced.drop(state, event.ref.uid)
     state.found.pop(event.ref.uid, None)
     state.gangs.pop(event.ref.uid, None)

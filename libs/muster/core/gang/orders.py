@@ -217,7 +217,7 @@ def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
     reservation, order, queue = state.reservations.get(uid), state.orders.get(uid), state.reservations[claimant].queue
     if reservation is None and order is not None and order.claims != queue:
         return order.open
-    mine, other = state.gangs.get(claimant), state.gangs.get(uid)
+    mine, other = state.queued.get(claimant), state.queued.get(uid)
     higher = mine is not None and other is not None and other.rank[0] < mine.rank[0]
     return not higher and (reservation is None or reservation.queue == queue)
 

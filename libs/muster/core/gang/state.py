@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster.core.duetimes import DueTimes
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
+from muster.core.gang.queued import QueuedAs
 from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
@@ -121,10 +122,8 @@ class Gang(Struct):
     """It is on hold: it is not admitted, and its reservation is about to be released."""
     waits: bool = True
     """It is suspended and asks to run."""
-    rank: tuple[int, int] = (0, 0)
-    """Its priority, negated; its place in its queue, ms since the epoch."""
     placement: str = ""
-    """How its queue wants its pods laid out on nodes, as was said last; empty: as everything else."""
+    """How its queue wants its pods laid out on nodes, as was said last (``QueuedAs``); empty: as everything else."""
 
 
 class Hold(Struct):
@@ -199,6 +198,8 @@ class AdmitterState(StageState):
     placement: PlacementChosen = field(default_factory=lambda: PlacementChosen(mode="off"))
     ledger: NodeLedger = field(default_factory=NodeLedger)
     gangs: dict[str, Gang] = field(default_factory=dict)
+    queued: dict[str, QueuedAs] = field(default_factory=dict)
+    """uid of a job -> as it was queued last, from then until that attempt is over"""
     owners: dict[str, str] = field(default_factory=dict)
     """uid of a child -> uid of the workload that runs through it"""
     holds: dict[str, Hold] = field(default_factory=dict)

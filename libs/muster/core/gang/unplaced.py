@@ -13,14 +13,17 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
+from msgspec.structs import replace
+
 from muster.core.gang import claims
 from muster.core.gang.asks import asks_of
 from muster.core.gang.growing import Growing
+from muster.core.gang.queued import QueuedAs, queued_as
 from muster.core.gang.state import AdmitterState, Line, LinePlace, Reservation, Unplaced
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
-from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadQueued
+from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadDequeued, WorkloadQueued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position
 from muster.model.placing import GPU
@@ -28,16 +31,28 @@ from muster.model.pools import Growth
 
 FOUND_MS = 5_000
 """How long others that wait for nodes leave the room to one that is tried again: its queue may not admit it."""
+ROUNDS = 3
+ROUND_MS = 60_000
+"""One that is said to have room, and has none, so often on nodes that have not changed is tried again after this."""
 GROW_AGAIN_MS = 60_000
 """Nodes of a pool that did not come are waited for again after this."""
 
 
 def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
     """It is tried again, in its place in the queue."""
-    gang = state.gangs.get(event.ref.uid)
-    if gang is not None:
-        gang.rank = (-event.priority, event.rank or event.queued_at)
-    drop(state, event.ref.uid)
+    uid, rank = event.ref.uid, (-event.priority, event.rank or event.queued_at)
+    state.queued[uid] = replace(queued_as(state.queued, uid), attempt=event.attempt, rank=rank)
+    drop(state, uid)
+
+
+def dequeued(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
+    _over(state, event.ref.uid, event.attempt)
+
+
+def _over(state: AdmitterState, uid: str, attempt: int) -> None:
+    queued = state.queued.get(uid)
+    if queued is not None and queued.attempt <= attempt:
+        del state.queued[uid]
 
 
 def denied(state: AdmitterState, _at: Position, event: QuotaDenied) -> None:
@@ -46,15 +61,33 @@ def denied(state: AdmitterState, _at: Position, event: QuotaDenied) -> None:
 
 
 def released(state: AdmitterState, at: Position, event: QuotaReleased, before: Reservation | None) -> None:
-    """Its quota is released: if it had no place, it waits in line. ``before``: its reservation."""
-    uid, gang = event.ref.uid, state.gangs.get(event.ref.uid)
+    """Its quota is released: if it had no place, it waits in line, unless it is in its queue again by now under a newer
+    attempt. ``before``: its reservation.
+    """
+    uid, again = event.ref.uid, queued_as(state.queued, event.ref.uid).attempt > event.attempt
     drop(state, uid)
     state.found.pop(uid, None)
-    if event.reason != "no_nodes" or gang is None or before is None:
+    if event.reason != "no_nodes" or uid not in state.gangs or before is None or again:
+        _over(state, uid, event.attempt)
         return
     state.grow_from.put(uid, at.at + GROW_AGAIN_MS if before.in_vain else 0)
     state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item), owed=event.owed)
+    _goes_round(state, uid, at.at)
     _stand(state, uid)
+
+
+def _goes_round(state: AdmitterState, uid: str, now: int) -> None:
+    """It has found no place once more; ``now``: log time (ms)."""
+    each, moves = state.queued.setdefault(uid, QueuedAs()), state.ledger.moves
+    each.rounds = each.rounds + 1 if each.moves == moves else 1
+    each.moves, each.rests_until = moves, now + ROUND_MS if each.rounds >= ROUNDS else 0
+    if each.rests_until:
+        state.grow_from.put(uid, each.rests_until)
+
+
+def _rests(state: AdmitterState, uid: str) -> bool:
+    each = queued_as(state.queued, uid)
+    return each.rests_until > state.now and each.moves == state.ledger.moves
 
 
 def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
@@ -90,7 +123,8 @@ def drop(state: AdmitterState, uid: str) -> None:
 def _stand(state: AdmitterState, uid: str) -> None:
     each, gang = state.unplaced[uid], state.gangs[uid]
     asks = asks_of(state, gang)
-    each.key, each.place = repr(asks), LinePlace(not each.owed, *gang.rank, each.ref.key, uid)
+    rank = queued_as(state.queued, uid).rank
+    each.key, each.place = repr(asks), LinePlace(not each.owed, *rank, each.ref.key, uid)
     line = state.lines.get(each.key)
     if line is None:
         line = state.lines[each.key] = Line()
@@ -122,7 +156,7 @@ def retries_due(
         return
     mode = state.placement.strategy
     if mode is None:
-        yield from (_found(each) for each in state.unplaced.values())
+        yield from (_found(each) for uid, each in state.unplaced.items() if not _rests(state, uid))
         return
     keys = [*state.lines] if growing.pools else _with_room(state)
     heads = [(state.lines[key].places[0], key, 0) for key in keys]
@@ -198,8 +232,8 @@ def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]
 
 def has_room(state: AdmitterState, view: View, each: Unplaced) -> bool:
     """Whether it has a place for all of its pods; they are taken then."""
-    mode = state.placement.strategy
-    return mode is None or place(view, asks_of(state, state.gangs[each.ref.uid]), mode) is None
+    uid, mode = each.ref.uid, state.placement.strategy
+    return not _rests(state, uid) and (mode is None or place(view, asks_of(state, state.gangs[uid]), mode) is None)
 
 
 def _may_grow(state: AdmitterState, view: View, each: Unplaced, growing: Growing) -> bool:
@@ -215,9 +249,10 @@ def _found(each: Unplaced, *, growth: bool = False) -> PlacesFound:
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When a job may be tried again, or claim nodes, though nothing happens."""
-    if state.placement.strategy is None or not state.unplaced:
+    if not state.unplaced:
         return
-    times = [until for until, _ in state.found.values()]
-    times += [at for at, _ in islice(state.grow_from.after(state.now), 1)]
-    times += [at for at, uid in claims.unplaced_may_claim(state) if uid not in state.pods.claims]
+    times = [at for at, _ in islice(state.grow_from.after(state.now), 1)]
+    if state.placement.strategy is not None:
+        times += [until for until, _ in state.found.values()]
+        times += [at for at, uid in claims.unplaced_may_claim(state) if uid not in state.pods.claims]
     yield from [at for at in times if at > state.now]

@@ -76,6 +76,8 @@ class NodeLedger(Struct):
     nodes: dict[str, Node] = field(default_factory=dict)
     count: int = 0
     """Nodes that exist."""
+    moves: int = 0
+    """How often a node, or what takes room there, has changed."""
     changes: int = 0
     """How often a node has changed, or something has left one that no charge ends with: there may be room now."""
     occupants: dict[str, Occupant] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class NodeLedger(Struct):
         node = self.nodes.setdefault(state.ref.name, Node())
         self.count += not node.uid
         self.changes += 1
+        self.moves += 1
         self._forget(state.ref.name, node)
         self.lost.pop(state.ref.name, None)
         node.uid, node.allocatable, node.labels = state.ref.uid, state.allocatable, state.labels
@@ -125,6 +128,7 @@ class NodeLedger(Struct):
         self._forget(event.ref.name, node)
         self.count -= 1
         self.changes += 1
+        self.moves += 1
         if node.occupants:
             self.lost[event.ref.name] = None
             self.nodes[event.ref.name] = Node(
@@ -211,6 +215,7 @@ class NodeLedger(Struct):
         self._charge(occupant, -1, devices)
 
     def _charge(self, occupant: Occupant, times: int, devices: list[int]) -> None:
+        self.moves += 1
         node = self.nodes[occupant.node]
         self._leave(occupant.node, node)
         add_into(node.used, occupant.request, times)

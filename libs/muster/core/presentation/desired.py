@@ -82,7 +82,7 @@ class UnitState(Struct, frozen=True):
 def unit_state(state: ReadState, uid: str) -> UnitState | None:
     """The status of the QueueUnit of a job; None for a job that was never queued by us."""
     workload = state.queues.workloads.get(uid)
-    if workload is None or not (uid in state.queues.attempts or workload.queued_at):
+    if workload is None or not (uid in state.queues.ledger.attempts or workload.queued_at):
         return None
     status = job_status(state, uid)
     reason = jobs.reason(status)
@@ -302,7 +302,7 @@ def pods_event(state: ReadState, uid: str) -> EventNote | None:
 def job_event(state: ReadState, uid: str) -> EventNote | None:
     """The Event that tells a job why it waits, and where; None when nothing needs telling."""
     workload = state.queues.workloads.get(uid)
-    if workload is None or not (uid in state.queues.attempts or workload.queued_at):
+    if workload is None or not (uid in state.queues.ledger.attempts or workload.queued_at):
         return None
     status = job_status(state, uid)
     row, values = CODES[status.code], status.values

@@ -64,7 +64,6 @@ def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> 
 
 
 def workload_gone(queues: Queues, at: Position, event: WorkloadGone) -> Iterable[str]:
-    queues.attempts.pop(event.ref.uid, None)
     return forget(queues, event.ref.uid)
 
 
@@ -73,7 +72,7 @@ def unreadable(queues: Queues, at: Position, event: ObjectUnreadable) -> Iterabl
 
 
 def forget(queues: Queues, uid: str) -> Iterable[str]:
-    """What it asks for is unknown. Its attempts go on counting until it is gone: none of them may come twice."""
+    """What it asks for is unknown."""
     queues.workloads.pop(uid, None)
     queues.refusals.pop(uid, None)
     queues.failures.pop(uid, None)
@@ -286,7 +285,6 @@ def effect_applied(queues: Queues, at: Position, event: EffectApplied) -> Iterab
 def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]:
     uid = event.ref.uid
     old = queues.jobs.get(uid)
-    queues.attempts[uid] = event.attempt
     queues.refusals.pop(uid, None)
     queues.not_before.pop(uid, None)
     queues.unplaced.pop(uid, None)
@@ -355,9 +353,10 @@ def arms() -> dict[type[Event], Arm]:
 
 def folded(fold: Fold, state: KeepsQueues, event: Any, at: Position) -> Iterable[str]:
     """Fold an event into the queues of a state: the jobs that it touches."""
-    if isinstance(event, WorkloadDequeued) and event.ref.uid in state.seen.ended:
-        state.queues.attempts.pop(event.ref.uid, None)  # It had gone when it was queued.
-    return fold(state.queues, at, event)
+    touched = fold(state.queues, at, event)
+    if isinstance(event, WorkloadGone | WorkloadDequeued | QuotaReleased):
+        state.queues.ledger.forget(event.ref.uid, state.seen)
+    return touched
 
 
 def _kept(fold: Fold) -> Arm:

@@ -132,7 +132,6 @@ class Queues(Struct):
     book: Book = field(default_factory=Book)
     workloads: dict[str, Workload] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
-    attempts: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often resuming it failed in a row"""

@@ -47,6 +47,8 @@ class QueueSorter(Stage[SorterState]):
     @staticmethod
     def settle(state: SorterState) -> None:
         """A commit is folded: what the queues that it touched want is noted, and they take their place in turn."""
+        if state.circles.aside:
+            upkeep.taken_up(state)
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         state.lineup.stir(state.queues)
         if state.queues.book.stirred:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from muster.core.learned.durations import ANY
 from muster.core.objects.labels import queue_and_quota, quota_name
+from muster.core.queueing.circles import set_aside
 from muster.core.queueing.kai import kai_refusal
 from muster.core.queueing.lending import WEEK_MS, freely_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
@@ -132,7 +133,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
-        attempt=state.queues.attempts.get(uid, 0) + 1,
+        attempt=state.queues.ledger.attempts.get(uid, 0) + 1,
         queue=leaf,
         **demand.fields,
         priority=priority,
@@ -150,7 +151,7 @@ def _moves(state: SorterState, uid: str) -> bool:
     which is reserved again for the new attempt.
     """
     attempt = state.queues.ledger.claims.moving.get(uid)
-    return attempt is not None and attempt >= state.queues.attempts.get(uid, 0)
+    return attempt is not None and attempt >= state.queues.ledger.attempts.get(uid, 0)
 
 
 def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusal | None:
@@ -161,7 +162,7 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusa
     if state.queues.ledger.tree is None:
         return Refusal("no_tree")
     if leaf is not None:
-        return None
+        return set_aside(state.circles.aside[workload.ref.uid]) if workload.ref.uid in state.circles.aside else None
     queue, named = queue_and_quota(quota_name(workload.labels))
     if KAI_ROOT in state.queues.ledger.trees:
         refusal = kai_refusal(state.queues.ledger, workload, queue, named)

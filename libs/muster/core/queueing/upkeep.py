@@ -4,27 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.core.queueing.circles import ANSWERS
 from muster.core.queueing.folds import Fold, folded
 from muster.core.queueing.standing import change_of
 from muster.core.queueing.state import SorterState
 from muster.core.stage import Arm
-from muster.events.base import Cause, Event
-from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
-from muster.events.facts import ObjectUnreadable, WorkloadGone, WorkloadObserved
+from muster.events.base import Cause, Decision, Event
+from muster.events.decisions import (
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectFailed
+from muster.events.facts import (
+    ObjectUnreadable,
+    PriorityClassGone,
+    PriorityClassObserved,
+    QueueGone,
+    QueueObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.workload import Workload
 
 _OWN = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
 """Decisions of the sorter itself: no cause for another one."""
 
+_RULES = (
+    *(QuotaTreeAccepted, QuotaTreeRemoved, PriorityClassObserved, PriorityClassGone, QueueObserved, QueueGone),
+    PlacementChosen,
+)
+"""What changes for all jobs, and not for one."""
+
 
 def following(kind: type[Event], fold: Fold) -> Arm:
     """The arm of an event: the queues fold it, then what may be due is brought in line."""
     is_cause, learns = kind not in _OWN, kind is WorkloadObserved
     ends = kind in (WorkloadGone, ObjectUnreadable)
+    rules, is_answer = kind in _RULES, kind in ANSWERS
+    is_news = not (rules or issubclass(kind, Decision) or kind is EffectFailed)
 
     def arm(state: SorterState, at: Position, event: Any) -> None:
-        for uid in folded(fold, state, event, at):
+        touched = folded(fold, state, event, at)
+        if rules:
+            state.circles.ruled()
+        elif is_answer and state.circles.answered(event, state.queues, at.at):
+            touched = (event.ref.uid,)
+        for uid in touched:
+            if is_news:
+                state.circles.changed(uid)
             if learns:
                 _learn(state, event.workload, at)
             elif ends:
@@ -32,6 +64,12 @@ def following(kind: type[Event], fold: Fold) -> Arm:
             _recheck(state, uid, at if is_cause else None)
 
     return arm
+
+
+def taken_up(state: SorterState) -> None:
+    """Jobs that were set aside are looked at again."""
+    for uid in state.circles.over(state.queues.ledger):
+        _recheck(state, uid, None)
 
 
 def _learn(state: SorterState, workload: Workload, at: Position) -> None:

@@ -177,7 +177,7 @@ class QuotaAccountant(Stage[AccountantState]):
             yield WorkloadAdopted(
                 cause=state.causes[uid],
                 ref=workload.ref,
-                attempt=state.attempts.get(uid, 0),
+                attempt=state.ledger.attempts.get(uid, 0),
                 queue=queue,
                 **demand.fields,
                 reason=adoption_reason(state, workload),
@@ -217,7 +217,7 @@ class QuotaAccountant(Stage[AccountantState]):
             workload is None
             or not still_waits(state.ledger, workload, candidate.queue, demand)
             or uid in state.entries
-            or state.attempts.get(uid) != candidate.attempt
+            or state.ledger.attempts.get(uid) != candidate.attempt
             or "admissions" in state.resting(candidate.queue)
         ):
             return QuotaDenied(

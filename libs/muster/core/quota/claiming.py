@@ -252,7 +252,7 @@ def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
         workload is not None
         and waits(workload)
         and uid not in state.entries
-        and state.attempts.get(uid) == proposed.attempt
+        and state.ledger.attempts.get(uid) == proposed.attempt
         and unjustified(state, workload, proposed.queue) is None
         and demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) == proposed.demand
     )

@@ -64,13 +64,13 @@ def comes_back(state: AccountantState, entry: Entry, workload: Workload) -> bool
 
 def _is_about_to_be_queued(state: AccountantState, entry: Entry, workload: Workload) -> bool:
     """Whether what was suspended to move has no new attempt yet that its charge could be reserved for."""
-    queued = state.attempts.get(entry.ref.uid, 0) > entry.attempt
+    queued = state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt
     return not queued and comes_back(state, entry, workload) and not _waited(state, entry, SETTLE_GRACE_MS)
 
 
 def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> ReleaseReason | None:
     """Why what is reserved should not be admitted any more."""
-    if state.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
+    if state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
         return "superseded"
     if workload.wishes.hold:
         return "held"

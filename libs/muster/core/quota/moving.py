@@ -48,7 +48,7 @@ def handed_on(
     ``scratch``: with the charge taken off; what is reserved is added.
     """
     workload = state.workloads.get(entry.ref.uid)
-    queued = state.attempts.get(entry.ref.uid, 0) > entry.attempt
+    queued = state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt
     if workload is None or not queued or not comes_back(state, entry, workload):
         yield replace(released, reason="evicted")
         return
@@ -59,7 +59,7 @@ def handed_on(
         return
     scratch.add(entry.queue, demand)
     yield released
-    yield reservation(state, released.cause, workload, state.attempts[entry.ref.uid], entry.queue, demand)
+    yield reservation(state, released.cause, workload, state.ledger.attempts[entry.ref.uid], entry.queue, demand)
 
 
 def reservation(

@@ -164,8 +164,6 @@ class AccountantState(StageState):
     workloads: dict[str, Workload] = field(default_factory=dict)
     causes: dict[str, Cause] = field(default_factory=dict)
     """workload uid -> the newest fact about it."""
-    attempts: dict[str, int] = field(default_factory=dict)
-    """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
     scaling: RunningClusters = field(default_factory=RunningClusters)
     members: Members = field(default_factory=Members)
@@ -260,7 +258,7 @@ def adopting_leaf(state: AccountantState, workload: Workload) -> str:
 
 def adoption_reason(state: AccountantState, workload: Workload) -> AdoptionReason:
     """Why it runs without an admission."""
-    if workload.ref.uid not in state.attempts:
+    if workload.ref.uid not in state.ledger.attempts:
         return "already_running"
     return "not_stopped" if workload.suspended else "bypassed"
 

@@ -72,7 +72,7 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
     found: dict[str, Any] = {
         "kind": ref.kind if ref is not None else "",
         "job": ref.key if ref is not None else "",
-        "attempt": state.queues.attempts.get(uid, 0),
+        "attempt": state.queues.ledger.attempts.get(uid, 0),
         "detail": workload.detail if workload is not None else "",
     }
     if workload is not None and state.synced:
@@ -153,7 +153,7 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
 
 def _verdict(state: ReadState, uid: str) -> Verdict | None:
     """What kube-scheduler says of the gang of a job, in this attempt of it."""
-    ref, attempt = state.queues.workloads[uid].ref, state.queues.attempts.get(uid, 0)
+    ref, attempt = state.queues.workloads[uid].ref, state.queues.ledger.attempts.get(uid, 0)
     gang = state.gangs.gangs.get(f"{ref.namespace}/{pod_group_name(ref)}")
     found = gang.pod_groups.values() if gang is not None else ()
     return next((each.verdict for each in found if each.owner_uid == uid and each.attempt == attempt > 0), None)

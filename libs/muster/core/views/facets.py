@@ -115,7 +115,7 @@ def _of_pods(state: ReadState, stored: Stored, now: int) -> dict[str, Facets]:
             continue
         known = facets_of(state, uid, now)
         cause = causes.setdefault(uid, known.cause)
-        attempt = state.queues.attempts.get(uid, 0)
+        attempt = state.queues.ledger.attempts.get(uid, 0)
         found[event.pod.ref.uid] = replace(known, cause=cause, job=workload.ref, attempt=attempt)
         if worse(event.pod.trouble.code, cause):
             causes[uid] = event.pod.trouble.code

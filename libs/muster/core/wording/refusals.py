@@ -68,6 +68,15 @@ def _leaves(refusal: Refusal) -> str:
     return f"{', '.join(refusal.names)}{more}" if refusal.names else "the queues you create"
 
 
+def _in_circles(refusal: Refusal, _kind: str, job: str) -> str:
+    what = {"quota_denied": "its quota was denied", "quota_released": "its quota was released before it ran"}
+    said = what.get(refusal.name, "it left its queue")
+    return (
+        f"set aside: {refusal.count} times in a row {said} ({refusal.other}), though nothing had changed; it is queued "
+        f"again when the job or its quota changes, or with `muster hold {job}` and then `muster release {job}`"
+    )
+
+
 WORDS: dict[RefusalReason, RefusalWords] = {
     "cannot_suspend": RefusalWords(
         lambda refusal, _kind, _job: _broken(refusal),
@@ -106,6 +115,12 @@ WORDS: dict[RefusalReason, RefusalWords] = {
         lambda refusal, _kind, _job: f"Queue '{refusal.name}' takes no work",
         "The KAI queue its label names does not exist, is disabled, or is no leaf.",
         "Create the queue, or correct the label.",
+    ),
+    "set_aside": RefusalWords(
+        _in_circles,
+        "It was tried three times in a row and answered the same way, though nothing had changed: a defect, or a "
+        "service with wrong settings; the message names the answer.",
+        "Look at the answer in `muster why JOB`; `muster hold JOB` and `muster release JOB` have it tried again.",
     ),
 }
 _DETAILS: dict[RefusalDetail, Say] = {

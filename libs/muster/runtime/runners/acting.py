@@ -20,6 +20,7 @@ from muster.core.wording import problems
 from muster.events.base import Event
 from muster.events.effects import EffectFailed
 from muster.events.envelope import MAX_EVENTS, CommitKind
+from muster.kube.backoff import AWAY_CAP_S, STARTING_S
 from muster.model.keys import Intent
 from muster.model.problem import problem
 from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
@@ -33,7 +34,9 @@ TAKEN_UP = 4 * MAX_IN_FLIGHT
 REQUEST_TIMEOUT_S = 10.0
 NS_PER_MS = 1_000_000
 BACKOFF_S = (0.2, 10.0)
-"""First and longest pause before a request is tried again; the pauses are spread at random."""
+"""First and longest pause before a request is tried again; the pauses are spread at random. Where the API server is
+away, or was a moment ago, none is longer than AWAY_CAP_S.
+"""
 
 
 class _Turns:
@@ -74,6 +77,8 @@ class ActuatorRunner(Leader[ActuatorState]):
         """uid -> whose request is under way, while there are tasks for it"""
         self._busy = 0
         """Tasks that do not pause."""
+        self._away_at = float("-inf")
+        """When the API server was away last."""
         self._effects: list[Event] = []
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -136,9 +141,16 @@ class ActuatorRunner(Leader[ActuatorState]):
             )
             self._busy -= 1
             self.wake()
-            await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
+            await asyncio.sleep(min(pause_s, self._longest_s(answer)) * (0.5 + self._rng.random() / 2))
             self._busy += 1
             pause_s = min(pause_s * 2, BACKOFF_S[1])
+
+    def _longest_s(self, answer: RetryLater) -> float:
+        """How long to pause at the most after an answer."""
+        now = asyncio.get_running_loop().time()
+        if answer.reason == "unavailable":
+            self._away_at = now
+        return AWAY_CAP_S if now - self._away_at < STARTING_S else BACKOFF_S[1]
 
     async def _try(self, order: Order) -> Effect | RetryLater | None:
         """One try, request by request; None once the order has been withdrawn."""

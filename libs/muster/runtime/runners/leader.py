@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from muster.core.stage import Stage, StageState
 from muster.events.base import Event
+from muster.events.effects import EffectApplied
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted
-from muster.model.keys import Ref
 from muster.ports import Clock, FencedError, Lease, LogGoneError, Snapshots
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
@@ -32,8 +31,10 @@ MAX_SKEW_MS = 2_000
 CLOCK_CHECK_S = 60.0
 """How long what the broker's clock said is relied on, counted on by the machine's steady time."""
 
-RESTLESS = 24
-"""A stage that decides the same of one workload this often without any input is going round in circles."""
+PROVOKED = 8
+"""How often a stage may decide, since a fact or since something was done in the cluster, before each further commit is
+counted: stages that go round in circles, whatever the circle is, are seen by the rate.
+"""
 
 
 class ClockSkewError(Exception):
@@ -71,8 +72,8 @@ class Leader(Follower[S]):
         self._broker_ms = 0
         """The broker's time when it was asked last, at `_asked_at` of our loop."""
         self._asked_at = float("-inf")
-        self._repeats: Counter[tuple[str, Ref]] = Counter()
-        """How often each decision was made since the newest input."""
+        self._unprovoked = 0
+        """How often it has decided since the newest fact, or the newest effect."""
         self._announcements: list[Event] = []
         self._found: tuple[int, tuple[CommitKind, list[Event]] | None] = (0, None)
         """What the state at a sequence makes due: found when that was folded, and not appended yet."""
@@ -98,7 +99,9 @@ class Leader(Follower[S]):
         if produced is not None:
             kind, events = produced
             if kind == "decision":
-                self._watch_for_circles(events)
+                self._unprovoked += 1
+                if self._unprovoked > PROVOKED:
+                    self.hooks.unprovoked()
             await self._append(kind, events)
 
     def due(self) -> bool:
@@ -198,21 +201,10 @@ class Leader(Follower[S]):
             return
         if self.epoch and self.last_own == stored.seq and stored.commit.epoch != self.epoch != stored.seq:
             raise self._fenced(f"commit {stored.commit.commit_id} at {stored.seq} is another leader's")
-        if stored.commit.kind == "input":
-            self._repeats.clear()
+        if self._unprovoked and _is_news(stored.commit):
+            self._unprovoked = 0
         if self.epoch and stored.seq == self.epoch:
             self._begins(self.epoch)
-
-    def _watch_for_circles(self, events: list[Event]) -> None:
-        worst = 0
-        for event in events:
-            ref = getattr(event, "ref", None)
-            if ref is not None:
-                said = type(event).__name__, ref
-                self._repeats[said] += 1
-                worst = max(worst, self._repeats[said])
-        if worst == RESTLESS:
-            self.hooks.restless({f"{kind} {ref}": times for (kind, ref), times in self._repeats.most_common(5)})
 
     async def stop(self, *, keep: bool = True) -> None:
         """Leave in good order: give up the lease, so that a successor need not wait, and keep a snapshot."""
@@ -220,6 +212,11 @@ class Leader(Follower[S]):
         if keep:
             with contextlib.suppress(LogGoneError):  # Then there is nothing to keep.
                 await self.keep_snapshot()
+
+
+def _is_news(commit: Commit) -> bool:
+    """Whether something has happened in the cluster: it was seen, or something was done there."""
+    return commit.stage == "watcher" or any(isinstance(each, EffectApplied) for each in commit.events)
 
 
 AnyLeader = Leader[Any]

@@ -48,15 +48,20 @@ _LEAVES: Mapping[str, Leaving] = {
 
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
-    if event.ref.uid not in state.seen.ended:  # else it is gone by now, and is about to be dequeued
-        state.attempts[event.ref.uid] = event.attempt
-        state.priorities[event.ref.uid] = event.priority
+    state.priorities[event.ref.uid] = event.priority
     state.ledger.queued(event.ref.uid, ask_of(event))
     recheck(state, event.ref.uid)
 
 
 def workload_dequeued(state: AccountantState, _at: Position, event: WorkloadDequeued) -> None:
     state.ledger.dequeued(event.ref.uid, event.attempt)
+    forget(state, event.ref.uid)
+
+
+def forget(state: AccountantState, uid: str) -> None:
+    """Its priority is of an attempt, and is forgotten with them."""
+    if state.ledger.forget(uid, state.seen):
+        state.priorities.pop(uid, None)
 
 
 def proposed(state: AccountantState, at: Position, event: CandidatesProposed) -> None:
@@ -138,6 +143,7 @@ def released(state: AccountantState, at: Position, event: QuotaReleased) -> None
     if uid not in state.workloads:
         state.causes.pop(uid, None)
         state.last_child.pop(uid, None)
+    forget(state, uid)
     recheck(state, uid)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.core.observed.presence import is_alone
 from muster.core.quota.accounting import podasks
+from muster.core.quota.accounting.entryfolds import forget
 from muster.core.quota.accounting.rechecks import recheck, touched
 from muster.core.quota.ledger import standalone
 from muster.core.quota.state import (
@@ -91,9 +92,9 @@ def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
 
 def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
     uid = event.ref.uid
-    for told in (state.attempts, state.evictions, state.priorities):
-        told.pop(uid, None)
+    state.evictions.pop(uid, None)
     state.service.forget(uid)
+    forget(state, uid)
     _forget(state, at, uid)
 
 

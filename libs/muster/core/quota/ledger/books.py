@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import queue_and_quota
+from muster.core.observed.seen import Seen
 from muster.core.quota.claim import Claim
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
-from muster.core.quota.ledger.charging import awaited, claim_of, lacking
+from muster.core.quota.ledger.charging import awaited, below_guarantee, claim_of, kept_at, lacking
 from muster.core.quota.ledger.fairshares import FairShares
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import ROOT, leaves, pooled, promised
@@ -63,6 +64,10 @@ class Books(Struct):
     """Whether a queue protects running work for a time."""
     asks: dict[str, QueuedRequest] = field(default_factory=dict)
     """workload uid -> what it is queued for, from its queueing until that attempt is over"""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """workload uid -> attempt that it was queued under last"""
+    changes: int = 0
+    """How often what is charged or held has changed, or what may be."""
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
     fair: FairShares = field(default_factory=FairShares)
@@ -99,8 +104,8 @@ class Books(Struct):
 
     def install(self, tree: QuotaTree) -> None:
         """Put a tree in force, instead of the one with the same root."""
-        trees = {**self.trees, tree.root: tree}
-        self.trees = dict(sorted(trees.items(), key=lambda item: (item[0] != ROOT, item[0])))
+        self.trees[tree.root] = tree
+        self.trees = dict(sorted(self.trees.items(), key=lambda item: (item[0] != ROOT, item[0])))
         self._reindex()
 
     def remove(self, uid: str) -> None:
@@ -155,7 +160,8 @@ class Books(Struct):
             return own
         queue, named = queue_and_quota(named)
         if queue and KAI_ROOT in self.trees:
-            return None if own or named else self._leaf_queue(queue)
+            path = self.queues.get(queue, "")
+            return None if own or named or not path or self.nodes[path].children else path
         if not named:
             return own or next((each for tree in self.trees.values() if (each := tree.rules.unbound_queue)), None)
         if own is not None and self.nodes[own].name == named:
@@ -163,12 +169,9 @@ class Books(Struct):
         found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
         return found[0] if len(found) == 1 else None
 
-    def _leaf_queue(self, name: str) -> str | None:
-        path = self.queues.get(name)
-        return path if path is not None and not self.nodes[path].children else None
-
     def note_usage(self, usage: Mapping[str, Vector]) -> None:
         """These queues used so much lately; an empty vector: nothing that counts."""
+        self.changes += 1
         self.fair.whole |= {root: None for path in usage if (root := root_of(path)) in self.fair.touched}
         for path, parts in usage.items():
             if parts:
@@ -184,6 +187,7 @@ class Books(Struct):
         """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
         self._ask(uid, -1)
         self.asks[uid] = ask
+        self.attempts[uid] = ask.attempt
         self._ask(uid, 1)
 
     def dequeued(self, uid: str, attempt: int) -> None:
@@ -193,6 +197,13 @@ class Books(Struct):
             self._ask(uid, -1)
             del self.asks[uid]
             self._ask(uid, 1)
+
+    def forget(self, uid: str, seen: Seen) -> bool:
+        """Whether it is gone, in no queue and not charged: then no attempt is named, and they count from 1 again."""
+        if uid in seen.versions or uid in self.asks or uid in self.charges:
+            return False
+        self.attempts.pop(uid, None)
+        return True
 
     def charge(self, uid: str, charge: Charge, claimant: str = "") -> Claim | None:
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends.
@@ -280,6 +291,7 @@ class Books(Struct):
         """Nothing is held for this claimant any more; returns its claim, if there was one."""
         self._ask(uid, -1)
         ended = self.claims.end(uid)
+        self.changes += ended is not None
         self._ask(uid, 1)
         for victim in (*ended.victims, *ended.partial) if ended is not None else ():
             self._settle(victim)
@@ -328,6 +340,7 @@ class Books(Struct):
 
     def _lack(self, claims: Iterable[Claim]) -> None:
         """What is to be released for these claims first may have changed."""
+        self.changes += 1
         for claim in claims:
             self.claims.lack(claim, self.lacking(claim))
 
@@ -370,29 +383,18 @@ class Books(Struct):
     def _guarantees(self, paths: Iterable[str]) -> None:
         """Note whether these nodes are below their guarantees."""
         for path in paths:
-            node, used = self.nodes.get(path), self.used.get(path, _NOTHING).get
+            node = self.nodes.get(path)
             self.below.pop(path, None)
             self.inner_below.pop(path, None)
-            for name, least in node.guaranteed.items() if node is not None else ():
-                if used(name, 0) < least:
-                    self.below[path] = None
-                    if path in self.pooled:
-                        self.inner_below[path] = None
-                    break
+            if node is not None and below_guarantee(node, self.used.get(path, _NOTHING)):
+                self.below[path] = None
+                if path in self.pooled:
+                    self.inner_below[path] = None
 
     # --- what is not lent -------------------------------------------------------------------------------------
 
     def _keep(self, node: QuotaNode) -> None:
-        """max(what the children keep, min - lend limit - used), per resource; 0 where there is nothing to keep."""
-        kept: Vector = {}
-        for child in node.children:
-            add_into(kept, self.kept.get(child, _NOTHING))
-        used = self.used.get(node.path, _NOTHING)
-        for name, amount in node.kept.items():
-            own = amount - used.get(name, 0)
-            if own > kept.get(name, 0):
-                kept[name] = own
-        if kept:
+        if kept := kept_at(node, self.kept, self.used):
             self.kept[node.path] = kept
         else:
             self.kept.pop(node.path, None)

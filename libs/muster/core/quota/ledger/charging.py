@@ -87,3 +87,21 @@ def lacking(claim: Claim, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vec
             if lacks > below.get(name, 0):
                 below[name] = lacks
     return found
+
+
+def below_guarantee(node: QuotaNode, used: Mapping[str, int]) -> bool:
+    """Whether a node uses less of anything than its guarantee."""
+    return any(used.get(name, 0) < least for name, least in node.guaranteed.items())
+
+
+def kept_at(node: QuotaNode, kept: Mapping[str, Vector], used: Mapping[str, Vector]) -> Vector:
+    """max(what the children keep, min - lend limit - used), per resource; nothing where there is nothing to keep."""
+    found: Vector = {}
+    for child in node.children:
+        add_into(found, kept.get(child, {}))
+    here = used.get(node.path, {})
+    for name, amount in node.kept.items():
+        own = amount - here.get(name, 0)
+        if own > found.get(name, 0):
+            found[name] = own
+    return found
