@@ -11,8 +11,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from kit.doubles.training import MpiOperator, TrainingOperator
+from kit.operators import SparkOperator
 from kit.story import rayjob
 from muster.core.workloads import registry
+from muster.fakecluster.controllers import Controller
 from muster.model.closed import total
 
 Obj = dict[str, Any]
@@ -231,3 +234,11 @@ KINDS: dict[str, KindFacts] = {
 }
 
 total(KINDS, registry.KINDS, "tests/kit/jobs.py (KINDS)")
+
+OPERATORS: dict[str, Callable[[], Controller]] = {
+    "TFJob": TrainingOperator,
+    "PyTorchJob": TrainingOperator,
+    "MPIJob": MpiOperator,
+    "SparkApplication": SparkOperator,
+}
+"""The simulated controller of each kind that the fake cluster has none for."""

@@ -13,14 +13,11 @@ from typing import Any
 from kit import jobs
 from kit.crds import others
 from kit.disorder import Disorder, DisorderedCell
-from kit.doubles.training import MpiOperator, TrainingOperator
 from kit.elastic import tree
-from kit.operators import SparkOperator
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.decisions import WorkloadAdopted
 from muster.events.effects import EffectApplied
-from muster.fakecluster.controllers import Controller
 from muster.fakecluster.kuberay import OperatorSettings
 from muster.fakecluster.lagging import Lag
 from muster.fakecluster.podneeds import OVER, phase
@@ -33,12 +30,6 @@ Obj = dict[str, Any]
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi"} for index in range(4)}
 LENDER, BORROWER = "text", "video"
 """Namespaces, and names of the leaves that they are at."""
-OPERATORS: dict[str, Callable[[], Controller]] = {
-    "TFJob": TrainingOperator,
-    "PyTorchJob": TrainingOperator,
-    "MPIJob": MpiOperator,
-    "SparkApplication": SparkOperator,
-}
 """Of the kinds that the simulated cluster does not run by itself."""
 
 
@@ -94,7 +85,7 @@ class Eviction:
         self.lag = Lag(lag_s * 1000 if since == "always" else 0)
         self.resource, known = KINDS[kind].resource, jobs.KINDS[kind]
         self.cpu = known.full // 1000 + bool(known.full % 1000)
-        operator = OPERATORS.get(kind)
+        operator = jobs.OPERATORS.get(kind)
         definitions = [each for each in others() if operator and each["spec"]["names"]["kind"] in _served_with(kind)]
         self.cluster = SimCluster(
             NODES,
@@ -176,4 +167,4 @@ class Eviction:
 
 def _served_with(kind: str) -> tuple[str, ...]:
     """What the operator of a kind has to be able to watch."""
-    return ("TFJob", "PyTorchJob") if kind in ("TFJob", "PyTorchJob") else (kind,)
+    return tuple(each for each, operator in jobs.OPERATORS.items() if operator is jobs.OPERATORS.get(kind)) or (kind,)

@@ -77,7 +77,7 @@ def kinds(told: list[Event]) -> list[type[Event]]:
 
 
 def running(name: str) -> dict[str, Any]:
-    return {"suspended": False, "phase": "running", "child": name}
+    return {"suspended": False, "phase": "running", "child": name, "settled": False}
 
 
 def test_the_cluster_that_the_status_names_is_a_child() -> None:
