@@ -25,7 +25,7 @@ from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.ports import LogSealedError
 from muster.runtime.clock import SystemClock
-from muster.runtime.pairing import record_cluster, record_set_back, recorded_cluster
+from muster.runtime.pairing import cluster_uid, record_cluster, record_set_back, recorded_cluster
 from muster.runtime.runners.watching import WatcherRunner
 
 
@@ -73,7 +73,8 @@ async def test_the_next_generation_starts_from_what_a_restored_cluster_says(
     await open_stores(js, cell, create=True, limits=SMALL)
     log = await open_log(js, cell, create=True, limits=SMALL, at=1)
     before, notes = await cluster_with("kept", others=others), Notes()
-    await record_cluster(js, log.identity, before.transport(), "https://server")
+    uid = await cluster_uid(before.transport())
+    await record_cluster(js, log.identity, uid, "https://server")
 
     async def synced(times: int) -> bool:
         return sum(isinstance(each, Synced) for each in await facts(log)) == times
@@ -107,7 +108,9 @@ async def test_the_next_generation_starts_from_what_a_restored_cluster_says(
     assert (await log.usage()).sealed
     async with watched(js, after, restored, notes):
         await until(lambda: _observed(after), what="the job of the cluster as it is")
-    assert await recorded_cluster(js, after.identity) is None, "the record of the former log says nothing of this one"
+    known = await recorded_cluster(js, after.identity)
+    assert known is not None
+    assert (known.uid, known.set_back) == (uid, ""), "the cell belongs to its cluster, and this log need not end"
 
 
 async def test_where_no_keeper_runs_a_person_starts_it(
