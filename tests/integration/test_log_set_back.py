@@ -140,9 +140,7 @@ async def scene(count: int, folder: Path) -> AsyncIterator[Scene]:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("servers", "survive"), [(3, False), (1, True)], ids=["all restarted", "processes survive"]
-)
+@pytest.mark.parametrize(("servers", "survive"), [(3, False), (1, True)], ids=["all restarted", "processes survive"])
 async def test_no_sequence_has_two_contents_though_all_of_nats_is_set_back(
     servers: int, survive: bool, tmp_path: Path
 ) -> None:

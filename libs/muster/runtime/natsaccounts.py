@@ -257,7 +257,7 @@ def _onlooker(cell: str) -> User:
 def _admin(cell: str) -> User:
     """A user who runs ``muster log init`` and looks after the streams: founds generations, decides nothing."""
     state = f"$KV.{subjects.state_bucket(cell)}"
-    founding = (*_seats(cell, "genesis"), f"{state}.log", f"{state}.{MARKS}.*")
+    founding = (*_seats(cell, "genesis"), f"{state}.log", f"{state}.{MARKS}.*", f"{state}.{pairing.KEY}")
     return User("admin", (f"{API}.>", *founding), (f"{inbox('admin')}.>",))
 
 

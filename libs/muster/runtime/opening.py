@@ -25,6 +25,9 @@ from muster.runtime.witness import Bystander, CellRecord, Witness
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics
 
+READ_ONLY = ("gateway",)
+"""Services that build nothing on the log."""
+
 
 class Opening:
     """Of one process; the parameters are as in ``service.open_process``.
@@ -121,7 +124,7 @@ class Opening:
         """Why the log was not compared with the record of the cell, or falls short of it; empty where it holds."""
         if self.witness is not None:
             return await self.witness.ask(log)
-        if self._tell is None:
+        if self._tell is None or {*members(self._service)} <= {*READ_ONLY}:
             return ""
         known = await recorded_cluster(self._js, log.identity)
         return await self._bystander.ask(log) if known is not None and known.uid else ""

@@ -134,6 +134,18 @@ async def record_set_back(
         await _put(js, identity.cell, said, revision)
 
 
+async def record_move(
+    js: JetStream, identity: LogIdentity, uid: str, server: str, why: str, generation: int = 0, parent: str = ""
+) -> None:
+    """Write down that a cell belongs to another cluster from now on, and that its log is to end therefore.
+
+    Raises BusError, UnansweredError.
+    """
+    _, revision = await _last(js, identity.cell)
+    said = ClusterIdentity(uid, server, identity.log_id, why, generation, parent)
+    await _put(js, identity.cell, said, revision)
+
+
 async def recorded_cluster(js: JetStream, identity: LogIdentity) -> ClusterIdentity | None:
     """The cluster a cell belongs to, and why this log of it is to end; None where nothing was recorded, or nothing that
     can be read. Raises BusError, UnansweredError.
