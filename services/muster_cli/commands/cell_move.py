@@ -34,9 +34,7 @@ async def cell_move(
     try:
         uid, (server, _) = await cluster_uid(transport), named(transport)
         if not uid:
-            raise CliError(
-                f"{server} does not say which cluster it is: the uid of namespace kube-system cannot be read"
-            )
+            raise CliError(f"which cluster {server} is cannot be known: read the uid of namespace kube-system there")
         clock = SystemClock()
         try:
             newest = await CellRecord(transport, place.config.cell, clock).read()
