@@ -1,6 +1,6 @@
 """Word, among the processes of a cell, that its log was compared with the witness outside NATS.
 
-Only processes that reach the API server can compare. Another process that starts waits until one of them says so anew:
+Only processes that reach the API server can compare. Another process that starts waits until one of them says so again:
 keys ``watcher.witness`` and ``actuator.witness`` of the bucket of leases, whose entries expire, so that nothing that
 lies in a store which was set back counts.
 """

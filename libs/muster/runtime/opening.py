@@ -107,7 +107,7 @@ class Opening:
         self.witness = Witness(record, self._js, config.cell, service, name, self._logger, writes=config.act)
 
     async def _lost(self, log: JetStreamLog) -> str:
-        """How the log lacks what was read of it, by the marks and by what is written beside it; empty for whole.
+        """How the log lacks what was read of it, by the marks and the record beside it; empty for whole.
 
         The marks are heard again on each connection. What was published is proven by the publisher.
         """

@@ -1,10 +1,10 @@
 """Which cluster a cell belongs to, and why its log is to end: recorded beside the log, and compared at each start.
 
 A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The watcher writes the uid down
-once, when it first reaches the cluster; from then on whoever talks to an API server compares it, for every generation
-of the log, and only ``muster cell move`` changes it. The record is key ``cluster`` of the cell's state bucket.
+once, when it first reaches the cluster; from then on each process that talks to an API server compares it, for every
+generation of the log, and only ``muster cell move`` changes it. The record is key ``cluster`` of the cell's state bucket.
 
-Beside it stands why the log must be succeeded by one that starts from the cluster: the API server was restored to an
+It also says why the log must be succeeded by one that starts from the cluster: the API server was restored to an
 earlier state, or the log is shorter than the record of the cell says (:mod:`muster.runtime.witness`). That names the
 log it was said of, and says nothing of the next.
 """
@@ -82,7 +82,7 @@ async def belong(
             uid = await cluster_uid(transport)
             server, _ = named(transport)
             if uid and founds:
-                await record_cluster(js, identity, uid, server, anew=not server)
+                await record_cluster(js, identity, uid, server, again=not server)
             why = await another(js, identity, uid, transport)
             if not why:
                 if tell is not None:
@@ -112,13 +112,13 @@ async def another(js: JetStream, identity: LogIdentity, uid: str, transport: Api
     )
 
 
-async def record_cluster(js: JetStream, identity: LogIdentity, uid: str, server: str, *, anew: bool = False) -> None:
-    """Write down which cluster a cell belongs to, where nothing says so yet; ``anew``: in place of what does.
+async def record_cluster(js: JetStream, identity: LogIdentity, uid: str, server: str, *, again: bool = False) -> None:
+    """Write down which cluster a cell belongs to, where nothing says so yet; ``again``: in place of that.
 
     Of several at once one succeeds. Raises BusError, UnansweredError.
     """
     known, revision = await _last(js, identity.cell)
-    if known is None or not known.uid or anew:
+    if known is None or not known.uid or again:
         said = replace(known or ClusterIdentity("", "", identity.log_id), uid=uid, server=server)
         await _put(js, identity.cell, said, revision)
 

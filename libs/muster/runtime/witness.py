@@ -3,11 +3,11 @@
 Whatever NATS says of itself goes back with NATS: pointer, marks, snapshots and leases lie on the servers that have the
 log. So the processes that reach the API server keep there a record of the cell, Lease ``muster-log-CELL`` in Muster's
 own namespace: log, generation, sequence and digest of the newest commit that they know. A log that ends before it, has
-another commit there, or is of an earlier generation, is lost: nobody builds on it, and the keeper founds the next
+another commit there, or is of an earlier generation, is lost: no process builds on it, and the keeper founds the next
 generation behind the one that the record names.
 
-No process builds on a log before this was compared: who reaches the API server compares by itself, all others wait
-until one of those vouches for the log (:mod:`muster.bus.vouching`). The record names the end of a log, and of a new
+No process builds on a log before this was compared: a process that reaches the API server compares by itself, all
+others wait until one of those vouches for the log (:mod:`muster.bus.vouching`). The record names the end of a log, and of a new
 generation its first commit, before anything but that is appended to it.
 """
 
@@ -37,7 +37,7 @@ VOUCH_S = 2.0
 RECORD_S = 5.0
 """How often the record is brought up to date while the log grows, and compared."""
 QUIET_S = 60.0
-"""How often it is written anew while the log does not grow."""
+"""How often it is renewed while the log does not grow."""
 
 
 class Record(Struct, frozen=True):
@@ -94,7 +94,7 @@ class CellRecord:
         return None
 
     def _follows(self, said: Record, found: Record) -> bool:
-        """Whether what is to be said is later than what is found there, or the same and old."""
+        """Whether a record is later than the one found there, or the same and old."""
         if said == found:
             return asyncio.get_running_loop().time() - self._written >= QUIET_S
         if said.log_id == found.log_id:
@@ -201,7 +201,7 @@ class Witness:
         """Why the record cannot be kept; empty while it is."""
 
     async def ask(self, log: JetStreamLog) -> str:
-        """Why a log may not be built on; empty where it may: the record names its end by then, and others are told.
+        """Why a log may not be built on; empty where it may: the record names its end by then, and it is vouched for.
 
         What is lost is written beside the log, for the keeper. Raises what the log raises, but LogLostError.
         """

@@ -148,7 +148,7 @@ class LogKeeper:
         return names
 
     async def _check_cluster(self, log: JetStreamLog) -> None:
-        """Found the next generation where the cluster or NATS is older than what was known of it."""
+        """Found the next generation where the cluster or NATS is older than it was known to be."""
         known = await recorded_cluster(self._js, log.identity)
         if known is None or not known.set_back or await rolled_over(self._js, log.identity):
             return

@@ -89,6 +89,8 @@ class WatcherRunner(Leader[WatchState]):
         self._pending: dict[str, _UnreportedObject] = {}
         self._put_off: dict[str, _UnreportedObject] = {}
         """New objects that name a parent which does not know them yet."""
+        self._copied: dict[str, Intent] = {}
+        """uid -> the intent that the object had when it was seen first: from another log, or from before this one"""
         self._kinds = kinds
         self._retired = shard not in shards_of(kinds)
         """It is not to be watched any more: what was reported of it is taken back."""
@@ -209,15 +211,18 @@ class WatcherRunner(Leader[WatchState]):
             return self.stage.unreadable(self.state, pending.ref, pending.rv, found)
         known = pending.ref.uid in self.state.objects
         facts = self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
-        for fact in facts if known else ():
+        for fact in facts:
             if isinstance(fact, WorkloadObserved) and (intent := Intent.parse(fact.workload.intent)) is not None:
-                self._compare(pending.ref, intent)
+                if not known:
+                    self._copied[pending.ref.uid] = intent
+                elif self._copied.get(pending.ref.uid) != intent:
+                    self._compare(pending.ref, intent)
         return facts
 
     def _compare(self, ref: Ref, intent: Intent) -> None:
         """Raise the alarm where an object that the log knows was written for a decision that the log does not have.
 
-        It closes nothing: whoever may edit the object may have written that.
+        It closes nothing: anyone who may edit the object may have written that.
         """
         here = self.log.identity.generation
         if intent.generation < here or (intent.generation == here and intent.seq <= self.state.seq):
