@@ -2,7 +2,7 @@
 
 A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The watcher writes the uid down
 once, when it first reaches the cluster; from then on each process that talks to an API server compares it, for every
-generation of the log, and only ``muster cell move`` changes it. The record is key ``cluster`` of the cell's state bucket.
+generation of the log, and only ``muster cell move`` changes it. The record is key ``cluster`` of the state bucket.
 
 It also says why the log must be succeeded by one that starts from the cluster: the API server was restored to an
 earlier state, or the log is shorter than the record of the cell says (:mod:`muster.runtime.witness`). That names the

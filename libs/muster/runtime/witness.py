@@ -7,8 +7,8 @@ another commit there, or is of an earlier generation, is lost: no process builds
 generation behind the one that the record names.
 
 No process builds on a log before this was compared: a process that reaches the API server compares by itself, all
-others wait until one of those vouches for the log (:mod:`muster.bus.vouching`). The record names the end of a log, and of a new
-generation its first commit, before anything but that is appended to it.
+others wait until one of those vouches for the log (:mod:`muster.bus.vouching`). The record names the end of a log,
+and of a new generation its first commit, before anything but that is appended to it.
 """
 
 from __future__ import annotations
