@@ -378,13 +378,13 @@ class JetStreamLog:
         """Raise LogGoneError unless this is still our log, reaches at least to ``after``, and holds what is known."""
         epoch = self._js.connection.epoch
         self._check_end(await self.end(), after)
-        await self.prove(*self._known)
         genesis = genesis_of(await self._first())
         if genesis is None or genesis.log_id != self._identity.log_id:
             raise LogGoneError(
                 f"stream {self.stream} holds log {genesis.log_id if genesis else 'without a genesis'} now and not "
                 f"{self._identity.log_id}; restart this process"
             )
+        await self.prove(*self._known)
         if self._witness is not None and self._heard_epoch != epoch:
             await self.hear(self._witness)
         self._verified_epoch = epoch
