@@ -111,7 +111,7 @@ class Log(Protocol):
     async def prove(self, seq: int, digest: bytes) -> None:
         """Raise LogLostError unless the log holds the commit with that digest at a sequence; empty: any that is there.
 
-        What lies in an earlier generation, which is sealed, counts as proven.
+        What lies in a generation that can no longer be read counts as proven.
         """
         ...
 

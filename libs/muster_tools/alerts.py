@@ -206,7 +206,7 @@ ALERTS = (
     ),
     Alert(
         "ReplayDivergence",
-        'sum by (stage, event) (muster_errors_total{event=~"log_rolled_over|log_lost_commits"}) > 0',
+        'sum by (stage, event) (muster_errors_total{event=~"log_rolled_over|log_lost_commits|intent_beyond_log"}) > 0',
         0,
         "critical",
         "What was kept of {{ $labels.stage }} is not what the log says ({{ $labels.event }}).",

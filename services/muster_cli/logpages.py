@@ -18,6 +18,20 @@ muster log init --cell gpu
 """,
     ),
     Page(
+        name="cell move",
+        function="cell_move",
+        order=22,
+        summary="Give a cell to another cluster.",
+        details="A cell belongs to the cluster that its watcher reached first, known by the uid of namespace "
+        "kube-system. A service with the kubeconfig of another cluster reads and writes nothing there. This command "
+        "gives the cell to another cluster, and its log starts again from the state of that cluster. Without --yes the "
+        "command only says what it would do.",
+        examples="""
+muster cell move --context new
+muster cell move --context new --yes --url nats://nats.muster:4222
+""",
+    ),
+    Page(
         name="log info",
         function="log_info",
         order=20,

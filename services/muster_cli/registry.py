@@ -66,6 +66,15 @@ muster log verify             read all of it, and check that it is complete
 """,
         order=80,
     ),
+    "cell": Page(
+        name="cell",
+        summary="Say which cluster a cell belongs to.",
+        details="",
+        examples="""
+muster cell move --context NAME       give the cell to another cluster
+""",
+        order=82,
+    ),
     "nats": Page(
         name="nats",
         summary="Prepare a NATS with users.",

@@ -13,12 +13,14 @@ from muster.core.actuation.gathering import GROUPS
 from muster.core.objects.gpus import RESERVATIONS
 from muster.core.reading.registry import WATCHED, shards_of
 from muster.core.workloads.registry import KINDS
+from muster.events.subjects import DEFAULT_CELL
 from muster.kube.discovery import can_i
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.text import counted
 from muster.ports import ApiStatusError, ApiTransport
 from muster.runtime.pairing import KNOWN_BY
+from muster.runtime.witness import name_of
 from muster_cli.findings import Finding
 
 SYSTEM = "muster-system"
@@ -51,6 +53,9 @@ class Need(NamedTuple):
         )
 
 
+WHICH_CLUSTER = Need("get", api.NAMESPACES, name=KNOWN_BY)
+
+
 class Account(NamedTuple):
     """An account of ``deploy/rbac``."""
 
@@ -75,7 +80,7 @@ def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
     return {
         WATCHER: [*_watcher(kinds)],
         ACTUATOR: [*_actuator(kinds)],
-        GATEWAY: [Need("create", each) for each in REVIEWS],
+        GATEWAY: [*(Need("create", each) for each in REVIEWS), WHICH_CLUSTER],
         RESERVATION: [Need("patch", api.PODS, namespace=RESERVATIONS)],
     }
 
@@ -83,7 +88,14 @@ def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
 def _watcher(kinds: Collection[str]) -> Iterator[Need]:
     for row in (WATCHED[shard] for shard in shards_of(kinds)):
         yield from (Need(verb, row.resource, "", row.namespace, row.name) for verb in ("get", "list", "watch"))
-    yield Need("get", api.NAMESPACES, name=KNOWN_BY)
+    yield WHICH_CLUSTER
+    yield from _record()
+
+
+def _record() -> Iterator[Need]:
+    """The record of the log: of the cell that ``deploy`` is for."""
+    yield Need("create", api.LEASES)
+    yield from (Need(verb, api.LEASES, "", SYSTEM, name_of(DEFAULT_CELL)) for verb in ("get", "update"))
 
 
 def _actuator(kinds: Collection[str]) -> Iterator[Need]:
@@ -103,11 +115,12 @@ def _actuator(kinds: Collection[str]) -> Iterator[Need]:
         api.EVENTS: "create patch",
         **dict.fromkeys(api.POD_GROUPS, "create delete patch"),
         api.NAMESPACES: "create",
-        api.LEASES: "create",
     }
     for resource, verbs in writes.items():
         yield from (Need(verb, resource) for verb in verbs.split())
     yield from (Need(verb, api.LEASES, "", SYSTEM, LEASE) for verb in ("get", "update"))
+    yield from _record()
+    yield WHICH_CLUSTER
     yield Need("create", api.PODS, "binding")
     shown = (api.QUEUES, api.QUEUE_UNITS, api.QUOTA_TREES, api.KAI_QUEUES, api.KAI_POD_GROUPS, *api.POD_GROUPS)
     yield from (Need("patch", resource, "status") for resource in (*shown, api.PODS))

@@ -1,6 +1,7 @@
 """An API server that was restored to an earlier state: the next generation of the log starts from what it says."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kit.alone import alone, reader_of
+from kit.beside import beside
 from kit.cli import Cli
 from kit.doubles.log import MemoryLeases
 from kit.keeping import Notes, keeper_of
@@ -20,12 +22,13 @@ from muster.bus.cell import open_log, open_stores
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
-from muster.events.facts import Synced, WorkloadObserved
+from muster.core.objects.meta import INTENT
+from muster.events.facts import Synced, WorkloadAbridged, WorkloadObserved
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.ports import LogSealedError
 from muster.runtime.clock import SystemClock
-from muster.runtime.pairing import record_cluster, record_set_back, recorded_cluster
+from muster.runtime.pairing import cluster_uid, record_cluster, record_set_back, recorded_cluster
 from muster.runtime.runners.watching import WatcherRunner
 
 
@@ -73,7 +76,8 @@ async def test_the_next_generation_starts_from_what_a_restored_cluster_says(
     await open_stores(js, cell, create=True, limits=SMALL)
     log = await open_log(js, cell, create=True, limits=SMALL, at=1)
     before, notes = await cluster_with("kept", others=others), Notes()
-    await record_cluster(js, log.identity, before.transport(), "https://server")
+    uid = await cluster_uid(before.transport())
+    await record_cluster(js, log.identity, uid, "https://server")
 
     async def synced(times: int) -> bool:
         return sum(isinstance(each, Synced) for each in await facts(log)) == times
@@ -107,7 +111,9 @@ async def test_the_next_generation_starts_from_what_a_restored_cluster_says(
     assert (await log.usage()).sealed
     async with watched(js, after, restored, notes):
         await until(lambda: _observed(after), what="the job of the cluster as it is")
-    assert await recorded_cluster(js, after.identity) is None, "the record of the former log says nothing of this one"
+    known = await recorded_cluster(js, after.identity)
+    assert known is not None
+    assert (known.uid, known.set_back) == (uid, ""), "the cell belongs to its cluster, and this log need not end"
 
 
 async def test_where_no_keeper_runs_a_person_starts_it(
@@ -125,3 +131,27 @@ async def test_where_no_keeper_runs_a_person_starts_it(
 
 async def _observed(log: JetStreamLog) -> bool:
     return any(isinstance(each, WorkloadObserved) for each in await facts(log))
+
+
+async def test_an_object_written_for_a_decision_that_the_log_lacks_raises_an_alarm_alone(
+    js: JetStream, cell: str
+) -> None:
+    """A copied manifest has another uid and says nothing; nothing of it closes the log."""
+    await open_stores(js, cell, create=True, limits=SMALL)
+    log = await open_log(js, cell, create=True, limits=SMALL, at=1)
+    cluster, notes = await cluster_with("kept"), Notes()
+    async with beside(cluster.run()), watched(js, log, cluster, notes):
+        await until(lambda: _observed(log), what="the job")
+        await create(cluster, api.RAYJOBS, rayjob("copied", annotations={INTENT: "1-9000-0"}))
+
+        async def seen() -> bool:
+            return sum(isinstance(each, WorkloadObserved | WorkloadAbridged) for each in await facts(log)) > 2
+
+        await until(seen, what="the copy, and a change of it")
+        assert ("error", "intent_beyond_log") not in notes.levels
+        body = json.dumps({"metadata": {"annotations": {INTENT: "1-9000-0"}}}).encode()
+        path, merge = api.RAYJOBS.path("video", "kept"), "application/merge-patch+json"
+        assert (await cluster.transport().request("PATCH", path, body=body, content_type=merge)).ok
+        await until(lambda: ("error", "intent_beyond_log") in notes.levels, what="the alarm")
+    await keeper_of(js, log, hooks=notes)._look()
+    assert (await open_log(js, cell)).identity == log.identity

@@ -221,7 +221,7 @@ async def test_each_breakage_of_nats_is_named(nats_server: EmbeddedServer) -> No
             missed["a clock"] = found
         async with opened(cell.place) as reading:
             identity = reading.log.identity
-            await record_cluster(cell.js, identity, cast("Any", Cluster("one")), "https://here")
+            await record_cluster(cell.js, identity, "one", "https://here")
             assert not await mismatch(reading, Cluster("one").api())
             assert "is about another cluster" in await mismatch(reading, Cluster("another").api())
     nowhere = LogPlace(Config(nats_url="nats://127.0.0.1:1"))

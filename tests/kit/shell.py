@@ -26,6 +26,7 @@ from kit.doubles.log import (
 )
 from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
+from muster.bus.vouching import REACHING
 from muster.core.cell.deciders import DECIDERS
 from muster.core.reading.registry import shards_of
 from muster.core.stage import Stage
@@ -46,6 +47,7 @@ from muster.runtime.runners.leader import AnyLeader, Leader
 from muster.runtime.runners.leasing import LostLeadershipError
 from muster.runtime.runners.shared import SharedLog
 from muster.runtime.runners.watching import WatcherRunner
+from muster.runtime.witness import VOUCH_S, CellRecord, lacking
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
 RESTARTABLE = (FencedError, LogGoneError, LostLeadershipError)
@@ -94,12 +96,19 @@ class Cell:
         log_faults: LogFaults | None = None,
         services: tuple[str, ...] = ("watcher", *DECIDERS, "actuator", "presenter"),
         layout: str = "separate",
+        witnessed: bool = False,
     ) -> None:
         self.seed = seed
+        self.witnessed = witnessed
+        """Nothing is opened before the log was compared with its record on the API server, as in an installation."""
+        self.vouched: tuple[str, float] = ("", 0.0)
+        """The log that a process has compared, and when"""
         self.faults = faults
         self.clock = LoopClock()
         self.cluster = SimCluster(NODES, seed=seed)
         self.generation = 0
+        self.parent = ""
+        """The log that was given up for the one in force"""
         self._log_faults = log_faults
         self.leases = MemoryLeases()
         self.snapshots = SnapshotStore()
@@ -195,14 +204,20 @@ class Cell:
             await asyncio.sleep(RESTART_S)
 
     async def _main(self, name: str, process: str) -> None:
-        log = reader_of(self.log)
-        await log.begin()
         services = self.layout.get(name, (name,))
+        record = CellRecord(self.cluster.transport(), "main", self.clock) if {*REACHING} & {*services} else None
+        if self.witnessed:
+            await self._open(record)
+        opened = self.log
+        log = reader_of(opened)
+        await log.begin()
         by_service = {service: self._runners(service, process, log) for service in services}
         runners = self.runners[process] = [each for found in by_service.values() for each in found]
         async with asyncio.TaskGroup() as tasks:
             if services != ("keeper",):
                 tasks.create_task(log.pump())
+            if self.witnessed and record is not None:
+                tasks.create_task(self._record(record, opened))
             for runner in runners:
                 tasks.create_task(runner.run())
             deciding = [each for service in services if service in DECIDERS for each in by_service[service]]
@@ -210,6 +225,33 @@ class Cell:
                 tasks.create_task(announce(self.replicas, deciding, process))
             if "quota_accountant" in services and self.ruleset:
                 tasks.create_task(Activator(by_service["quota_accountant"][0], self.replicas, self.ruleset).run())
+
+    async def _open(self, record: CellRecord | None) -> None:
+        """Wait until the log may be built on; one that falls short of the record is succeeded, as by the keeper."""
+        asked = asyncio.get_running_loop().time()
+        while True:
+            log = self.log
+            if record is None:
+                if self.vouched[0] == log.identity.log_id and self.vouched[1] > asked:
+                    return
+            elif (found := await record.read()) is None or not await lacking(log, self.parent, found):
+                await record.keep(log.identity, (await log.end(), log.commits()[-1].digest))
+                self.vouched = (log.identity.log_id, asyncio.get_running_loop().time())
+                return
+            elif self.log is log:
+                self.parent, self.generation = found.log_id, found.generation
+                self.new_log()
+            await asyncio.sleep(0.25)
+
+    async def _record(self, record: CellRecord, log: MemoryLog) -> None:
+        turn = 0
+        while True:
+            await asyncio.sleep(VOUCH_S)
+            seq, digest = await log.end(), log.commits()[-1].digest
+            self.vouched = (log.identity.log_id, asyncio.get_running_loop().time())
+            turn += 1
+            if not turn % 3:
+                await record.keep(log.identity, (seq, digest))
 
     def _transport(self) -> Any:
         transport = self.cluster.transport(self.faults)

@@ -87,10 +87,11 @@ class JetStreamLog:
     def __init__(self, js: JetStream, identity: LogIdentity, *, heartbeat_s: float = HEARTBEAT_S) -> None:
         self._js = js
         self._identity = identity
-        self._stream = subjects.log_stream(identity.cell, identity.generation)
+        self.stream = subjects.log_stream(identity.cell, identity.generation)
         self._heartbeat_s = heartbeat_s
         self._verified_epoch = 0
-        self._last_acked = 0
+        self._known = (0, b"")
+        """The newest commit that was read or acknowledged, and its digest: the log holds it on every connection."""
         self._waiting: dict[str, float] = {}
         """{subject: since when (time of the loop) a commit of it waits to be stored}"""
         self._witness: Callable[[], Awaitable[None]] | None = None
@@ -99,6 +100,23 @@ class JetStreamLog:
     @property
     def identity(self) -> LogIdentity:
         return self._identity
+
+    @property
+    def known(self) -> tuple[int, bytes]:
+        """Sequence and digest of the newest commit of this generation that was read or acknowledged; 0 for none."""
+        return self._known
+
+    async def learn(self) -> tuple[int, bytes]:
+        """Know the end of the log as it is now, without reading up to it."""
+        seq = max(await self.end(), self._identity.first)
+        found = await self._js.get(self.stream, seq, patience_s=None)
+        if found is not None:
+            self._knows(seq, digest_of(seq, self._seat(found.subject), found.data))
+        return self._known
+
+    def _knows(self, seq: int, digest: bytes) -> None:
+        if seq > self._known[0]:
+            self._known = (seq, digest)
 
     async def append(self, commit: Commit, *, expected: int, headers: Mapping[str, str] | None = None) -> int:
         """See ports.Log. ``headers`` travel with the commit and are no part of it (``traceparent``).
@@ -112,7 +130,7 @@ class JetStreamLog:
                 f"{self._js.connection.max_payload}; raise max_payload in its configuration"
             )
         subject = subjects.log_subject(self._identity.cell, self._identity.generation, commit.stage, commit.shard)
-        sent = {EXPECTED_LAST_OF_SUBJECT: str(expected), EXPECTED_STREAM: self._stream, **(headers or {})}
+        sent = {EXPECTED_LAST_OF_SUBJECT: str(expected), EXPECTED_STREAM: self.stream, **(headers or {})}
         self._waiting[subject] = asyncio.get_running_loop().time()
         try:
             return await self._append(commit, body, subject, expected, sent)
@@ -131,17 +149,20 @@ class JetStreamLog:
             # After a reconnect the server may have another log under the name; with no expectation nothing else
             # would tell. Both are rare.
             if not expected or self._verified_epoch != self._js.connection.epoch:
-                await self._verify(self._last_acked)
+                await self._verify()
+            known = self._known[0]
             try:
                 ack = await self._js.publish(subject, body, sent)
             except UnansweredError:
                 continue  # Stored or not: what comes back to the same bytes sent again tells.
-            if ack is not None and ack.error is None and not ack.duplicate and ack.stream == self._stream:
-                self._last_acked = max(self._last_acked, ack.seq)
-                return ack.seq
-            stored, expected = await self._settle(commit, body, subject, expected, ack)
+            if ack is not None and ack.error is None and not ack.duplicate and ack.stream == self.stream:
+                stored = ack.seq
+                if stored <= known:
+                    raise self._lost(f"took a commit at {stored} although {known} was read or acknowledged before")
+            else:
+                stored, expected = await self._settle(commit, body, subject, expected, ack)
             if stored:
-                self._last_acked = max(self._last_acked, stored)
+                self._knows(stored, digest_of(stored, self._seat(subject), body))
                 return stored
             if tries % 10 == 0:
                 self._js.connection.notice(
@@ -160,7 +181,7 @@ class JetStreamLog:
         """
         refusal = None if ack is None else ack.refusal(f"cannot append commit {commit.commit_id} to {subject}")
         if ack is None or (refusal is not None and refusal.err_code in (STREAM_NOT_FOUND, STREAM_MISMATCH)):
-            await self._verify(self._last_acked)  # Raises when the log is gone; else it has no leader just now.
+            await self._verify()  # Raises when the log is gone; else it has no leader just now.
             return 0, expected
         if refusal is not None and refusal.err_code == STREAM_SEALED:
             raise self._sealed()
@@ -189,7 +210,7 @@ class JetStreamLog:
         """
         own = 0
         while expected < last:
-            found = await self._js.next(self._stream, subject, expected + 1)
+            found = await self._js.next(self.stream, subject, expected + 1)
             if found is None:
                 break
             other = heard(found.seq, self._seat(subject), found.data)
@@ -206,10 +227,10 @@ class JetStreamLog:
 
     async def _last(self, subject: str) -> Message | None:
         try:
-            found: Message | None = await self._js.last(self._stream, subject, patience_s=None)
+            found: Message | None = await self._js.last(self.stream, subject, patience_s=None)
         except ApiError as err:
             if err.err_code == STREAM_NOT_FOUND:
-                await self._verify(self._last_acked)
+                await self._verify()
             raise BusError(str(err)) from err
         return found
 
@@ -228,10 +249,11 @@ class JetStreamLog:
 
         async def quiet() -> None:
             usage = await self.usage()
+            self._check_end(usage.last_seq, after)
             if usage.sealed and usage.last_seq <= after:
                 raise self._sealed()
 
-        reader = StreamReader(self._js, self._stream, after, check, heartbeat_s=self._heartbeat_s, quiet=quiet)
+        reader = StreamReader(self._js, self.stream, after, check, heartbeat_s=self._heartbeat_s, quiet=quiet)
         try:
             behind = end > after
             if not behind:
@@ -239,6 +261,7 @@ class JetStreamLog:
             while True:
                 batch = [self._heard(raw) for raw in await reader.read()]
                 after, last = batch[-1].seq, batch[-1].digest
+                self._knows(after, last)
                 yield batch
                 if behind and after >= end:
                     behind = False
@@ -264,7 +287,7 @@ class JetStreamLog:
         self._check_end(end, after)
         if end <= after:
             return
-        reader = StreamReader(self._js, self._stream, after, self._verify, heartbeat_s=self._heartbeat_s)
+        reader = StreamReader(self._js, self.stream, after, self._verify, heartbeat_s=self._heartbeat_s)
         try:
             while True:
                 for raw in await reader.read():
@@ -311,7 +334,7 @@ class JetStreamLog:
 
     def _sealed(self) -> LogSealedError:
         return LogSealedError(
-            f"log {self._stream} is sealed and its next generation takes over; if that is not founded, "
+            f"log {self.stream} is sealed and its next generation takes over; if that is not founded, "
             "finish it with `muster log roll`"
         )
 
@@ -342,25 +365,26 @@ class JetStreamLog:
 
     async def raw(self, seq: int) -> bytes | None:
         """The bytes stored at a sequence, for a message that cannot be decoded; None when there are none."""
-        found = await self._js.get(self._stream, seq)
+        found = await self._js.get(self.stream, seq)
         return None if found is None else found.data
 
     async def _info(self) -> StreamInfo:
-        info = await self._js.info(self._stream, patience_s=None)
+        info = await self._js.info(self.stream, patience_s=None)
         if info is None:
-            raise LogGoneError(f"log {self._stream} does not exist any more; restart this process")
+            raise LogGoneError(f"log {self.stream} does not exist any more; restart this process")
         return info
 
-    async def _verify(self, after: int) -> None:
-        """Raise LogGoneError unless this is still our log and reaches at least to ``after``."""
+    async def _verify(self, after: int = 0) -> None:
+        """Raise LogGoneError unless this is still our log, reaches at least to ``after``, and holds what is known."""
         epoch = self._js.connection.epoch
         self._check_end(await self.end(), after)
         genesis = genesis_of(await self._first())
         if genesis is None or genesis.log_id != self._identity.log_id:
             raise LogGoneError(
-                f"stream {self._stream} holds log {genesis.log_id if genesis else 'without a genesis'} now and not "
+                f"stream {self.stream} holds log {genesis.log_id if genesis else 'without a genesis'} now and not "
                 f"{self._identity.log_id}; restart this process"
             )
+        await self.prove(*self._known)
         if self._witness is not None and self._heard_epoch != epoch:
             await self.hear(self._witness)
         self._verified_epoch = epoch
@@ -374,24 +398,31 @@ class JetStreamLog:
     async def prove(self, seq: int, digest: bytes) -> None:
         """See ports.Log."""
         if seq < self._identity.first:
+            await self._prove_earlier(seq, digest)
             return
         self._check_end(await self.end(), seq)  # First: no server looks beyond the largest sequence.
         if not digest:
             return
-        found = await self._js.get(self._stream, seq, patience_s=None)
+        found = await self._js.get(self.stream, seq, patience_s=None)
         if found is None:
             raise self._lost(f"does not have sequence {seq}, which was read")
         if digest_of(seq, self._seat(found.subject), found.data) != digest:
             raise self._lost(f"holds another commit at {seq} than was read there")
 
+    async def _prove_earlier(self, seq: int, digest: bytes) -> None:
+        """What lies in a generation before this one, where that can still be read."""
+        for sealed, end in self._chain():
+            if sealed.identity.first <= seq <= end and await self._js.info(sealed.stream, checks=1) is not None:
+                await sealed.prove(seq, digest)
+
     def _lost(self, what: str) -> LogLostError:
         return LogLostError(
-            f"log {self._stream} {what}: it lost commits, and nothing more is built on it. Its next generation starts "
+            f"log {self.stream} {what}: it lost commits, and nothing more is built on it. Its next generation starts "
             "from the state of the cluster: the keeper founds it where the processes agree, else `muster log recover`"
         )
 
     async def _first(self) -> bytes | None:
-        found = await self._js.get(self._stream, self._identity.first, patience_s=None)
+        found = await self._js.get(self.stream, self._identity.first, patience_s=None)
         return None if found is None else found.data
 
     def _check_end(self, end: int, after: int) -> None:

@@ -162,7 +162,7 @@ async def hear_marks(js: JetStream, log: JetStreamLog, users: Users) -> Testimon
 
     It lost nothing that matters where its successor has begun with states: those were made of it when it was whole.
     """
-    if await _rolled_over(js, log.identity):
+    if await rolled_over(js, log.identity):
         return Testimony()
     begins = await own_genesis(js, log.identity.cell, log.identity.generation, log.identity.first) is not None
     lost: dict[str, Mark] = {}
@@ -199,7 +199,7 @@ def _newest(marks: dict[str, Mark], shown: dict[str, Mark], users: Users) -> dic
     }
 
 
-async def _rolled_over(js: JetStream, identity: LogIdentity) -> bool:
+async def rolled_over(js: JetStream, identity: LogIdentity) -> bool:
     """Whether a roll-over has founded the next generation, which the pointer does not name yet."""
     stream = subjects.log_stream(identity.cell, identity.generation + 1)
     info = await js.info(stream, checks=1)
@@ -208,17 +208,27 @@ async def _rolled_over(js: JetStream, identity: LogIdentity) -> bool:
     return genesis is not None and bool(genesis.state) and genesis.parent == identity.log_id
 
 
-async def give_up(js: JetStream, identity: LogIdentity, at: int, *, by: str, reason: str = LOST) -> LogIdentity:
+async def give_up(
+    js: JetStream,
+    identity: LogIdentity,
+    at: int,
+    *,
+    by: str,
+    reason: str = LOST,
+    generation: int = 0,
+    parent: str = "",
+) -> LogIdentity:
     """Have a log that lost commits succeeded by one that starts from the state of the cluster. Raises BusError.
 
-    It may be repeated, by several at once: one generation comes of it.
+    ``generation``, ``parent``: the newest generation there was, and its log, where the one that is given up is older:
+    no number of a generation is used twice. It may be repeated, by several at once: one generation comes of it.
     """
     cell = identity.cell
     old = await own_genesis(js, cell, identity.generation, identity.first)
     born = Genesis(
         log_id=secrets.token_hex(8),
-        generation=identity.generation + 1,
-        parent=identity.log_id,
+        generation=max(identity.generation, generation) + 1,
+        parent=parent or identity.log_id,
         by=by,
         reason=reason,
         own_time=old is not None and old.own_time,

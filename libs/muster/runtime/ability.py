@@ -15,6 +15,7 @@ from muster.runtime.clusterlease import ClusterLease
 from muster.runtime.runners.follower import AnyFollower
 from muster.runtime.runners.leader import Leader
 from muster.runtime.runners.shared import SharedLog
+from muster.runtime.witness import Witness
 from muster.telemetry.observer import StageTelemetry
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Working(Protocol):
     keepers: list[LogKeeper]
     telemetries: list[StageTelemetry]
     cluster_leases: list[ClusterLease]
+    witness: Witness | None
 
 
 def not_started(process: Working) -> Iterator[str]:
@@ -72,6 +74,8 @@ def not_ready(process: Working) -> Iterator[str]:
             yield f"the keeper has looked after the log for {waits_s:.0f} s without an end; see what it logs"
     yield from _not_heard(process)
     yield from (lease.missing for lease in process.cluster_leases if lease.missing)
+    if process.witness is not None and process.witness.missing:
+        yield process.witness.missing
 
 
 def _not_led(process: Working) -> Iterator[str]:

@@ -39,13 +39,18 @@ class ClusterLease:
     """The lease of one process on one cluster. :meth:`run` keeps it until cancelled."""
 
     def __init__(
-        self, transport: ApiTransport, identity: LogIdentity, clock: Clock, tell: Callable[..., object]
+        self,
+        transport: ApiTransport,
+        identity: LogIdentity,
+        clock: Clock,
+        tell: Callable[..., object],
+        parent: str = "",
     ) -> None:
-        """``tell``: takes an event and its values, for the log of the process."""
+        """``tell``: takes an event and its values, for the log of the process; ``parent``: the log before this one."""
         self._transport = transport
         self._holder = holder_of(identity)
-        self._before = {f"{identity.cell}/{each.log_id}" for each in identity.earlier}
-        """Earlier generations of this log: what they held is ours."""
+        self._before = {f"{identity.cell}/{each}" for each in (parent, *(each.log_id for each in identity.earlier))}
+        """Earlier generations of this log, sealed or given up: what they held is ours."""
         self._clock = clock
         self._tell = tell
         self._until = 0.0

@@ -243,7 +243,8 @@ def _admin(cell: str) -> User:
     state = f"$KV.{subjects.state_bucket(cell)}"
     founded = [subject for subject in _founded(cell) if not subject.startswith(API)]
     brought_back = [subjects.seat_subjects(cell, seat) for seat in RIGHTS]
-    allowed = (f"{API}.>", *founded, *brought_back, f"{state}.{MARKS}.*", f"{state}.{SNAPSHOTS}.*.*")
+    own = (f"{state}.{MARKS}.*", f"{state}.{SNAPSHOTS}.*.*", f"{state}.{pairing.KEY}")
+    allowed = (f"{API}.>", *founded, *brought_back, *own)
     return User("admin", tuple(dict.fromkeys(allowed)), (f"{inbox('admin')}.>",))
 
 

@@ -1,36 +1,50 @@
-"""Which cluster a log is about: recorded beside the log by whatever watches the cluster, checked before a write.
-So is that the cluster was restored to an earlier state: the log goes on from the objects it has then.
+"""Which cluster a cell belongs to, and why its log is to end: recorded beside the log, and compared at each start.
 
-A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The record is key ``cluster`` of
-the cell's state bucket and names the log it was made for, so that a record of a lost log says nothing of the next.
+A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The watcher writes the uid down
+once, when it first reaches the cluster; from then on each process that talks to an API server compares it, for every
+generation of the log, and only ``muster cell move`` changes it. The record is key ``cluster`` of the state bucket.
+
+It also says why the log must be succeeded by one that starts from the cluster: the API server was restored to an
+earlier state, or the log is shorter than the record of the cell says (:mod:`muster.runtime.witness`). That names the
+log it was said of, and says nothing of the next.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.events import subjects
 from muster.events.envelope import UNREADABLE
+from muster.kube.errors import KubeConfigError
 from muster.model.api import NAMESPACES
-from muster.ports import ApiTransport, LogIdentity
+from muster.ports import ApiTransport, ApiUnreachableError, LogIdentity
 
 KEY = "cluster"
 KNOWN_BY = "kube-system"
 PATIENCE_S = 5.0
+AGAIN_S = 1.0
+"""How often a cluster that does not answer, or is another one, is asked again."""
 
 
 class ClusterIdentity(Struct, frozen=True):
-    """A cluster as a log remembers it. ``server``: its address as the watcher knew it; ``set_back``: how it is known
-    to have been restored to an earlier state than the log is about.
+    """A cluster as a cell remembers it. ``server``: its address as the watcher knew it; ``set_back``: why log
+    ``log_id`` is to end; ``generation``, ``parent``: the newest generation there was, and its log, where that is known
+    to be later than the one that ends.
     """
 
     uid: str
     server: str
     log_id: str
     set_back: str = ""
+    generation: int = 0
+    parent: str = ""
 
 
 async def cluster_uid(transport: ApiTransport) -> str:
@@ -41,38 +55,119 @@ async def cluster_uid(transport: ApiTransport) -> str:
     return str(msgspec.json.decode(answer.body).get("metadata", {}).get("uid") or "")
 
 
-async def record_cluster(js: JetStream, identity: LogIdentity, transport: ApiTransport, server: str) -> bool:
-    """Write down which cluster a log is about; false where that cannot be known. Raises BusError, UnansweredError."""
-    uid = await cluster_uid(transport)
-    if not uid:
-        return False
-    await _record(js, identity.cell, ClusterIdentity(uid, server, identity.log_id))
-    return True
+def named(transport: ApiTransport) -> tuple[str, str]:
+    """The address of an API server, and the kubeconfig or account it is known from; empty for a simulated one."""
+    target = getattr(transport, "target", None)
+    return (target.server, target.origin) if target is not None else ("", "")
 
 
-async def record_set_back(js: JetStream, identity: LogIdentity, why: str) -> None:
-    """Write down that the cluster was restored to an earlier state. Raises BusError, UnansweredError."""
+async def belong(
+    js: JetStream,
+    identity: LogIdentity,
+    transport: ApiTransport,
+    *,
+    founds: bool,
+    tell: Callable[[str], object] | None = None,
+) -> bool:
+    """Wait until a connection leads to the cluster of the cell; False where the server does not say which one it is.
+
+    ``founds``: it is written down where nothing is, and a simulated cluster always is; ``tell``: takes why it is waited
+    for, each time that changes, and nothing once it is not. Without ``tell`` nothing is waited for.
+
+    Raises BusError, UnansweredError, KubeConfigError.
+    """
+    told = ""
+    while True:
+        try:
+            uid = await cluster_uid(transport)
+            server, _ = named(transport)
+            if uid and founds:
+                await record_cluster(js, identity, uid, server, again=not server)
+            why = await another(js, identity, uid, transport)
+            if not why:
+                if tell is not None:
+                    tell("")
+                return bool(uid)
+        except ApiUnreachableError as err:
+            why = f"which cluster this is cannot be known: {err}"
+        if tell is None:
+            raise KubeConfigError(why)
+        if why != told:
+            tell(why)
+            told = why
+        await asyncio.sleep(AGAIN_S)
+
+
+async def another(js: JetStream, identity: LogIdentity, uid: str, transport: ApiTransport) -> str:
+    """How a connection leads to another cluster than the cell belongs to; empty when it does not, or none is known."""
     known = await recorded_cluster(js, identity)
-    uid, server = (known.uid, known.server) if known is not None else ("", "")
-    await _record(js, identity.cell, ClusterIdentity(uid, server, identity.log_id, why))
+    if known is None or not known.uid or not uid or known.uid == uid:
+        return ""
+    server, origin = named(transport)
+    here = f"{server or 'the simulated cluster'}{f' ({origin})' if origin else ''}"
+    return (
+        f"cell {identity.cell} belongs to the cluster {known.server or 'simulated'}, uid {known.uid}, and {here} is "
+        f"another one, uid {uid}: nothing is read or written there; name the right kubeconfig (MUSTER_KUBECONFIG, "
+        f"MUSTER_KUBE_CONTEXT), or give the cell to this cluster with `muster cell move`"
+    )
 
 
-async def _record(js: JetStream, cell: str, cluster: ClusterIdentity) -> None:
-    bucket = KvBucket(js, subjects.state_bucket(cell))
-    body = msgspec.json.encode(cluster)
-    entry = await bucket.get(KEY, patience_s=PATIENCE_S)
-    if entry is None or entry.value != body:
-        await bucket.set(KEY, body, revision=entry.revision if entry is not None else 0, patience_s=PATIENCE_S)
+async def record_cluster(js: JetStream, identity: LogIdentity, uid: str, server: str, *, again: bool = False) -> None:
+    """Write down which cluster a cell belongs to, where nothing says so yet; ``again``: in place of that.
+
+    Of several at once one succeeds. Raises BusError, UnansweredError.
+    """
+    known, revision = await _last(js, identity.cell)
+    if known is None or not known.uid or again:
+        said = replace(known or ClusterIdentity("", "", identity.log_id), uid=uid, server=server)
+        await _put(js, identity.cell, said, revision)
+
+
+async def record_set_back(
+    js: JetStream, identity: LogIdentity, why: str, generation: int = 0, parent: str = ""
+) -> None:
+    """Write down why a log is to end; the other values as in ClusterIdentity. Raises BusError, UnansweredError."""
+    known, revision = await _last(js, identity.cell)
+    before = known or ClusterIdentity("", "", identity.log_id)
+    said = replace(before, log_id=identity.log_id, set_back=why, generation=generation, parent=parent)
+    if said != known:
+        await _put(js, identity.cell, said, revision)
+
+
+async def record_move(
+    js: JetStream, identity: LogIdentity, uid: str, server: str, why: str, generation: int = 0, parent: str = ""
+) -> None:
+    """Write down that a cell belongs to another cluster from now on, and that its log is to end therefore.
+
+    Raises BusError, UnansweredError.
+    """
+    _, revision = await _last(js, identity.cell)
+    said = ClusterIdentity(uid, server, identity.log_id, why, generation, parent)
+    await _put(js, identity.cell, said, revision)
 
 
 async def recorded_cluster(js: JetStream, identity: LogIdentity) -> ClusterIdentity | None:
-    """The cluster a log is about; None where nothing was recorded for it, or nothing that can be read."""
-    entry = await KvBucket(js, subjects.state_bucket(identity.cell)).get(KEY, patience_s=PATIENCE_S)
-    if entry is None or entry.value is None:
-        return None
-    try:
-        found = msgspec.json.decode(entry.value, type=ClusterIdentity)
-    except UNREADABLE:
-        return None
+    """The cluster a cell belongs to, and why this log of it is to end; None where nothing was recorded, or nothing that
+    can be read. Raises BusError, UnansweredError.
+    """
+    found, _ = await _last(js, identity.cell)
     chain = {identity.log_id, *(each.log_id for each in identity.earlier)}
-    return found if found.log_id in chain else None
+    if found is None or found.log_id in chain:
+        return found
+    return ClusterIdentity(found.uid, found.server, identity.log_id)
+
+
+async def _last(js: JetStream, cell: str) -> tuple[ClusterIdentity | None, int]:
+    """What is recorded, None where that says nothing, and its revision, 0 for none."""
+    entry = await KvBucket(js, subjects.state_bucket(cell)).get(KEY, patience_s=PATIENCE_S)
+    if entry is None:
+        return None, 0
+    try:
+        return msgspec.json.decode(entry.value or b"", type=ClusterIdentity), entry.revision
+    except UNREADABLE:
+        return None, entry.revision
+
+
+async def _put(js: JetStream, cell: str, cluster: ClusterIdentity, revision: int) -> None:
+    bucket = KvBucket(js, subjects.state_bucket(cell))
+    await bucket.set(KEY, msgspec.json.encode(cluster), revision=revision, patience_s=PATIENCE_S)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from muster.bus.connection import Connection
-from muster.bus.errors import BusError, UnansweredError
+from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
@@ -43,11 +43,12 @@ from muster.runtime.layouts import user_of
 from muster.runtime.marking import Marking, OwnSnapshots
 from muster.runtime.measuring import Measuring
 from muster.runtime.opening import opening
-from muster.runtime.pairing import record_cluster, record_set_back
+from muster.runtime.pairing import belong, record_set_back
 from muster.runtime.runners.activating import Activator, announce
 from muster.runtime.runners.follower import AnyFollower, Follower
 from muster.runtime.runners.leader import Leader
 from muster.runtime.runners.shared import SharedLog
+from muster.runtime.witness import Witness
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
     from muster.core.gang.state import AdmitterState
     from muster.runtime.runners.keeping import LogKeeper
     from muster.runtime.runners.publishing import Publisher
+
+Tell = Callable[[str], object]
+"""Takes why a process waits before it does anything."""
 
 STOP_LIMIT_S = 5.0
 READ_MODEL_COMMITS = 2_000
@@ -91,6 +95,10 @@ class Process(Struct, dict=True):
     marking: Marking
     transport: ApiTransport | None = None
     """The connection to the API server, which its services share."""
+    tell: Tell | None = None
+    """Takes why another cluster than that of the cell is not read; without it that is raised."""
+    witness: Witness | None = None
+    """What keeps the record of the log on the API server, where the process reaches one."""
     runners: list[AnyFollower] = field(default_factory=list)
     publishers: list[Publisher] = field(default_factory=list)
     keepers: list[LogKeeper] = field(default_factory=list)
@@ -106,21 +114,23 @@ class Process(Struct, dict=True):
         self.metrics.read_from(Measuring(self))
 
     async def api_server(self) -> ApiTransport:
-        """The connection to the API server the configuration names. Raises KubeConfigError."""
-        if self.transport is not None:
-            return self.transport
-        source: Source = default_source()
-        if self.config.kubeconfig or self.config.kube_context:
-            source = FromKubeconfig(path=self.config.kubeconfig, context=self.config.kube_context)
+        """The connection to the API server the configuration names, once it leads to the cluster of the cell.
 
-        def measure(verb: str, resource: str, code: int, seconds: float) -> None:
-            self.metrics.count("muster_kube_requests", labels(verb=verb, resource=resource, code=str(code)))
-            self.metrics.observe("muster_kube_request_duration_seconds", labels(verb=verb), seconds)
+        Raises KubeConfigError, BusError.
+        """
+        if self.transport is None:
+            transport = await reach_api_server(self.config, self.metrics, self.clock, self.stack)
+            await self._belong(transport, founds=False)
+            self.transport = transport
+        return self.transport
 
-        transport = await connect_kube(source, check=True, on_request=measure, clock=self.clock)
-        self.stack.push_async_callback(transport.close)
-        self.transport = transport
-        return transport
+    async def pair(self, transport: ApiTransport) -> None:
+        """Write down that the cell belongs to this cluster, or wait until it does. Raises KubeConfigError, BusError."""
+        if not await self._belong(transport, founds=True):
+            self.logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
+
+    async def _belong(self, transport: ApiTransport, *, founds: bool) -> bool:
+        return await belong(self.js, self.log.identity, transport, founds=founds, tell=self.tell)
 
     def telemetry(self, stage: str, shard: str = "0") -> StageTelemetry:
         """Logs, metrics and spans of one stage."""
@@ -181,17 +191,6 @@ class Process(Struct, dict=True):
         same = both_off and chosen.gpu_sharing == state.placement.gpu_sharing
         return None if chosen == state.placement or same else chosen
 
-    async def pair(self, transport: ApiTransport) -> None:
-        """Record which cluster this log is about. Nothing stops where that may not be read or written."""
-        target = getattr(transport, "target", None)
-        try:
-            paired = await record_cluster(self.js, self.log.identity, transport, target.server if target else "")
-        except (BusError, UnansweredError, ApiUnreachableError) as err:
-            self.logger.warning("cluster_not_recorded", why=str(err))
-            return
-        if not paired:
-            self.logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
-
     def add_watchers(self, transport: ApiTransport) -> None:
         """Run every shard of the watcher, those of kinds that are off to take back what was reported of them.
 
@@ -227,7 +226,8 @@ class Process(Struct, dict=True):
             return
         from muster.runtime.runners.acting import ActuatorRunner
 
-        lease = ClusterLease(transport, self.log.identity, self.clock, self.logger.warning)
+        parent = self.witness.parent if self.witness is not None else ""
+        lease = ClusterLease(transport, self.log.identity, self.clock, self.logger.warning, parent)
         self.cluster_leases.append(lease)
         transport = Fenced(transport, lease)
         own = self.opened("actuator")
@@ -326,6 +326,8 @@ class Process(Struct, dict=True):
                 tasks.create_task(self._watch_room())
                 tasks.create_task(self.marking.run())
                 tasks.create_task(withdraw_ending(self.js, self.config.cell, user_of(self.service)))
+                if self.witness is not None:
+                    tasks.create_task(self.witness.run())
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:
@@ -340,12 +342,20 @@ class Process(Struct, dict=True):
             # What was kept of a sealed generation is of no use any more.
             self.snapshotting = not isinstance(why, LogSealedError | LogLostError)
             if isinstance(why, LogLostError):
-                with suppress(LogGoneError, TimeoutError):  # Another process of the user has said so.
-                    async with asyncio.timeout(STOP_LIMIT_S):
-                        await self.marking.keep()
+                await self._testify()
             raise why from group
         finally:
             await self._leave()
+
+    async def _testify(self) -> None:
+        """Have what the log has lost written down: on the API server, and beside the log."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_LIMIT_S):
+                if self.witness is not None:
+                    await self.witness.testify()
+        with suppress(LogGoneError, TimeoutError):  # Another process of the user has said so.
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self.marking.keep()
 
     def _watch_rulesets(self, tasks: asyncio.TaskGroup) -> None:
         """Say which rule sets we support, and put the one that is wanted in force when all do."""
@@ -387,8 +397,25 @@ class Process(Struct, dict=True):
                     await keeper.stop()
                 for lease in self.cluster_leases:
                     await lease.release()
+                if self.witness is not None and self.snapshotting:
+                    await self.witness.testify()
         except (TimeoutError, BusError, ApiUnreachableError) as err:
             self.logger.warning("left_in_a_hurry", why=str(err))
+
+
+async def reach_api_server(config: Config, metrics: Metrics, clock: Clock, stack: AsyncExitStack) -> ApiTransport:
+    """A connection to the API server that a configuration names; the stack closes it. Raises KubeConfigError."""
+    source: Source = default_source()
+    if config.kubeconfig or config.kube_context:
+        source = FromKubeconfig(path=config.kubeconfig, context=config.kube_context)
+
+    def measure(verb: str, resource: str, code: int, seconds: float) -> None:
+        metrics.count("muster_kube_requests", labels(verb=verb, resource=resource, code=str(code)))
+        metrics.observe("muster_kube_request_duration_seconds", labels(verb=verb), seconds)
+
+    transport = await connect_kube(source, check=True, on_request=measure, clock=clock)
+    stack.push_async_callback(transport.close)
+    return transport
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -14,14 +14,11 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
-from functools import partial
+from contextlib import AsyncExitStack
 
 from muster.bus.errors import BusError, ForbiddenError
-from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
-from muster.bus.log import JetStreamLog
-from muster.bus.marks import JetStreamMarks, give_up, hear_marks, prove_marks
+from muster.bus.marks import JetStreamMarks
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.kube.errors import KubeConfigError
 from muster.ports import (
@@ -31,18 +28,18 @@ from muster.ports import (
     LogFullError,
     LogGapError,
     LogGoneError,
-    LogLostError,
     LogSealedError,
     RollError,
 )
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
-from muster.runtime.connecting import connect_bus, open_cell
+from muster.runtime.connecting import connect_bus
 from muster.runtime.endings import write_ending
 from muster.runtime.health import HealthServer
-from muster.runtime.layouts import USERS, user_of
+from muster.runtime.layouts import user_of
+from muster.runtime.logopening import LogOpening
 from muster.runtime.marking import Marking
-from muster.runtime.process import Process
+from muster.runtime.process import Process, Tell
 from muster.runtime.runners.follower import AnyFollower
 from muster.runtime.runners.leader import ClockSkewError
 from muster.runtime.runners.leasing import LostLeadershipError
@@ -56,8 +53,7 @@ UNAVAILABLE = 69
 """Exit code: something this process needs cannot be reached."""
 MISCONFIGURED = 78
 """Exit code: the configuration cannot work as it is."""
-SEALED_WAIT_S = 0.5
-"""How often a process that finds its log sealed looks for the next generation."""
+STARTING = "not connected to NATS and the log yet"
 
 COLLECT_AFTER = 20_000
 """Objects that are made before the first are looked at for cycles: a state has none, and folding makes many."""
@@ -87,11 +83,14 @@ async def open_process(
     clock: Clock | None = None,
     own_time: bool = False,
     keeping: bool = False,
+    tell: Tell | None = None,
 ) -> Process:
     """Connect to the bus and open the log. Raises BusError, LogGoneError.
 
     A log that is sealed and has no successor yet is waited for; with ``keeping`` its roll-over is completed instead.
     ``own_time``: the broker is ours and our clock counts as its own, whatever it shows (``muster up``).
+    ``tell``: takes what is waited for; with it nothing is opened before the log was compared with its witness outside
+    NATS, by this process where it reaches the API server, else by another. Raises KubeConfigError then.
     """
     # Never the same after a restart: it distinguishes commits and leases.
     name = f"{config.process or socket.gethostname()[:24]}-{secrets.token_hex(3)}"
@@ -104,62 +103,30 @@ async def open_process(
     connection = await connect_bus(config, f"muster-{service}-{name}", notice)
     stack.push_async_callback(connection.close)
     js = JetStream(connection)
-    log = await open_cell(js, config, at=clock.now(), own_time=own_time)
-    if (await log.usage()).sealed:
-        logger.warning("log_sealed", generation=log.identity.generation, completing=keeping)
-    while (await log.usage()).sealed:
-        if keeping and (await hear_marks(js, log, USERS)).agrees:
-            await give_up(js, log.identity, clock.now(), by=service)
-        elif keeping:
-            from muster.runtime.logkeeping.rolling import roll  # It loads every stage there is.
-
-            with suppress(LogSealedError):  # Another process has completed it.
-                await roll(JetStreamGenerations(js, config.cell), clock=clock, only=log.identity)
-        else:
-            await asyncio.sleep(SEALED_WAIT_S)
-        log = await open_cell(js, config, at=clock.now(), own_time=own_time)
-    log = await _proven(js, config, log, service, clock, logger, keeping=keeping, own_time=own_time)
+    metrics = Metrics()
+    opening = LogOpening(js, config, service, clock, logger, keeping=keeping, own_time=own_time, tell=tell)
+    log = await opening.open(name, metrics, stack)
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
     runners: list[AnyFollower] = []
     marking = Marking(JetStreamMarks(js, config.cell), user_of(service), log, runners, logger)
     return Process(
-        config, service, name, clock, logger, Metrics(), connection, js, shared, marking, runners=runners, stack=stack
+        config,
+        service,
+        name,
+        clock,
+        logger,
+        metrics,
+        connection,
+        js,
+        shared,
+        marking,
+        transport=opening.transport,
+        tell=tell,
+        witness=opening.witness,
+        runners=runners,
+        stack=stack,
     )
-
-
-async def _proven(
-    js: JetStream,
-    config: Config,
-    log: JetStreamLog,
-    service: str,
-    clock: Clock,
-    logger: logs.Logger,
-    *,
-    keeping: bool,
-    own_time: bool,
-) -> JetStreamLog:
-    """The log, once it holds what the services of this process have read of it before, in this layout or another: its
-    successor where it does not.
-
-    That is waited for; with ``keeping`` it is founded where the processes agree.
-    """
-    told = False
-    while True:
-        try:
-            await log.hear(partial(prove_marks, js, log, service, USERS))
-        except LogLostError as err:
-            if not told:
-                logger.error("log_lost_commits", message=str(err))
-            told = True
-            if keeping and (await hear_marks(js, log, USERS)).agrees:
-                await give_up(js, log.identity, clock.now(), by=service)
-            else:
-                await asyncio.sleep(SEALED_WAIT_S)
-            log = await open_cell(js, config, at=clock.now(), own_time=own_time)
-        else:
-            break
-    return log
 
 
 async def serve(config: Config, service: str, build: Build, *, keeping: bool = False) -> None:
@@ -172,43 +139,71 @@ async def serve(config: Config, service: str, build: Build, *, keeping: bool = F
         logs.get(service=service).info("stopped")
 
 
+class Standing:
+    """What health says of: the process that runs now, or why none does."""
+
+    def __init__(self, service: str) -> None:
+        self.process: Process | None = None
+        self._waits = ""
+        self.logger = logs.get(service=service)
+
+    def tell(self, why: str) -> None:
+        """What is waited for, empty for nothing."""
+        if why and why != self._waits:
+            self.logger.warning("waits_before_start", message=why)
+        self._waits = why
+
+    def not_ready(self) -> list[str]:
+        return [self._waits or STARTING] if self.process is None else list(self.process.not_ready())
+
+    def not_started(self) -> list[str]:
+        """What a person must put right is not helped by a restart."""
+        if self.process is None:
+            return [] if self._waits else [STARTING]
+        return list(self.process.not_started())
+
+    def metrics(self) -> bytes:
+        return b"" if self.process is None else self.process.metrics.render()
+
+
 async def _serve(config: Config, service: str, build: Build, keeping: bool) -> None:
     async with AsyncExitStack() as outer:
-        process, stack = await _open(config, service, build, keeping)
-        current = [process]
-        await _serve_health(config, current, outer)
+        standing = Standing(service)
+        await _serve_health(config, standing, outer)
         while True:
+            standing.process = None
+            standing.process, stack = await _open(config, service, build, keeping, standing)
             async with stack:
                 try:
-                    await process.run()
+                    await standing.process.run()
                 except LogSealedError as err:
-                    process.logger.info("log_rolls_over", message=str(err))
-            process, stack = await _open(config, service, build, keeping)
-            current[:] = [process]
+                    standing.process.logger.info("log_rolls_over", message=str(err))
 
 
-async def _open(config: Config, service: str, build: Build, keeping: bool) -> tuple[Process, AsyncExitStack]:
+async def _open(
+    config: Config, service: str, build: Build, keeping: bool, standing: Standing
+) -> tuple[Process, AsyncExitStack]:
     """A process with its runners; closing the stack closes what it holds."""
     async with AsyncExitStack() as stack:
-        process = await open_process(config, service, stack, keeping=keeping)
+        process = await open_process(config, service, stack, keeping=keeping, tell=standing.tell)
         await build(process)
         return process, stack.pop_all()
 
 
-async def _serve_health(config: Config, current: list[Process], stack: AsyncExitStack) -> None:
-    """Health and metrics of the process that runs now: of the first of the list."""
+async def _serve_health(config: Config, standing: Standing, stack: AsyncExitStack) -> None:
+    """Health and metrics of the process that runs now."""
     if config.health_port < 0:
         return
     health = HealthServer(
         config.health_host,
         config.health_port,
-        ready=lambda: list(current[0].not_ready()),
-        started=lambda: list(current[0].not_started()),
-        metrics=lambda: current[0].metrics.render(),
+        ready=standing.not_ready,
+        started=standing.not_started,
+        metrics=standing.metrics,
     )
     await health.start()
     stack.push_async_callback(health.stop)
-    current[0].logger.info("health_served", host=health.host, port=health.port)
+    standing.logger.info("health_served", host=health.host, port=health.port)
 
 
 def stop_on_signals(task: asyncio.Future[None]) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.bus.errors import BusError
+from muster.bus.cell import own_genesis
+from muster.bus.errors import BusError, UnansweredError
 from muster.core.workloads.registry import KINDS
 from muster.kube.errors import KubeConfigError
-from muster.ports import ApiStatusError, ApiUnreachableError
+from muster.ports import ApiStatusError, ApiUnreachableError, LogGoneError
 from muster.runtime.clock import SystemClock
 from muster.runtime.clusterlease import holder_of
 from muster.runtime.config import ConfigError, load
+from muster.runtime.pairing import PATIENCE_S, recorded_cluster
+from muster.runtime.witness import CellRecord, RecordRefusedError, lacking
 from muster_cli.api import Api, api_of, mismatch, real_api
 from muster_cli.attacks import attack_findings
 from muster_cli.buschecks import bus_findings
@@ -22,7 +26,7 @@ from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.findings import Finding, must_fix, record
 from muster_cli.options import Bus, ClusterOption, Document
-from muster_cli.reading import LogPlace, locate, opened
+from muster_cli.reading import LogPlace, LogReading, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
 from muster_cli.rolechecks import role_findings
 from muster_cli.subjects import subject_findings
@@ -132,6 +136,16 @@ async def _attack(cluster: ClusterOption, user: str, groups: tuple[str, ...], na
         return [Finding("bad", "attack", str(err), "kubectl config get-contexts")]
 
 
+async def _lost(reading: LogReading, api: Api) -> str:
+    """Why the log is to end: NATS or the cluster was set back."""
+    known, identity = await recorded_cluster(reading.js, reading.log.identity), reading.log.identity
+    if known is not None and known.set_back:
+        return known.set_back
+    genesis = await own_genesis(reading.js, identity.cell, identity.generation, identity.first)
+    found = await CellRecord(api.transport, identity.cell, SystemClock()).read()
+    return await lacking(reading.log, genesis.parent if genesis is not None else "", found) if found else ""
+
+
 async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
     """Whether the log is about this cluster, and under which name its Muster acts there; nothing without a log."""
     if place is None:
@@ -139,7 +153,11 @@ async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
     try:
         async with opened(place) as reading:
             said, ours = await mismatch(reading, api), holder_of(reading.log.identity)
-    except (BusError, CliError):
+            async with asyncio.timeout(PATIENCE_S):
+                lost = "" if said else await _lost(reading, api)
+    except (BusError, UnansweredError, CliError, LogGoneError, RecordRefusedError, TimeoutError):
         return [], ""
+    if lost:
+        return [Finding("bad", "log", lost, "muster log recover, unless a keeper runs")], ours
     fix = "name the cluster of this log with --context, or the log of this cluster with --url"
     return ([Finding("bad", "pair", said, fix)] if said else []), ours

@@ -61,7 +61,15 @@ async def log_recover(
             )
             return FAILED
         by = short(os.environ.get("USER") or "unknown")
-        made = await give_up(js, identity, SystemClock().now(), by=by, reason=set_back or LOST)
+        made = await give_up(
+            js,
+            identity,
+            SystemClock().now(),
+            by=by,
+            reason=set_back or LOST,
+            generation=known.generation if known is not None else 0,
+            parent=known.parent if known is not None else "",
+        )
     out.line(f"Generation {made.generation} of cell {made.cell} (log {made.log_id}) is in force, from the cluster.")
     return OK
 

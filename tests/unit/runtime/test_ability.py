@@ -28,6 +28,7 @@ class Parts:
         self.keepers: list[Any] = []
         self.telemetries: list[Any] = []
         self.cluster_leases: list[Any] = []
+        self.witness = None
         self.waited_s = 0.0
 
     def waits_s(self) -> float:

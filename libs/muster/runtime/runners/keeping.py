@@ -13,7 +13,7 @@ from typing import Protocol
 from muster.bus.errors import BusError, NoRoomError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.marks import give_up, hear_marks
+from muster.bus.marks import give_up, hear_marks, rolled_over
 from muster.bus.shares import close, filled, shares
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
 from muster.runtime.layouts import USERS
@@ -103,8 +103,7 @@ class LogKeeper:
         if log.identity.log_id != self._log_id:
             raise LogSealedError(f"generation {log.identity.generation} of the log is in force: go on with that")
         unheard = await self._check_whole(log)
-        if not sealed:
-            await self._check_cluster(log)
+        await self._check_cluster(log)
         usage = await log.usage()
         full = usage.max_bytes > 0 and usage.bytes * 100 >= usage.max_bytes * self._percent > 0
         if sealed or full:
@@ -149,12 +148,20 @@ class LogKeeper:
         return names
 
     async def _check_cluster(self, log: JetStreamLog) -> None:
-        """Found the next generation where the cluster is older than this one knows it."""
+        """Found the next generation where the cluster or NATS is older than it was known to be."""
         known = await recorded_cluster(self._js, log.identity)
-        if known is None or not known.set_back:
+        if known is None or not known.set_back or await rolled_over(self._js, log.identity):
             return
-        self._hooks.note("error", "cluster_set_back", message=known.set_back)
-        made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper", reason=known.set_back)
+        self._hooks.note("error", "log_given_up", message=known.set_back)
+        made = await give_up(
+            self._js,
+            log.identity,
+            self._clock.now(),
+            by="the keeper",
+            reason=known.set_back,
+            generation=known.generation,
+            parent=known.parent,
+        )
         raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
 
     async def _hold_to_budget(self, log: JetStreamLog) -> None:

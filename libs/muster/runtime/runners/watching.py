@@ -21,7 +21,7 @@ from muster.core.wording import problems
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, Commit, CommitKind, Stored
-from muster.events.facts import KindsConfigured, Synced, SyncStarted
+from muster.events.facts import KindsConfigured, Synced, SyncStarted, WorkloadObserved
 from muster.events.registry import encode
 from muster.kube import deltas
 from muster.kube.discovery import served
@@ -29,7 +29,7 @@ from muster.kube.hooks import WatchHooks
 from muster.kube.objects import ObjectMeta
 from muster.kube.reflector import ABSENT_S, Reflector
 from muster.model.api import ApiResource
-from muster.model.keys import Ref
+from muster.model.keys import Intent, Ref
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
 from muster.runtime.runners.hooks import Hooks, Level
 from muster.runtime.runners.leader import Leader
@@ -89,6 +89,8 @@ class WatcherRunner(Leader[WatchState]):
         self._pending: dict[str, _UnreportedObject] = {}
         self._put_off: dict[str, _UnreportedObject] = {}
         """New objects that name a parent which does not know them yet."""
+        self._copied: dict[str, Intent] = {}
+        """uid -> the intent that the object had when it was seen first: from another log, or from before this one"""
         self._kinds = kinds
         self._retired = shard not in shards_of(kinds)
         """It is not to be watched any more: what was reported of it is taken back."""
@@ -207,7 +209,31 @@ class WatcherRunner(Leader[WatchState]):
         if pending.unreadable:
             found = not_decoded(pending.unreadable)
             return self.stage.unreadable(self.state, pending.ref, pending.rv, found)
-        return self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
+        known = pending.ref.uid in self.state.objects
+        facts = self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
+        for fact in facts:
+            if isinstance(fact, WorkloadObserved) and (intent := Intent.parse(fact.workload.intent)) is not None:
+                if not known:
+                    self._copied[pending.ref.uid] = intent
+                elif self._copied.get(pending.ref.uid) != intent:
+                    self._compare(pending.ref, intent)
+        return facts
+
+    def _compare(self, ref: Ref, intent: Intent) -> None:
+        """Raise the alarm where an object that the log knows was written for a decision that the log does not have.
+
+        It closes nothing: anyone who may edit the object may have written that.
+        """
+        here = self.log.identity.generation
+        if intent.generation < here or (intent.generation == here and intent.seq <= self.state.seq):
+            return
+        assert self._tasks is not None
+        self._tasks.create_task(self._alarm(ref, intent))
+
+    async def _alarm(self, ref: Ref, intent: Intent) -> None:
+        end, here = await self.log.end(), self.log.identity.generation
+        if intent.generation > here or intent.seq > end:
+            self.hooks.note("error", "intent_beyond_log", ref=str(ref), intent=str(intent), generation=here, end=end)
 
     async def _watch(self) -> None:
         await self._watch_one_version()

@@ -1,0 +1,154 @@
+"""Opening the log of a process: nothing is built on it before each witness was heard.
+
+Asked are the marks beside the log (:mod:`muster.bus.marks`), what was written there of its end
+(:mod:`muster.runtime.pairing`), and the record on the API server (:mod:`muster.runtime.witness`). A log that is lost or
+sealed is waited for, until its successor is in force; the keeper founds that.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.jetstream import GrowingPause, JetStream
+from muster.bus.log import JetStreamLog
+from muster.bus.marks import give_up, hear_marks, prove_marks, rolled_over
+from muster.bus.vouching import REACHING
+from muster.ports import ApiTransport, Clock, LogLostError, LogSealedError
+from muster.runtime.config import Config
+from muster.runtime.connecting import open_cell
+from muster.runtime.layouts import USERS, members
+from muster.runtime.pairing import belong, recorded_cluster
+from muster.runtime.process import Tell, reach_api_server
+from muster.runtime.witness import Bystander, CellRecord, Witness
+from muster.telemetry.logs import Logger
+from muster.telemetry.metrics import Metrics
+
+READ_ONLY = ("gateway",)
+"""Services that build nothing on the log."""
+
+
+class LogOpening:
+    """Of one process; the parameters are as in ``service.open_process``.
+
+    ``transport`` and ``witness``: of a process that reaches the API server, once :meth:`open` has returned.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        config: Config,
+        service: str,
+        clock: Clock,
+        logger: Logger,
+        *,
+        keeping: bool,
+        own_time: bool,
+        tell: Tell | None,
+    ) -> None:
+        self._js, self._config, self._clock = js, config, clock
+        self._service = service
+        self._logger = logger
+        self._keeping, self._own_time = keeping, own_time
+        self._tell = tell
+        self._bystander = Bystander(js, config.cell)
+        self.transport: ApiTransport | None = None
+        self.witness: Witness | None = None
+
+    async def open(self, name: str, metrics: Metrics, stack: AsyncExitStack) -> JetStreamLog:
+        """The log, once it may be built on; ``name``: of the process.
+
+        Raises BusError, LogGoneError, KubeConfigError.
+        """
+        log = await self._cell()
+        reaching = next((each for each in REACHING if each in members(self._service)), "")
+        if reaching and self._tell is not None:
+            await self._reach(log, reaching, name, metrics, stack)
+        told, pause = "", GrowingPause()
+        while True:
+            sealed = (await log.usage()).sealed
+            why = lost = await self._lost(log)
+            if not lost:
+                why = await self._unwitnessed(log)
+            if not sealed and not why:
+                break
+            said = why or "the log is sealed and has no successor yet: the keeper completes the roll-over"
+            if said != told:
+                told = said
+                self._say(said, lost=bool(lost), sealed=sealed, generation=log.identity.generation)
+            if not self._keeping or not await self._succeed(log, lost=bool(lost), whole=not why):
+                await pause.pause()
+            log = await self._cell()
+        if self._tell is not None:
+            self._tell("")
+        return log
+
+    def _say(self, why: str, *, lost: bool, sealed: bool, generation: int) -> None:
+        if lost:
+            self._logger.error("log_lost_commits", message=why)
+        elif sealed:
+            self._logger.warning("log_sealed", generation=generation, completing=self._keeping, message=why)
+        if self._tell is not None:
+            self._tell(why)
+
+    async def _cell(self) -> JetStreamLog:
+        return await open_cell(self._js, self._config, at=self._clock.now(), own_time=self._own_time)
+
+    async def _reach(self, log: JetStreamLog, service: str, name: str, metrics: Metrics, stack: AsyncExitStack) -> None:
+        """Connect to the API server, and see that it is the one of the cell."""
+        config = self._config
+        transport = await reach_api_server(config, metrics, self._clock, stack)
+        founds = service == REACHING[0]
+        if not await belong(self._js, log.identity, transport, founds=founds, tell=self._tell):
+            self._logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
+        record = CellRecord(transport, config.cell, self._clock)
+        self.transport = transport
+        self.witness = Witness(record, self._js, config.cell, service, name, self._logger, writes=config.act)
+
+    async def _lost(self, log: JetStreamLog) -> str:
+        """How the log lacks what was read of it, by the marks and the record beside it; empty for whole.
+
+        The marks are heard again on each connection. What was published is proven by the publisher.
+        """
+        known = await recorded_cluster(self._js, log.identity)
+        if known is not None and known.set_back and not await rolled_over(self._js, log.identity):
+            return f"{known.set_back}; the keeper founds the next generation, else `muster log recover`"
+        try:
+            await log.hear(partial(prove_marks, self._js, log, self._service, USERS))
+        except LogLostError as err:
+            return str(err)
+        return ""
+
+    async def _unwitnessed(self, log: JetStreamLog) -> str:
+        """Why the log was not compared with the record of the cell, or falls short of it; empty where it holds."""
+        if self.witness is not None:
+            return await self.witness.ask(log)
+        if self._tell is None or {*members(self._service)} <= {*READ_ONLY}:
+            return ""
+        known = await recorded_cluster(self._js, log.identity)
+        return await self._bystander.ask(log) if known is not None and known.uid else ""
+
+    async def _succeed(self, log: JetStreamLog, *, lost: bool, whole: bool) -> bool:
+        """Found the generation after a log that is lost, or sealed; False where that is not sure."""
+        known = await recorded_cluster(self._js, log.identity)
+        if lost and known is not None and known.set_back:
+            await give_up(
+                self._js,
+                log.identity,
+                self._clock.now(),
+                by=self._service,
+                reason=known.set_back,
+                generation=known.generation,
+                parent=known.parent,
+            )
+        elif (await hear_marks(self._js, log, USERS)).agrees:
+            await give_up(self._js, log.identity, self._clock.now(), by=self._service)
+        elif whole:
+            from muster.runtime.logkeeping.rolling import roll  # It loads every stage there is.
+
+            with suppress(LogSealedError):  # Another process has completed it.
+                await roll(JetStreamGenerations(self._js, self._config.cell), clock=self._clock, only=log.identity)
+        else:
+            return False
+        return True
