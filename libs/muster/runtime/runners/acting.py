@@ -37,7 +37,7 @@ BACKOFF_S = (0.2, 10.0)
 
 
 class _Turns:
-    """Of one object: the tasks that carry its orders out take turns, also those whose order was withdrawn meanwhile."""
+    """Turns of the tasks that carry out the orders of an object, also of orders withdrawn meanwhile."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
