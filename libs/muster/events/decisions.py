@@ -199,7 +199,7 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
 
 
 class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
-    """``ref`` waits for more than the free quota and should start: the possible victims, and the present refusal.
+    """``ref`` waits for more than the free quota and should start: the possible victims, and the limit in the way.
 
     ``guarantee``: the job stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims
     are of the job's leaf and have lower priority, where the tree asks for preemption. ``service``: victims keep
