@@ -108,9 +108,9 @@ class Log(Protocol):
         ...
 
     async def prove(self, seq: int, digest: bytes) -> None:
-        """Raise LogLostError unless the log holds the commit with this digest at a sequence; empty: any commit.
+        """Raise LogLostError unless the log holds the commit with that digest at a sequence; empty: any that is there.
 
-        A sequence of an earlier generation, which is sealed, counts as proven.
+        What lies in an earlier generation, which is sealed, counts as proven.
         """
         ...
 
