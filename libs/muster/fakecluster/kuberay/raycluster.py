@@ -1,6 +1,6 @@
-"""One RayCluster: from its observed objects to the operator's next writes. Pure.
+"""A RayCluster: from its observed objects to the operator's next writes. Pure.
 
-Pods first, then the status that describes the pods as they were seen; the next look describes what has come of it.
+Pods first, then the status of the observed pods; the next look describes the results.
 """
 
 from __future__ import annotations
