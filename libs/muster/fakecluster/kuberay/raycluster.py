@@ -104,7 +104,7 @@ def _may_make_head(cluster: Obj, status: Obj) -> bool:
 def _group_operations(
     cluster: Obj, group: Obj, pods: tuple[Obj, ...], settings: OperatorSettings
 ) -> list[ApiOperation]:
-    """Bring a worker group to its size. Pods that are going still count until they are gone."""
+    """Bring a worker group to its size. Leaving pods still count until they are gone."""
     namespace = cluster["metadata"]["namespace"]
     workers = [
         pod
