@@ -1,7 +1,7 @@
-"""What the runners need of the outside, as Protocols of a few methods each.
+"""The runners' needs of the outside, as Protocols of a few methods each.
 
-Adapters: ``bus`` (JetStream) and ``sim`` (in memory) offer Log, Lease and Snapshots; ``kube`` (a real API
-server) and ``sim`` (a simulated one) offer ApiTransport. The contract tests run on both of each.
+Adapters: ``bus`` (JetStream) and ``sim`` (in memory) offer Log, Lease and Snapshots; ``kube`` (a real API server) and
+``sim`` (a simulated one) offer ApiTransport. The contract tests run on both of each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.events.envelope import Commit, Stored
 
 
 class Earlier(Struct, frozen=True):
-    """A generation that was sealed: its successor goes on counting where it ended."""
+    """A sealed generation: the successor continues with the next sequence."""
 
     generation: int
     log_id: str
@@ -61,7 +61,7 @@ class LogGoneError(Exception):
 
 
 class LogLostError(LogGoneError):
-    """The log does not hold what was read of it: it lost commits, and may have grown over them since."""
+    """The log lacks commits that were read: the log lost commits, and may have grown over them since."""
 
 
 class LogSealedError(LogGoneError):
@@ -99,12 +99,11 @@ class Log(Protocol):
     def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """Every commit with a sequence over ``after``, in order, in batches, for ever; from earlier generations too.
 
-        ``last``: digest of the commit at ``after``. On each connection it is proven that the log still holds what was
-        read last: LogLostError where it does not.
+        ``last``: digest of the commit at ``after``. Each connection proves that the log still holds the last commit
+        read: LogLostError otherwise.
 
-        Yields an empty list once, when the end that the log had at the start has been reached.
-        Raises LogSealedError at the end of a generation that was sealed, LogGapError, LogGoneError, and what
-        decode_commit raises.
+        Yields an empty list once, at the end that the log had at the start. Raises LogSealedError at the end of a
+        sealed generation, LogGapError, LogGoneError, and the errors of decode_commit.
         """
         ...
 
@@ -132,9 +131,9 @@ class Lease(Protocol):
     """Leadership of one (stage, shard) for a while. Only keeps the peace: safety is in the append."""
 
     async def acquire(self) -> bool | None:
-        """Take the lease if it is free or already ours; never waits for another holder.
+        """Take the lease if the lease is free or already ours; never waits for another holder.
 
-        False: another holds it, and renews it; None: neither can be found out.
+        False: another process holds and renews the lease; None: neither can be found out.
         """
         ...
 
@@ -179,9 +178,9 @@ class Snapshots(Protocol):
         ...
 
     async def save(self, snapshot: Snapshot, *, end: int | None = None) -> bool:
-        """Keep it if it is newer than the one kept; False when another one already is.
+        """Keep the snapshot if it is newer than the kept snapshot; False if a newer snapshot is kept already.
 
-        ``end``: of the log; what is said to be of a position after it is none, and makes room.
+        ``end``: of the log; a snapshot with a position beyond the end is no snapshot, and makes room.
         """
         ...
 
@@ -237,9 +236,9 @@ class Generations(Protocol):
         reason: str = "",
         prefix: str = "",
     ) -> LogIdentity:
-        """Found the generation after a sealed one, unless it exists, and have it be in force.
+        """Found the generation after a sealed generation, unless it exists, and put it in force.
 
-        ``by``, ``reason``: the user and the reason, for its genesis; ``prefix``: hash of the log at its end.
+        ``by``, ``reason``: the user and the reason, for the genesis; ``prefix``: hash of the log at the seal.
         """
         ...
 
@@ -283,7 +282,7 @@ class ApiTransport(Protocol):
         content_type: str = "application/json",
         timeout_s: float = 10.0,
     ) -> ApiResponse:
-        """One request, one answer, whatever its status. Raises ApiUnreachableError when there is none."""
+        """A request and its answer, of any status. Raises ApiUnreachableError without an answer."""
         ...
 
     def watch(self, path: str, *, query: Mapping[str, str], idle_limit_s: float) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
-"""Which events concern one job or one queue.
+"""The events about a job or a queue.
 
-Pure; it has to hear a log from its beginning, or from a state of the read model, to know what belongs where.
+Pure; the filter must hear a log from its beginning, or from a state of the read model, to know each job's queue.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class EventFilter:
         return [found.uid]
 
     def _observed(self, ref: Ref) -> str:
-        """Note a job; one that is refused never says which queue it meant: that of its namespace."""
+        """Note a job; a refused job names no queue: the queue of its namespace counts."""
         self._keys[ref.uid] = ref
         if ref.namespace in self._leaves:
             self._queues.setdefault(ref.uid, self._leaves[ref.namespace])

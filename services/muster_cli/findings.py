@@ -12,7 +12,7 @@ Grade = Literal["ok", "note", "bad"]
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at. ``fix``: what to do about it, empty when nothing is to be done."""
+    """A checked fact. ``fix``: the next step, empty if there is nothing to do."""
 
     grade: Grade
     title: str

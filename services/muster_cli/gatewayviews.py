@@ -1,4 +1,4 @@
-"""What a gateway answers, as the values that commands print: the same ones that they make of a log."""
+"""The answers of a gateway, as the values that commands print: the same values as from a log."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _read(path: Path) -> Instance | None:
 
 
 def _sweep(path: Path, instance: Instance | None) -> None:
-    """Remove what a killed instance has left: its file, and its directory when it was a temporary one."""
+    """Remove the rest of a killed instance: its file, and its directory if temporary."""
     path.unlink(missing_ok=True)
     if instance is None or not instance.temporary:
         return

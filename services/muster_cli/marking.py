@@ -44,7 +44,7 @@ def patch_of(meta: Mapping[str, Any], uid: str, wanted: Mapping[str, str | None]
 
 
 async def annotations_of(transport: ApiTransport, resource: ApiResource, ref: Ref) -> dict[str, Any]:
-    """The metadata of an object as it is now. Raises CliError when it is gone, or is another one of that name."""
+    """The metadata of the present object. Raises CliError if the object is gone, or is another object of that name."""
     answer = await transport.request("GET", resource.path(ref.namespace, ref.name))
     if not answer.ok:
         raise refusal(answer, f"read {ref.kind} {ref.key}")

@@ -27,7 +27,7 @@ CONTROLLERS = "muster-controllers"
 
 
 class AdmissionPolicy(Struct, frozen=True):
-    """A policy of ``deploy/policies``: its kind, its binding of the same name, and the first server that has them."""
+    """A policy of ``deploy/policies``: kind, binding of the same name, and the first server version."""
 
     name: str
     resource: ApiResource

@@ -1,4 +1,4 @@
-"""What another quota tree would change: its nodes, and what it means for running and waiting jobs. Pure."""
+"""The changes by another quota tree: its nodes, and the effect on running and waiting jobs. Pure."""
 
 from __future__ import annotations
 

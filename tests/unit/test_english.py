@@ -1,10 +1,13 @@
-"""The word list of `make lint` finds what it is for, and an area can only get better."""
+"""The word list and the two measures of `make lint` find dialect, and an area can only get better."""
 
+import re
 import tomllib
 
-from kit.english import LIST, Finding, area, found_in, judged, rules, shrunk
+from kit.english import LIST, Finding, Measure, above, area, found_in, judged, measured, prose, rules, shrunk
 
-RULES = rules(tomllib.loads(LIST.read_text()))
+TABLE = tomllib.loads(LIST.read_text())
+PRONOUNS = re.compile(TABLE["counted"]["pronouns"], re.IGNORECASE | re.VERBOSE)
+RULES = rules(TABLE)
 
 
 def words(text: str) -> list[str]:
@@ -26,11 +29,51 @@ def test_an_area_may_have_as_many_as_the_list_allows_and_no_more() -> None:
     found = [Finding("libs/muster/core/quota/a.py", 3, "whom", "name it"), Finding("docs/x.md", 1, "mend", "fix")]
     assert [area(each.path) for each in found] == ["libs/muster/core/quota", "docs/x.md"]
     assert judged(found, {"libs/muster/core/quota": 1, "docs/x.md": 1}) == []
+    assert [area(path) for path in ("libs/muster/core/stage.py", "libs/muster/ports.py")] == [
+        "libs/muster/core",
+        "libs/muster",
+    ]
     wrong = judged(found, {"libs/muster/core/quota": 1})
     assert wrong[0] == "docs/x.md:1: 'mend': fix"
     assert wrong[-1].startswith("docs/x.md: 1 turns of phrase")
 
 
+def test_prose_is_measured_without_code_links_and_names() -> None:
+    page = """# Jobs that wait
+
+Each queue is one tree. See [this page](that/which.md), `what it is` or what_it_is!
+
+```sh
+that is it
+```
+- Those of it:
+"""
+    assert [*prose("docs/x.md", page)] == [page]
+    assert measured(page, PRONOUNS) == Measure(words=15, pronouns=4, sentences=4), "that, one; those, it"
+    module = '''"""What a job asks."""\ndef f() -> int:\n    """Its GPUs. None."""\n    # which\n'''
+    assert [*prose("a.py", module)] == ["What a job asks.", "Its GPUs. None."]
+    assert [*prose("a.toml", "it")] == []
+
+
+def test_a_sentence_cut_in_two_has_the_same_share() -> None:
+    long, cut = (measured(text, PRONOUNS) for text in ("It waits, and they run.", "It waits. And they run."))
+    assert (long.numbers()["pronouns"], long.sentences, cut.sentences) == (cut.numbers()["pronouns"], 1, 2)
+    assert measured("this queue, each job; of this, each of", PRONOUNS).pronouns == 2
+
+
+def test_an_area_without_a_number_must_reach_the_goal() -> None:
+    areas = {"docs/x.md": Measure(words=1000, pronouns=81, sentences=100)}
+    table = {"goals": {"pronouns": 80, "sentence": 100}, "pronouns": {"docs/x.md": 81}, "sentence": {}}
+    assert above(areas, table) == []
+    assert above(areas, table | {"pronouns": {}})[0].startswith("docs/x.md: pronouns 81, allowed are 80")
+
+
 def test_the_numbers_go_down_only() -> None:
-    text = '[words]\n"x" = "y"\n[allowed]\n"docs" = 3\n"libs/a" = 2\n"libs/b" = 1\n'
-    assert shrunk(text, {"docs": 5, "libs/a": 1}).endswith('[allowed]\n"docs" = 3\n"libs/a" = 1\n')
+    text = (
+        '[words]\n"x" = "y"\n[allowed]\n"docs" = 3\n"libs/a" = 2\n"libs/b" = 1\n'
+        '[pronouns]\n"docs" = 90\n"libs/a" = 99\n'
+    )
+    numbers = {"allowed": {"docs": 5, "libs/a": 1}, "pronouns": {"docs": 80, "libs/a": 95}}
+    assert shrunk(text, numbers, {"pronouns": 80}).endswith(
+        '[allowed]\n"docs" = 3\n"libs/a" = 1\n[pronouns]\n"libs/a" = 95\n'
+    )

@@ -59,6 +59,17 @@ def test_each_decision_is_listed_once_under_its_title() -> None:
     assert len(listed) == len(titles)
 
 
+def test_a_superseded_decision_names_its_file_its_commit_and_a_record_in_force() -> None:
+    folder = REPOSITORY / "docs" / "decisions"
+    rows = (folder / "README.md").read_text().partition("## Superseded")[2].splitlines()
+    gone = [re.match(r"\| (\d+)\. .+ \| `(\d{4})-.+\.md` \| [0-9a-f]{8,} \| \[\d+\]\(0", row) for row in rows]
+    numbers = [found.groups() for found in gone if found]
+    assert len(numbers) == sum(row.startswith("| ") for row in rows) - 2, "| Record | File | Commit | Replaced by |"
+    for number, file in numbers:
+        assert int(number) == int(file)
+        assert not [*folder.glob(f"{file}-*")], f"decision {number} is in force"
+
+
 def test_no_folder_of_the_docs_is_empty() -> None:
     for folder in (REPOSITORY / "docs").rglob("*/"):
         assert not folder.is_dir() or any(folder.iterdir()), folder

@@ -6,8 +6,8 @@ import sys
 
 
 def _import_nats() -> None:
-    """Import nats-py without aiohttp, which it takes for websockets alone: they are not used, and a command that only
-    reads a log would spend a fifth of its time on that import.
+    """Import nats-py without aiohttp, which nats-py needs for websockets alone: websockets are not used, and the
+    import would take a fifth of the time of a command that only reads a log.
     """
     modules: dict[str, object] = sys.modules  # type: ignore[assignment]
     if "aiohttp" in modules or "nats" in modules:

@@ -1,6 +1,6 @@
-"""The states a generation of the log begins with: one object per (stage, shard), and a list of them by its digest.
+"""The states at the beginning of a generation of the log: an object per (stage, shard), and a list by its digest.
 
-The genesis of the generation names that digest, so what is read is what the generation was founded on.
+The genesis of the generation names this digest, so a reader gets exactly the founding states.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Opening and founding a cell: which stream is its log, and that everything it needs exists as it must.
+"""Opening and founding a cell: the stream of the log, and every other stream of the cell with the right configuration.
 
-A pointer in the state bucket says which generation counts. It is written last: what it names exists and opens
-with its Genesis. A process that founds a generation at the same time meets the same stream, where only one Genesis can
-be first; a founder that dies half-way leaves what the next one goes on from.
+A pointer in the state bucket names the generation that counts. The pointer is written last: the named generation
+exists and opens with its Genesis. Two processes that found a generation at the same time meet the same stream, where
+only one Genesis can be first; a founder that dies half-way leaves work that the next founder continues.
 """
 
 from __future__ import annotations
@@ -84,13 +84,12 @@ async def open_log(
 ) -> JetStreamLog:
     """The log of a cell.
 
-    With ``create`` a cell without log gets its first generation, and one whose log is lost the next, which names
-    the lost one as its parent; ``at`` (ms since the epoch) is the time it is given, ``own_time`` is as in Genesis.
-    ``limits`` are what a new log gets and what an existing one must have; None means the defaults for a new one, and
-    whatever an existing one has.
+    With ``create`` a cell without log gets its first generation, and a cell with a lost log the next, which names the
+    lost generation as its parent; ``at`` (ms since the epoch) is the time of founding, ``own_time`` is as in Genesis.
+    ``limits`` are the limits of a new log and the required limits of an existing log; None means the defaults for a
+    new log, and any limits of an existing log.
 
-    Raises LogGoneError when there is no log and ``create`` is not set, BusError when what is there is not as it
-    must be.
+    Raises LogGoneError without a log and without ``create``, BusError for a log with a wrong configuration.
     """
     subjects.check_cell(cell)
     ignore = SEALED | COMPRESSED | NARROWED | (SIZES if limits is None else frozenset[str]())
@@ -128,9 +127,9 @@ async def open_log(
 
 
 async def _pointer_entry(state: KvBucket) -> KvEntry | None:
-    """The value at the pointer of a bucket that was found or made just now: of three servers one may not know it yet.
+    """The value at the pointer of a bucket found or made just now: one of three servers may not know the bucket yet.
 
-    Raises ApiError when it is not known for KNOWN_S.
+    Raises ApiError for a bucket still unknown after KNOWN_S.
     """
     backoff = GrowingPause()
     try:
@@ -147,7 +146,7 @@ async def _pointer_entry(state: KvBucket) -> KvEntry | None:
 
 
 async def pointer_of(js: JetStream, cell: str) -> LogPointer | None:
-    """Which generation is said to be in force, whether its stream is there or not; None for a cell that has none."""
+    """The generation that the pointer names, with or without a stream; None for a cell without a pointer."""
     bucket = bucket_config(subjects.state_bucket(cell), Limits())
     if await ensure(js, bucket, create=False, ignore=SIZES) is None:
         return None
@@ -184,7 +183,7 @@ async def open_stores(
 ) -> None:
     """Make sure that leases, snapshots, public events and quarantine of a cell have their streams.
 
-    Raises BusError when one is missing and ``create`` is not set, or is not as it must be.
+    Raises BusError for a missing stream without ``create``, or for a wrong configuration.
     """
     subjects.check_cell(cell)
     size = limits or Limits()
@@ -210,9 +209,9 @@ async def found_generation(
     first: int = 1,
     prefix: str = "",
 ) -> Genesis:
-    """Create a generation and its first commit, or find what another founder made of it.
+    """Create a generation and its first commit, or find the work of another founder.
 
-    ``first``: the sequence it begins with; ``prefix``: hash of the log before it.
+    ``first``: the first sequence; ``prefix``: hash of the earlier log.
     """
     generation = genesis.generation
     await ensure(js, log_config(cell, generation, limits, first=first), create=True, ignore=ignore)
@@ -240,7 +239,7 @@ async def found_generation(
 
 
 async def _readable(js: JetStream, identity: LogIdentity) -> LogIdentity:
-    """Without the earlier generations whose stream was removed, and those before them."""
+    """The generations without those before a removed stream."""
     kept: list[Earlier] = []
     for each in reversed(identity.earlier):
         if await js.info(subjects.log_stream(identity.cell, each.generation), checks=1) is None:
@@ -258,7 +257,9 @@ def _check_subjects(wanted: Mapping[str, Any], found: StreamInfo) -> None:
 
 
 async def own_genesis(js: JetStream, cell: str, generation: int, first: int) -> Genesis | None:
-    """What a generation begins with; None where it has lost that. What another key wrote in its place is no genesis."""
+    """The first commit of a generation; None if the commit is lost. A commit by another key in its place is no
+    genesis.
+    """
     stored = await js.get(subjects.log_stream(cell, generation), first)
     if stored is None or stored.subject != subjects.log_subject(cell, generation, "genesis", "0"):
         return None
@@ -266,7 +267,9 @@ async def own_genesis(js: JetStream, cell: str, generation: int, first: int) -> 
 
 
 async def _check_genesis(js: JetStream, cell: str, pointer: LogPointer) -> None:
-    """One without a genesis has lost it: it is opened, so that it can be given up (muster.bus.marks)."""
+    """A generation without a genesis has lost it: the generation is opened, so that it can be given up
+    (muster.bus.marks).
+    """
     found = await own_genesis(js, cell, pointer.generation, pointer.first)
     if found is not None and (found.log_id != pointer.log_id or found.generation != pointer.generation):
         raise BusError(

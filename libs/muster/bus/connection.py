@@ -1,7 +1,7 @@
-"""One connection to NATS: requests over one reply inbox, plain sinks, and failures that are never swallowed.
+"""A connection to NATS: requests over one reply inbox, plain sinks, and failures that are never swallowed.
 
-Everything else in this package talks through it. It uses nats-py for the parts that work well (protocol, TLS,
-reconnecting) and refuses what loses messages silently: subscription queues that drop when full, requests
+Everything else in this package talks through this module. nats-py does the parts that work well (protocol, TLS,
+reconnecting). Refused are the parts that lose messages silently: subscription queues that drop when full, requests
 that wait for a time limit although the connection is gone, and ``flush()``, which is no barrier there.
 """
 
@@ -192,9 +192,9 @@ class Connection:
         self._watch()
 
     def _watch(self) -> None:
-        """Break off a lost connection that nats-py waits to be closed in good order.
+        """Break off a lost connection that nats-py wants to close in good order.
 
-        It first wants to send its buffer, and a peer that takes nothing more never lets it: the
+        nats-py first wants to send its buffer, and a peer that takes nothing more never lets nats-py finish: the
         connection would stay "reconnecting" for ever.
         """
         if self._closing:

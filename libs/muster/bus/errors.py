@@ -8,7 +8,7 @@ class BusError(Exception):
 
 
 class ConnectError(BusError):
-    """No usable connection: which address was tried, what it answered, what to do."""
+    """No usable connection: the address, the answer, and the next step."""
 
 
 class ForbiddenError(BusError):

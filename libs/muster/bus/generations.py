@@ -1,7 +1,7 @@
 """Rolling a log over on JetStream: reserve room, seal, keep the states, found the next generation, move the pointer.
 
-Every step may be repeated, by any process, and meets what was done before: a crash between two of them leaves either
-the old generation in force, or one that is sealed and whose successor is completed by the next try.
+Every step may be repeated, by any process, and meets the results of earlier steps: a crash between two steps leaves
+either the old generation in force, or a sealed generation whose successor is completed by the next try.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class JetStreamGenerations:
             await backoff.pause()
 
     async def limits(self, identity: LogIdentity) -> Limits:
-        """Those of a generation, before it was sealed where it was."""
+        """The limits of a generation; of a sealed generation the limits before the seal."""
         info = await self._js.info(subjects.log_stream(identity.cell, identity.generation))
         config = info.config if info is not None else {}
         size = (config.get("metadata") or {}).get(SIZE) or config.get("max_bytes", Limits().max_bytes)

@@ -41,9 +41,10 @@ async def import_log(
     limits: Limits | None = None,
     progress: Callable[[int], None] = lambda _seq: None,
 ) -> JetStreamLog:
-    """Store the commits of a log, from its genesis on, as the log in force of a cell that has none, or has lost it.
+    """Store the commits of a log, from the genesis on, as the log in force of a cell without a log, or with a lost
+    log.
 
-    Raises OccupiedError when the cell has a log or its stream exists, BusError for an incomplete log.
+    Raises OccupiedError when the cell has a log or the stream exists, BusError for an incomplete log.
     """
     subjects.check_cell(cell)
     size = limits or Limits()
@@ -100,9 +101,10 @@ async def _next_generation(js: JetStream, cell: str, before: LogPointer, body: B
 
 
 async def _store_all(js: JetStream, cell: str, generation: int, window: list[Body]) -> None:
-    """Append many, all on their way at once. Each names the one before it, so none is stored out of its place.
+    """Append many messages, all on their way at once. Each message names the one before, so none is stored out of
+    place.
 
-    Where one was not stored, or nothing is known of it, they go one by one.
+    After a message that was not stored, or without an answer, the messages go one by one.
     """
     answers: list[asyncio.Future[Msg]] = []
     stored: list[Msg] = []
@@ -138,7 +140,7 @@ def _addressed(cell: str, generation: int, body: Body) -> tuple[str, dict[str, s
 
 
 def _writer(body: Body) -> tuple[str, str]:
-    """(stage, shard) of its subject; by its own words where its archive is too old to tell."""
+    """(stage, shard) by the subject; by the body if the archive is too old for a subject."""
     if not body.subject:
         envelope = decode_envelope(body.data)
         return envelope.stage, envelope.shard
@@ -147,12 +149,12 @@ def _writer(body: Body) -> tuple[str, str]:
 
 
 def _begins(body: Body, generation: int) -> bool:
-    """Whether it is the genesis of another generation than the one that is being written."""
+    """Whether the commit is the genesis of another generation than the generation being written."""
     return _writer(body)[0] == "genesis" and (not body.subject or parts(body.subject)[0] != generation)
 
 
 async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:
-    """Append one message at exactly its sequence; sent again it is stored once."""
+    """Append a message at exactly its sequence; a message sent again is stored once."""
     stream = subjects.log_stream(cell, generation)
     subject, headers = _addressed(cell, generation, body)
     backoff = GrowingPause()

@@ -1,4 +1,4 @@
-"""Answers on their way: one subject space for all requests of a connection, a future for each."""
+"""Answers on their way: one subject space for all requests of a connection, a future for each request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The few requests of the JetStream API this package needs, with their answers typed.
+"""The requests of the JetStream API in use by this package, with typed answers.
 
-Reads go to the leader of a stream, never to ``DIRECT.GET``: replicas answer that too, and may be behind
-what was acknowledged.
+Reads go to the leader of a stream, never to ``DIRECT.GET``: replicas answer ``DIRECT.GET`` too, and may be behind an
+acknowledged write.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ try made meanwhile fails, and the next one begins so late.
 
 
 class JetStream:
-    """Requests to JetStream over one connection. ``timeout_s``: how long one try waits for its answer."""
+    """Requests to JetStream over one connection. ``timeout_s``: the wait for an answer in a try."""
 
     def __init__(self, connection: Connection, *, timeout_s: float = TRY_S) -> None:
         self.connection = connection
@@ -149,9 +149,9 @@ class JetStream:
     async def ask(
         self, operation: str, body: Mapping[str, object] | None = None, *, patience_s: float | None = 30.0
     ) -> bytes:
-        """A request that may be repeated without harm, repeated until it is answered.
+        """A request that may be repeated without harm, repeated until there is an answer.
 
-        Raises ApiError when JetStream refuses it, BusError after ``patience_s`` without answer (None: never).
+        Raises ApiError when JetStream refuses the request, BusError after ``patience_s`` without answer (None: never).
         """
         backoff = GrowingPause()
         trouble: Exception | None = None

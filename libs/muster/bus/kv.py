@@ -1,6 +1,6 @@
-"""Key-value buckets with compare-and-set, laid out as every NATS client expects them.
+"""Key-value buckets with compare-and-set, in the layout of every NATS client.
 
-Reads go to the leader, so a value read after an acknowledged write is that write or a later one.
+Reads go to the leader, so a read after an acknowledged write returns the written value or a later value.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class KvBucket:
         return [subject.removeprefix(self._prefix) for subject in sorted(_infos.decode(answer).state.subjects or {})]
 
     async def put(self, key: str, value: bytes, *, revision: int, timeout_s: float | None = None) -> int | None:
-        """Write ``key`` if ``revision`` (0: none) is its newest; the new revision, or None when it is not.
+        """Write ``key`` if ``revision`` (0: none) is the newest; the new revision, or None for a stale revision.
 
-        Raises UnansweredError when it may have been written or not, ApiError when the bucket refuses.
+        Raises UnansweredError when the write may have happened or not, ApiError when the bucket refuses.
         """
         return await self._write(key, value, {EXPECTED_LAST_OF_SUBJECT: str(revision)}, timeout_s)
 

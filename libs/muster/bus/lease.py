@@ -1,4 +1,4 @@
-"""Leases: one key per (stage, shard) in a bucket whose entries expire. They only keep the peace."""
+"""Leases: a key per (stage, shard) in a bucket whose entries expire. Leases only avoid conflicts."""
 
 from __future__ import annotations
 

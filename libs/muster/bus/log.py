@@ -203,10 +203,10 @@ class JetStreamLog:
         return 0, expected
 
     async def _since(self, commit: Commit, body: bytes, subject: str, expected: int, last: int) -> tuple[int, int]:
-        """What the subject has got after ``expected``, up to ``last``: our own commit, another leader's, or junk.
+        """The messages of the subject after ``expected``, up to ``last``: our own commit, another leader's, or junk.
 
-        A later answer than the first one may be the first we hear, so this also finds what an unanswered try has
-        stored: the same bytes, by their hash. A void commit there fences no writer: it is passed over.
+        The first answer to arrive may be a later answer, so this also finds the commit of an unanswered try: the same
+        bytes, by their hash. A void commit there fences no writer and is passed over.
         """
         own = 0
         while expected < last:
@@ -306,13 +306,13 @@ class JetStreamLog:
         return subjects.seat_of_subject(self._identity.cell, subject)
 
     def _stored_at(self, raw: Raw) -> int:
-        """Log time (ms) of a message; an imported one carries the time at which its own broker stored it."""
+        """Log time (ms) of a message; an imported message carries the time of its own broker."""
         if raw.seq <= self._identity.imported and raw.headers:
             return int(raw.headers.get(STORED_AT, 0))
         return raw.stored_at
 
     def _chain(self) -> Iterator[tuple[JetStreamLog, int]]:
-        """The sealed generations before this one, oldest first, each with its last sequence."""
+        """The sealed generations before this generation, oldest first, each with its last sequence."""
         identity = self._identity
         begins = (*(each.first for each in identity.earlier[1:]), identity.first)
         for each, begin in zip(identity.earlier, begins, strict=False):

@@ -65,7 +65,9 @@ class ObjectBucket:
         self._stream = f"OBJ_{name}"
 
     async def put(self, name: str, body: bytes) -> None:
-        """Store an object under a name of its own. One try: raises UnansweredError, ApiError, and it does not exist."""
+        """Store an object under a new name. One try: raises UnansweredError, ApiError, and then the object does not
+        exist.
+        """
         nuid = secrets.token_hex(11)
         chunks = [body[start : start + CHUNK] for start in range(0, len(body), CHUNK)]
         waiting: deque[asyncio.Future[Msg]] = deque()
@@ -119,7 +121,7 @@ class ObjectBucket:
         return bytes(body)
 
     async def delete(self, name: str) -> None:
-        """Remove an object and every trace of it; one that is not there is fine. Raises ApiError, BusError."""
+        """Remove an object and every trace; a missing object is fine. Raises ApiError, BusError."""
         subject = self._meta_subject(name)
         found = await self._js.last(self._stream, subject)
         if found is None:

@@ -1,9 +1,9 @@
 """The stream for outsiders: one message per public event, at least once, exactly once by ``ce-id``.
 
-Messages are sent without waiting for the one before, so after a crash the last one stored need not mean that all
-before it are. Each therefore carries the newest event up to which everything was acknowledged when it was sent;
-from there a new publisher goes on, and what it sends twice has the same ``ce-id`` (the server drops most of it).
-That event is also kept beside the log, for when the stream has no message left.
+Messages are sent without waiting for earlier acknowledgements, so after a crash the last stored message does not prove
+that all earlier messages are stored. Each message therefore carries the newest event up to which everything was
+acknowledged at the time of sending; a new publisher goes on from there. Messages sent twice have the same ``ce-id``
+(the server drops most duplicates). This event is also kept beside the log, for a stream without any message left.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class PublicPublisher:
         self._kept = settled
 
     async def publish(self, subject: str, headers: Mapping[str, str], body: bytes, digest: str = "") -> None:
-        """Send one event; ``headers`` must hold its ``ce-id``. Waits while the window is full or the bus is away.
-        ``digest``: of the commit that it is from, in hexadecimal.
+        """Send an event; ``headers`` must hold its ``ce-id``. Waits while the window is full or the bus is away.
+        ``digest``: of the commit with the event, in hexadecimal.
 
         Raises BusError when this or an earlier event cannot be published at all.
         """

@@ -1,4 +1,4 @@
-"""Where input that cannot be read is kept, with the reason, so that nothing is lost by passing over it."""
+"""Unreadable input, kept with the reason, so that nothing is lost by passing over the input."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Quarantine:
         self._cell = cell
 
     async def put(self, stage: str, body: bytes, cause: str, headers: Mapping[str, str] | None = None) -> int:
-        """Keep ``body`` as it came, with one sentence on what is wrong with it; its sequence there.
+        """Keep ``body`` unchanged, with a sentence on the fault; returns the sequence in the quarantine stream.
 
-        May store it twice when an answer is lost. Raises BusError when it cannot be stored.
+        A lost answer may store the body twice. Raises BusError when the body cannot be stored.
         """
         sent = {**(headers or {}), CAUSE: " ".join(cause.split())}
         backoff = GrowingPause()

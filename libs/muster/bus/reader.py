@@ -1,9 +1,9 @@
 """Ordered reading of a stream without holes: the receiving half of the log.
 
-A consumer of our own (ephemeral, no acknowledgements, no filter: a filter on everything is slow) is asked for
-messages by two overlapping pull requests, so that the server always has one to fill while we work on the other.
-Whatever disturbs it (reconnect, silence, consumer lost, a sequence that does not follow) is answered by a new
-consumer that starts right after the last message handed out; so a hole that remains is a hole in the stream.
+A consumer of our own (ephemeral, no acknowledgements, no filter: a filter on everything is slow) gets two overlapping
+pull requests, so that the server always has a request to fill during our work. After any disturbance (reconnect,
+silence, consumer lost, a sequence that does not follow) a new consumer starts right after the last message handed out;
+so a hole that remains is a hole in the stream.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NS_PER_MS = 1_000_000
 
 
 class Raw:
-    """A message as it came: its sequence in the stream, its body, its headers, its subject, when it was stored (ms)."""
+    """A message as stored: sequence in the stream, body, headers, subject, time of storing (ms)."""
 
     __slots__ = ("data", "headers", "seq", "stored_at", "subject")
 
@@ -60,11 +60,11 @@ class Raw:
 
 
 class StreamReader:
-    """Messages of one stream after a sequence. For one task; close it with :meth:`close`.
+    """Messages of a stream after a sequence. For one task; close with :meth:`close`.
 
-    ``check`` is awaited before every new consumer; it raises when the stream is not the right one any more.
-    ``headers_only``: messages come without their bodies, which a header has the size of.
-    ``quiet``: awaited beside the reading when nothing comes; it raises when nothing will.
+    ``check`` is awaited before every new consumer, and raises when the stream is no longer the right stream.
+    ``headers_only``: messages come without their bodies, and a header has the size. ``quiet``: awaited beside the
+    reading while nothing comes, and raises when nothing will.
     """
 
     def __init__(

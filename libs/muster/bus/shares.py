@@ -1,8 +1,8 @@
-"""How much of a log each stage writes, and the subjects of a stage closed for a while: the others keep their room.
+"""The part of a log that each stage writes, and the subjects of a closed stage: the other stages keep their room.
 
-A stream has one limit of bytes for all of its subjects. A stage beyond its share is left out of the subjects of the
-stream: the server stores nothing of it, its leader waits, and what it appends once it is open again follows on what it
-had. Which stages are closed is part of the stream's configuration alone, so another keeper finds it there.
+A stream has one limit of bytes for all of its subjects. A stage beyond its part is left out of the subjects of the
+stream: the server stores no commit of the stage, the leader waits, and after the reopening the leader continues. The
+configuration of the stream alone says which stages are closed, so another keeper finds the closed stages there.
 """
 
 from __future__ import annotations

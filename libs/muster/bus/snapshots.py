@@ -1,7 +1,7 @@
-"""Snapshots: bodies in an object store per stage, and one pointer per (stage, shard) moved by compare-and-set.
+"""Snapshots: bodies in an object store per stage, and a pointer per (stage, shard) moved by compare-and-set.
 
-A snapshot only saves time: a warning names what is wrong with one, and it is not used. Bodies are stored compressed:
-several stages keep the same tables.
+A snapshot only saves time: a broken snapshot gets a warning with the fault, and is not used. Bodies are stored
+compressed: several stages keep the same tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Warn = Callable[[str], None]
 
 
 class KeptSnapshot(Struct, frozen=True):
-    """One snapshot the pointer knows: its place and what it must be."""
+    """A snapshot known to the pointer: place, size and digest."""
 
     generation: int
     log_id: str
@@ -180,7 +180,7 @@ class JetStreamSnapshots:
         return ObjectBucket(self._js, subjects.snapshot_bucket(self._identity.cell, stage))
 
     async def _possible(self, snapshot: Snapshot, end: int | None) -> tuple[Pointer, int]:
-        """The pointer that a snapshot joins, without those of positions and generations that there cannot be."""
+        """The pointer that a snapshot joins, without impossible positions and generations."""
         pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
         following = self._identity.generation + 1
         kept = (

@@ -1,4 +1,4 @@
-"""The configuration of every stream and bucket, and the check that an existing one is what it must be."""
+"""The configuration of every stream and bucket, and the check of existing streams against the configuration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NEVER = (
 
 
 def log_config(cell: str, generation: int, limits: Limits, *, first: int = 1) -> dict[str, Any]:
-    """One generation of the log: keeps everything, and refuses what it cannot keep. ``first``: its first sequence."""
+    """A generation of the log: keeps all, and refuses a message beyond the room. ``first``: the first sequence."""
     begins = {"first_seq": first} if first > 1 else {}
     return {
         **begins,
@@ -79,7 +79,7 @@ def log_config(cell: str, generation: int, limits: Limits, *, first: int = 1) ->
 
 
 def next_config(cell: str, limits: Limits) -> dict[str, Any]:
-    """As much room as a generation of the log takes, and nothing in it: the next one is founded in its place."""
+    """The room of a generation of the log, and nothing inside: the next generation is founded in its place."""
     return {
         "name": subjects.next_stream(cell),
         "description": f"Muster: room for the next generation of the log of cell {cell}",
@@ -166,10 +166,10 @@ def objects_config(bucket: str, limits: Limits) -> dict[str, Any]:
 async def ensure(
     js: JetStream, config: Mapping[str, Any], *, create: bool, ignore: frozenset[str] = frozenset()
 ) -> StreamInfo | None:
-    """The stream as it is; created when missing and ``create``, else None when missing.
+    """The existing stream; created when missing and ``create``, else None when missing.
 
-    Raises BusError naming every field in which it differs from ``config`` (those in ``ignore`` may), or why it
-    cannot be created.
+    Raises BusError naming every field that differs from ``config`` (fields in ``ignore`` may), or the reason of a
+    failed creation.
     """
     name = config["name"]
     # Creating one that exists all the same does no harm, so one look is enough then.

@@ -1,7 +1,7 @@
-"""Reading the public stream, for programs of others: typed events, from where they were left.
+"""Reading the public stream, for programs of others: typed events, from the last position.
 
-NATS keeps the position under the name of the reader: an event is acknowledged when the next one is asked for, so what
-was being handled when a program ended comes again. Each arrives at least once; one that comes twice has the same id.
+NATS keeps the position under the name of the reader: an event is acknowledged when the next is asked for, so the event
+in work at the end of a program comes again. Each event arrives at least once; a repetition has the same id.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The vocabulary of the log: facts (seen on the cluster), decisions, effects, and what the log says of itself."""
+"""The vocabulary of the log: facts (seen on the cluster), decisions, effects, and events about the log itself."""

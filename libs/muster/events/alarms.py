@@ -1,4 +1,4 @@
-"""What the watchdog of Ray clusters that scale themselves reports: the autoscaler bridge decides it."""
+"""Reports of the watchdog of Ray clusters that scale themselves, decided by the autoscaler bridge."""
 
 from __future__ import annotations
 
@@ -43,10 +43,9 @@ DEAF: tuple[AlarmReason, ...] = ("no_head", "unauthorized", "unreadable", "unrea
 
 
 class AlarmRaised(Decision, frozen=True, kw_only=True):
-    """Something is wrong with a Ray cluster for longer than it may be; it replaces what was wrong with it before.
+    """A fault of a Ray cluster has lasted too long; the alarm replaces an earlier alarm of the cluster.
 
-    While its head or its autoscaler is not heard, it is granted nothing more, and its unused grants are
-    released.
+    While the head or the autoscaler is not heard, the cluster is granted nothing more, and unused grants are released.
     """
 
     ref: Ref

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Cause(Struct, frozen=True, gc=False, order=True, array_like=True):
-    """The event a decision answers: its sequence in the log and its place inside the commit."""
+    """The event answered by a decision: sequence in the log and place inside the commit."""
 
     seq: int
     item: int
@@ -28,6 +28,6 @@ class Event(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag
 
 
 class Decision(Event, frozen=True, kw_only=True):
-    """What a stage decided; a pure function of the log before it."""
+    """A decision of a stage: a pure function of the log before the decision."""
 
     cause: Cause

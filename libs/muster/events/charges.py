@@ -10,9 +10,9 @@ from muster.model.resources import Vector
 
 
 class ChargeChanged(Decision, frozen=True, kw_only=True):
-    """What runs of a charged workload has grown beyond what was granted, or has shrunk again.
+    """The running part of a charged workload has grown beyond the grant, or has shrunk again.
 
-    It is charged with the larger of both from here on, resource by resource, even over a limit.
+    From here on the charge is the larger of both, resource by resource, even over a limit.
     """
 
     ref: Ref

@@ -1,4 +1,4 @@
-"""Decisions about claims: what becomes of a plan to take quota back, and what is held for a waiting job."""
+"""Decisions about claims: the results of a plan to take quota back, and the quota held for a waiting job."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ no_nodes          the evictions that were tried would not free the nodes it need
 
 
 class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
-    """Quota that others release is held for ``ref``, and no job is suspended for it.
+    """Quota released by others is held for ``ref``, and no job is suspended for this claim.
 
-    ``age``: it has waited longer than the age limit. ``guarantee``: it is owed quota, and what is leaving for others
-    is enough for it beside them.
+    ``age``: the job has waited longer than the age limit. ``guarantee``: the job is within a guarantee, and the quota
+    leaving for others is enough for this job too.
     """
 
     kind: ClaimKind = "age"
@@ -81,7 +81,7 @@ class PlanStale(Decision, frozen=True, kw_only=True):
 
 
 class PlanTried(Decision, frozen=True, kw_only=True):
-    """Whether a claimant would find its places on the nodes with its victims gone; asked where gangs are placed."""
+    """Whether a claimant would find its places on the nodes without its victims; asked where gangs are placed."""
 
     ref: Ref
     attempt: int
@@ -110,7 +110,7 @@ runs_again  it was suspended, and another client has started it again
 
 
 class VictimStays(Decision, frozen=True, kw_only=True):
-    """No claim waits for ``ref`` any more: others may be suspended in its place. What was freed stays held."""
+    """No claim waits for ``ref`` any more: others may be suspended in its place. Freed quota stays held."""
 
     ref: Ref
     attempt: int

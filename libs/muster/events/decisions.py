@@ -1,6 +1,6 @@
-"""Decisions of the deciding stages. Each names the event it answers and the (uid, attempt) it is for.
+"""Decisions of the deciding stages. Each decision names its cause and its (uid, attempt).
 
-``attempt`` counts how often a workload entered its queue: whatever names an older attempt is void.
+``attempt`` counts how often a workload entered its queue: a decision with an older attempt is void.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from muster.model.workload import PodSet
 
 
 class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One workload proposed for admission; ``cause`` is the event that made it worth trying."""
+    """A workload proposed for admission; ``cause`` is the event that made a try worthwhile."""
 
     cause: Cause
     ref: Ref
@@ -61,7 +61,7 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
-    """A suspended workload entered its queue (or entered it again, under a new attempt)."""
+    """A suspended workload entered its queue (or returned under a new attempt)."""
 
     priority: int = 0
     queued_at: int = 0
@@ -156,7 +156,7 @@ class QuotaMoved(Decision, frozen=True, kw_only=True):
 
 
 class QuotaDenied(Decision, frozen=True, kw_only=True):
-    """The request does not fit: the first limit that refuses it, leaf first, resources in sorted order."""
+    """The request does not fit: the first limit that refuses, leaf first, resources in sorted order."""
 
     ref: Ref
     attempt: int
@@ -199,13 +199,13 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
 
 
 class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
-    """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
+    """``ref`` waits for more than the free quota and should start: the possible victims, and the limit in the way.
 
-    ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
-    of its own leaf and have lower priority, where the tree asks for that. ``service``: victims keep checkpoints and
-    have had more service, where the tree asks for that. ``move``: all victims move.
-    ``age``: it has waited longer than the age limit, no job leaves for it, and the quota that others release should be
-    held for it up to ``path``.
+    ``guarantee``: the job stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims
+    are of the job's leaf and have lower priority, where the tree asks for preemption. ``service``: victims keep
+    checkpoints and have had more service, where the tree asks for this rule. ``move``: all victims move. ``age``: the
+    job has waited longer than the age limit, no job leaves, and quota released by others should be held for the job up
+    to ``path``.
     """
 
     kind: ClaimKind = "guarantee"
@@ -228,7 +228,7 @@ class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):
-    """``ref`` is owed quota, or outranks jobs of its queue, and no job may be evicted for it until that changes."""
+    """``ref`` is within a guarantee, or outranks jobs of its queue, and no job may be evicted until a change."""
 
     ref: Ref
     attempt: int
@@ -246,7 +246,7 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
 
 
 class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
-    """The victims are suspended for ``ref``; its quota is held until it is admitted or its claim ends."""
+    """The victims are suspended for ``ref``; quota is held until the admission of ``ref`` or the end of the claim."""
 
     kind: OrderKind = "guarantee"
     victims: tuple[Victim, ...] = ()
@@ -262,27 +262,27 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
 
     @property
     def for_nodes(self) -> bool:
-        """Whether they make room on the nodes alone: its quota has room."""
+        """Whether the victims make room on the nodes alone: the quota of ``ref`` has room."""
         return not self.path
 
     @property
     def suspended(self) -> tuple[Victim, ...]:
-        """The victims without those that are left to end by themselves."""
+        """The victims without the jobs that are left to end by themselves."""
         return tuple(victim for victim in self.victims if not victim.ends_by)
 
     @property
     def evicted(self) -> tuple[Victim, ...]:
-        """Those of the suspended that are queued again, and do not move."""
+        """The suspended victims that are queued again, and do not move."""
         return tuple(victim for victim in self.suspended if not victim.moves)
 
     @property
     def gives(self) -> tuple[Victim, ...]:
-        """The victims that release their quota: all but those that move."""
+        """The victims that release their quota: all but the moves."""
         return tuple(victim for victim in self.victims if not victim.moves)
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):
-    """A workload did not start, lost too many pods, or runs beyond its admission: it is suspended again, and queued."""
+    """A workload did not start, lost too many pods, or runs beyond its admission: suspended again, and queued."""
 
     ref: Ref
     attempt: int
@@ -313,7 +313,7 @@ class GangAdmitted(Decision, frozen=True, kw_only=True):
 
 
 class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
-    """The gang has its quota and no place for all of it; it keeps the quota until then, for nodes may be added."""
+    """The gang has its quota and no place for the whole gang; the quota is kept, for nodes may be added."""
 
     ref: Ref
     attempt: int
@@ -325,7 +325,7 @@ class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
 
 
 class GangDeferred(Decision, frozen=True, kw_only=True):
-    """The gang has no place for all of it: its quota is released, and it is tried again when there is room."""
+    """The gang has no place as a whole: the quota is released, and the gang is tried again when there is room."""
 
     ref: Ref
     attempt: int
@@ -336,7 +336,7 @@ class GangDeferred(Decision, frozen=True, kw_only=True):
 
 
 class PlacesFound(Decision, frozen=True, kw_only=True):
-    """The nodes have room for a gang whose quota was released for want of it: it is queued and tried again."""
+    """The nodes have room for a gang that released its quota for lack of room: the gang is queued and tried again."""
 
     ref: Ref
     attempt: int

@@ -1,4 +1,4 @@
-"""What decisions about the quota of a workload have in common: the fields of its demand."""
+"""The common part of decisions about the quota of a workload: the fields of the demand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.model.resources import Vector
 
 
 class DemandDecision(Decision, frozen=True, kw_only=True):
-    """What every decision about the quota of a workload says of it; it has the fields of its Demand."""
+    """The common part of every decision about the quota of a workload, with the fields of the Demand."""
 
     ref: Ref
     attempt: int
@@ -29,7 +29,7 @@ class DemandDecision(Decision, frozen=True, kw_only=True):
 
 
 class ClaimantDecision(DemandDecision, frozen=True, kw_only=True):
-    """What is decided for a claimant: a job that waits, or one that runs and asks for more."""
+    """A decision for a claimant: a waiting job, or a running job that asks for more."""
 
     growth: GrowthOption | None = None
     """The replicas that a Ray cluster asks for beyond its grant; None: the job waits."""

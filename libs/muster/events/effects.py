@@ -26,7 +26,7 @@ keeps an unused GPU device is deleted; ``maxReplicas`` of a RayCluster (the ref)
 
 
 class EffectApplied(Event, frozen=True, kw_only=True):
-    """The decision is carried out; ``rv`` is the resourceVersion that shows it."""
+    """The decision is carried out; ``rv`` is the resourceVersion with the effect."""
 
     cause: Cause
     ref: Ref

@@ -1,6 +1,7 @@
 """How a Ray cluster that scales itself grows and shrinks under quota.
 
-The autoscaler bridge says what a cluster wants, and what its ``maxReplicas`` should be; only the accountant grants.
+The autoscaler bridge reports the wish of a cluster, and the right value of ``maxReplicas``; only the accountant
+grants.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ in_use       those that were idle for too long are used again, or gone
 
 
 class GrowthOption(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Other replicas that would do for one of a unit: these, up to ``times`` times."""
+    """Other replicas in place of a unit: these, up to ``times`` times."""
 
     groups: Counts
     times: int = 1
 
 
 class GrowthUnit(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Replicas that are granted together or not at all, ``times`` times: one, or all that a placement group lacks."""
+    """Replicas granted together or not at all, ``times`` times: a single replica, or the missing part of a placement
+    group.
+    """
 
     groups: Counts
     times: int = 1
@@ -50,14 +53,14 @@ class GrowthUnit(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GrowthRefusal(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What was asked for in one piece, and the first limit that refuses it."""
+    """A piece that was asked for, and the first limit that refuses the piece."""
 
     groups: Counts
     short: Shortfall
 
 
 class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What one replica of a worker group is charged."""
+    """The charge of a replica of a worker group."""
 
     request: Vector
     """As profile ``ack`` counts."""
@@ -70,7 +73,7 @@ class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GrowthRequested(Decision, frozen=True, kw_only=True):
-    """A cluster asks for these replicas beyond its grant; with none of them it asks for no more than it has."""
+    """A cluster asks for these replicas beyond its grant; an empty request asks for no more than the grant."""
 
     ref: Ref
     """The charged object: the RayJob, or the RayCluster itself."""
@@ -84,7 +87,7 @@ class GrowthRequested(Decision, frozen=True, kw_only=True):
 
 
 class Recharge(Decision, frozen=True, kw_only=True):
-    """What a grant and its withdrawal share: what is granted from here on, and what is charged for it."""
+    """The common part of a grant and its withdrawal: the new grant, and the new charge."""
 
     ref: Ref
     attempt: int
@@ -111,7 +114,7 @@ class GrowthGranted(Recharge, frozen=True, kw_only=True):
 
 
 class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
-    """Replicas are granted no longer: ``maxReplicas`` has been lowered, their pods are gone, they are not charged."""
+    """Replicas are granted no longer: ``maxReplicas`` is lowered, the pods are gone and no longer charged."""
 
     removed: Counts
     claimant: Ref | None = None
@@ -119,7 +122,7 @@ class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
 
 
 class GrowthDenied(Decision, frozen=True, kw_only=True):
-    """Not one of the units fits, nor what would do in its place: tried again when there is room for any of it."""
+    """No unit fits, nor any alternative: tried again when there is room for a unit or an alternative."""
 
     ref: Ref
     attempt: int
@@ -135,12 +138,12 @@ class GrowthDenied(Decision, frozen=True, kw_only=True):
 
     @property
     def refusals(self) -> tuple[GrowthRefusal, ...]:
-        """All of them, in the order in which they were asked for."""
+        """All refusals, in the order of the request."""
         return (GrowthRefusal(self.groups, self.short), *self.others)
 
 
 class GateSet(Decision, frozen=True, kw_only=True):
-    """``maxReplicas`` of a cluster should say this: what is granted. The actuator writes it."""
+    """``maxReplicas`` of a cluster should be the grant. The actuator writes the value."""
 
     ref: Ref
     """The RayCluster."""
@@ -181,7 +184,7 @@ class ChosenWorker(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class WorkersChosen(Decision, frozen=True, kw_only=True):
-    """These workers of a cluster are released: its head places nothing more on them, and then they go."""
+    """These workers of a cluster are released: the head places nothing more there, and then the workers go."""
 
     ref: Ref
     """The RayCluster."""
@@ -198,7 +201,7 @@ class WorkersChosen(Decision, frozen=True, kw_only=True):
 
 
 class WorkersKept(Decision, frozen=True, kw_only=True):
-    """Nothing more can be taken from a cluster that was to release workers: its claimant need not wait for it."""
+    """Nothing more can be taken from a cluster that was to release workers: the claimant need not wait any more."""
 
     ref: Ref
     """The charged object: the RayJob, or the RayCluster itself."""
@@ -209,7 +212,7 @@ class WorkersKept(Decision, frozen=True, kw_only=True):
 
 
 class WorkersRemoved(Decision, frozen=True, kw_only=True):
-    """Workers that were named to their operator are still there: their pods are deleted, each by its uid."""
+    """Workers named to their operator are still there: the pods are deleted, each pod by its uid."""
 
     ref: Ref
     """The RayCluster."""

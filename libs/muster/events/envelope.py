@@ -1,4 +1,4 @@
-"""The envelope: one message of the log is one commit, the list of events one stage produced in one step."""
+"""The envelope: a message of the log is a commit, the list of events of one step of a stage."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ class UnreadableCommitError(Exception):
 
 
 class Commit(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What one stage appended in one step.
+    """The events that a stage appended in one step.
 
-    ``epoch``: sequence of the leader_started this leader was born with (0 before it).
-    ``in_seq``: last sequence folded when this was decided.
-    ``at``: the writer's clock, ms since the epoch; log time is the running maximum of it.
-    ``prefix``: hash of the log up to ``in_seq``, as the writer folded it; empty where it attests to none.
+    ``epoch``: sequence of the leader_started of the writing leader (0 before any). ``in_seq``: last sequence folded
+    before the decision. ``at``: the writer's clock, ms since the epoch; log time is the running maximum. ``prefix``:
+    hash of the log up to ``in_seq``, as folded by the writer; empty without an attestation.
     """
 
     commit_id: str
@@ -116,7 +115,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def decode_envelope(body: bytes) -> Envelope:
-    """The envelope of a commit alone, whatever its events are. Raises UnreadableCommitError."""
+    """The envelope of a commit alone, with any events. Raises UnreadableCommitError."""
     try:
         return _envelopes.decode(body)
     except UNREADABLE as err:
@@ -124,10 +123,10 @@ def decode_envelope(body: bytes) -> Envelope:
 
 
 def decode_commit(body: bytes) -> Commit:
-    """The commit a message holds: at once, or where that fails the envelope first, which says why.
+    """The commit of a message: decoded at once, or after a failure the envelope first, for the reason.
 
-    Raises UnknownEventError when it holds event types this build does not know,
-    UnreadableCommitError for anything else that is not a commit.
+    Raises UnknownEventError for event types unknown to this build, UnreadableCommitError for anything else that is not
+    a commit.
     """
     with suppress(*UNREADABLE):
         return _commits.decode(body)
@@ -162,9 +161,9 @@ def _unknown_tags(events: bytes) -> list[str]:
 
 
 def genesis_commit(genesis: Genesis, at: int, *, in_seq: int = 0, prefix: str = "") -> Commit:
-    """The commit every generation of the log begins with; ``at`` in ms since the epoch.
+    """The first commit of every generation of the log; ``at`` in ms since the epoch.
 
-    ``in_seq``, ``prefix``: the end of the generation before, where this one goes on from it.
+    ``in_seq``, ``prefix``: the end of the generation before, if this generation continues another.
     """
     return Commit(
         commit_id=f"genesis-{genesis.log_id}",
@@ -188,12 +187,12 @@ def genesis_of(commit: bytes | None) -> Genesis | None:
 
 
 def body_hash(body: bytes) -> str:
-    """What tells two messages with one commit id apart."""
+    """A hash that differs between two messages with the same commit id."""
     return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
 def cut(events: list[Event]) -> list[Event]:
-    """The longest head of a decision list that one commit may hold; at least one event."""
+    """The longest head of a decision list for one commit; at least one event."""
     events = events[:MAX_EVENTS]
     if len(encode(events)) <= MAX_BYTES:
         return events

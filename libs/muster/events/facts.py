@@ -1,6 +1,6 @@
-"""Facts: what the watcher saw on the cluster. Full observed state, never deltas, so that a relist repairs anything.
+"""Facts: observations of the watcher. Full observed state, never deltas, so a relist repairs anything.
 
-Folding a fact twice, or an older one late, changes nothing: per uid the resourceVersion only grows.
+A fact folded twice, or an older fact folded late, changes nothing: per uid the resourceVersion only grows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from muster.model.workload import ChildState, NodeState, Outcome, PodState, Work
 
 
 class ObjectGone(Event, frozen=True, kw_only=True):
-    """What the ``..._gone`` facts share: an object is no longer what it was, as a rule because it no longer exists.
+    """The common part of the ``..._gone`` facts: an object is no longer of its kind, as a rule because the object was
+    deleted.
 
-    It may become that again, under a version newer than ``rv``; 0: under none.
+    The object may return, under a version newer than ``rv``; 0: under none.
     """
 
     ref: Ref
@@ -37,7 +38,7 @@ class SyncStarted(Event, frozen=True, kw_only=True):
 
 
 class Synced(Event, frozen=True, kw_only=True):
-    """Everything that existed of one kind has been reported; ``absent``: the cluster does not serve the kind."""
+    """Every existing object of a kind has been reported; ``absent``: the cluster does not serve the kind."""
 
     kind: str
     objects: int = 0
@@ -45,7 +46,7 @@ class Synced(Event, frozen=True, kw_only=True):
 
 
 class KindsConfigured(Event, frozen=True, kw_only=True):
-    """Which workload kinds are on from now on, and what must have been listed before anything is admitted."""
+    """The workload kinds enabled from now on, and the kinds that must be listed before any admission."""
 
     kinds: tuple[str, ...]
     required: tuple[str, ...]
@@ -58,9 +59,9 @@ class WorkloadObserved(Event, frozen=True, kw_only=True):
 
 
 class WorkloadAbridged(Event, frozen=True, kw_only=True):
-    """A workload exists and looks like one that this shard has said, but for these fields.
+    """A workload exists and equals an earlier report of this shard, but for these fields.
 
-    How the log stores a :class:`WorkloadObserved`; each reader judges it to be that one (``core.abridging``).
+    The form of a :class:`WorkloadObserved` in the log; each reader restores the full event (``core.abridging``).
     """
 
     like: str
@@ -139,7 +140,7 @@ class TreeNodeSpec(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
 
 
 class QuotaTreeObserved(Event, frozen=True, kw_only=True):
-    """An ElasticQuotaTree exists in the namespace that counts and says this."""
+    """An ElasticQuotaTree exists in the namespace that counts, with this content."""
 
     ref: Ref
     rv: int
@@ -165,7 +166,7 @@ class KaiQueueGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class QueueObserved(Event, frozen=True, kw_only=True):
-    """A Queue object we keep exists: its quota path and what it shows."""
+    """A Queue object kept by Muster exists: quota path and content."""
 
     ref: Ref
     rv: int
@@ -187,7 +188,7 @@ class QueueGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class QueueUnitObserved(Event, frozen=True, kw_only=True):
-    """A QueueUnit exists: its job and what it shows."""
+    """A QueueUnit exists: job and content."""
 
     ref: Ref
     rv: int
@@ -216,7 +217,7 @@ class PriorityClassGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class NodePoolsObserved(Event, frozen=True, kw_only=True):
-    """Node pools are declared: nodes that may be added, besides those that exist."""
+    """Node pools are declared: nodes that may be added to the existing nodes."""
 
     ref: Ref
     rv: int
@@ -245,10 +246,10 @@ class NodesRequestGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class ObjectUnreadable(Event, frozen=True, kw_only=True):
-    """An object was refused as input: it is reported on itself and stops nothing else.
+    """An object was refused as input: the report is on the object and stops nothing else.
 
-    What it last said when it could still be read is void: the object counts as gone for queueing,
-    but whatever runs of it stays charged until it is seen to be over.
+    The last readable content is void: the object counts as gone for queueing, but its running pods stay charged until
+    they are seen to be over.
     """
 
     ref: Ref

@@ -1,4 +1,4 @@
-"""Decisions of the gang admitter on pods that we bind ourselves: which start, where, and why others wait."""
+"""Decisions of the gang admitter on pods bound by Muster: which pods start, where, and why others wait."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PodsProposed(Decision, frozen=True, kw_only=True):
-    """Pods of no job have places on the nodes: they are placed when their quota is charged.
+    """Pods of no job have places on the nodes: the pods are placed when their quota is charged.
 
-    It replaces what was proposed for the gang before.
+    The proposal replaces an earlier proposal for the gang.
     """
 
     gang: str = ""
@@ -127,14 +127,14 @@ class PodsProposed(Decision, frozen=True, kw_only=True):
 
 
 class PodsReserved(Decision, frozen=True, kw_only=True):
-    """These pods may be placed: each is charged, or no quota counts it."""
+    """These pods may be placed: each pod is charged, or no quota counts the pod."""
 
     gang: str = ""
     pods: tuple[Ref, ...]
 
 
 class PodsDenied(Decision, frozen=True, kw_only=True):
-    """The quota has no room for pods that were proposed. The proposal stays open: they are charged when it has."""
+    """The quota has no room for proposed pods. The proposal stays open: the pods are charged when there is room."""
 
     gang: str = ""
     pod: Ref
@@ -145,9 +145,9 @@ class PodsDenied(Decision, frozen=True, kw_only=True):
 
 
 class PodsPlaced(Decision, frozen=True, kw_only=True):
-    """Pods that start together have a node each: the actuator binds all of them.
+    """Pods that start together have a node each: the actuator binds all pods.
 
-    Void as a whole when one of them is gone by the time it takes effect.
+    Void as a whole when a pod is gone before the decision takes effect.
     """
 
     gangs: tuple[str, ...] = ()
@@ -162,10 +162,10 @@ class PodsPlaced(Decision, frozen=True, kw_only=True):
 
 
 class PodsReleased(Decision, frozen=True, kw_only=True):
-    """Pods that had a node and are not known to be bound are to lose it: they are no longer bound there.
+    """Pods with a node and without a known binding are to lose the node: the actuator binds them there no more.
 
-    They wait again, and their room is free, once the actuator has said that they were not bound: ``effect_failed`` with
-    reason ``withdrawn``. What was bound all the same keeps both.
+    The pods wait again, and the room is free, once the actuator has reported that no binding happened:
+    ``effect_failed`` with reason ``withdrawn``. A pod that was bound all the same keeps node and room.
     """
 
     gangs: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
 
 
 class NodesClaimed(Decision, frozen=True, kw_only=True):
-    """A gang has waited so long that what becomes free on these nodes is kept for it."""
+    """A gang has waited so long that freed room on these nodes is kept for the gang."""
 
     gang: str
     """namespace/name, of the gang of pods or of the job."""
@@ -225,7 +225,7 @@ class NodesClaimEnded(Decision, frozen=True, kw_only=True):
 
 
 class GpuReservationEnded(Decision, frozen=True, kw_only=True):
-    """No pod shares a device any more: the pod that keeps it from the device plugin is deleted."""
+    """No pod shares a device any more: the pod that reserves the device from the device plugin is deleted."""
 
     ref: Ref
     """The pod that keeps it."""

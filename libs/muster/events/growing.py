@@ -1,4 +1,4 @@
-"""Decisions of the autoscaler bridge: nodes that are asked for, for which gangs, and when they are not needed."""
+"""Decisions of the autoscaler bridge: requested nodes, for which gangs, and the end of a request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The public contract: what other systems may rely on, one JSON object per message, version 1.
+"""The public contract for other systems: one JSON object per message, version 1.
 
-Written apart from the events of the log on purpose: those may change with a rule set, these only grow. Quantities
-are Kubernetes texts, times RFC 3339. The schema of each, samples and changes are in ``proto-schemas/``.
+Written apart from the events of the log on purpose: events of the log may change with a rule set, public events only
+grow. Quantities are Kubernetes texts, times RFC 3339. The schema of each event, samples and changes are in
+``proto-schemas/``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class PublicWorkload(Struct, frozen=True, gc=False):
 
 
 class PublicPosition(Struct, frozen=True, gc=False):
-    """Where in the log it was decided: ask ``muster why`` or ``muster replay`` about it."""
+    """The position of the decision in the log: ask ``muster why`` or ``muster replay`` about this position."""
 
     generation: int
     sequence: int
@@ -57,7 +58,7 @@ class PublicWorkloadEvent(PublicEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It entered its queue. ``attempt`` counts how often it did."""
+    """The workload entered its queue. ``attempt`` counts the entries."""
 
     attempt: int
     queue: str
@@ -68,7 +69,7 @@ class PublicWorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It left its queue without being admitted."""
+    """The workload left its queue without an admission."""
 
     attempt: int
     queue: str
@@ -78,14 +79,14 @@ class PublicWorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadRefused(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It asks to be queued and cannot be; ``message`` says what to do."""
+    """The workload asks to be queued and cannot be; ``message`` says what to do."""
 
     reason: str
     message: str
 
 
 class PublicWorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It was tried and does not fit now; all of its size in the queue wait for the same."""
+    """The workload was tried and does not fit now; all workloads with this request in the queue wait for the same."""
 
     attempt: int
     queue: str
@@ -109,7 +110,7 @@ class PublicWorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """Its quota is reserved and it is being started."""
+    """Quota is reserved and the workload is being started."""
 
     attempt: int
     queue: str
@@ -134,7 +135,7 @@ class PublicWorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """What runs of it has grown beyond what was granted, or shrunk again: it is charged with this from here on."""
+    """The running part of the workload has grown beyond the grant, or shrunk again: the charge from here on."""
 
     attempt: int
     queue: str
@@ -144,7 +145,7 @@ class PublicWorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The API server has a patch that lets it run."""
+    """The API server has a patch that lets the workload run."""
 
     attempt: int
     queue: str = ""
@@ -153,7 +154,7 @@ class PublicWorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The API server refused the patch that lets it run."""
+    """The API server refused the patch that lets the workload run."""
 
     attempt: int
     reason: str
@@ -164,9 +165,7 @@ class PublicWorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It comes before others that run: they are being suspended, or release workers, and their quota is held for
-    it.
-    """
+    """The workload comes before running jobs: these are suspended, or release workers, and their quota is held."""
 
     attempt: int
     queue: str
@@ -181,7 +180,9 @@ class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The API server has a patch that suspends it again: to release quota, or because it did not start in time."""
+    """The API server has a patch that suspends the workload again: to release quota, or after a start that took too
+    long.
+    """
 
     attempt: int
     queue: str = ""
@@ -205,7 +206,7 @@ class PublicWorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It was admitted, and a pod of it does not run, or has failed, for a cause that no other pod of it had."""
+    """A pod of the admitted workload does not run, or has failed, for a cause that no other pod of the workload had."""
 
     attempt: int
     cause: str
@@ -219,7 +220,7 @@ class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadClaimOpened(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It has waited longer than the age limit: quota that others release is held for it."""
+    """The workload has waited longer than the age limit: quota released by others is held for the workload."""
 
     attempt: int
     queue: str
@@ -232,14 +233,14 @@ class PublicWorkloadClaimOpened(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadClaimEnded(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """Nothing is held for it any more, and it was not admitted."""
+    """Nothing is held for the workload any more, and the workload was not admitted."""
 
     reason: str
     queue: str = ""
 
 
 class PublicWorkloadAlarmRaised(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """Something is wrong with its Ray cluster for longer than it may be; ``message`` says what to do."""
+    """A fault of the workload's Ray cluster has lasted too long; ``message`` says what to do."""
 
     attempt: int
     reason: str
@@ -249,14 +250,14 @@ class PublicWorkloadAlarmRaised(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadAlarmCleared(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """What was wrong with its Ray cluster is over."""
+    """The fault of the workload's Ray cluster is over."""
 
     attempt: int
     cluster: str
 
 
 class PublicWorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """Another client suspended it after its admission."""
+    """Another client suspended the workload after its admission."""
 
     attempt: int
     queue: str = ""

@@ -1,4 +1,4 @@
-"""What a Ray head says of its cluster, as a fact: read by the autoscaler bridge, from the head itself."""
+"""The report of a Ray head about its cluster, as a fact: read by the autoscaler bridge, from the head itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.model.raydemand import RayDemand
 
 
 class RayDemandObserved(Event, frozen=True, kw_only=True):
-    """A Ray head says this of its cluster: the whole of it, and only when it says something new."""
+    """The report of a Ray head about its cluster: the whole demand, and only after a change."""
 
     ref: Ref
     """The RayCluster."""

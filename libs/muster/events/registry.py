@@ -1,4 +1,4 @@
-"""Every event type there is, and the codec that writes and reads them byte for byte the same."""
+"""All event types, and the codec that writes and reads events byte for byte the same."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from muster.model.resources import Vector
 
 
 class SharesChanged(Decision, frozen=True, kw_only=True):
-    """The fair share of some queues is another from here on, or what they used lately counts otherwise.
+    """The fair share of some queues has changed, or their recent use counts otherwise.
 
-    Only what has changed since it was said last, by full path; an empty vector: nothing any more.
+    Only changes since the last event, by full path; an empty vector: nothing any more.
     """
 
     root: str

@@ -1,6 +1,6 @@
-"""Which stage may say which event: what a deciding stage or the actuator appends, and nothing else does.
+"""The events that each deciding stage and the actuator may append; no other stage may append these.
 
-What the shards of the watcher may say follows from the resources that they read (``core.judge``).
+The events of a shard of the watcher follow from the resources that the shard reads (``core.judge``).
 """
 
 from __future__ import annotations

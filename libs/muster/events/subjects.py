@@ -9,14 +9,14 @@ _CELL = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
 def check_cell(cell: str) -> str:
-    """The cell name itself; raises ValueError when it is not a DNS label of at most 32 characters."""
+    """Check a cell name; raises ValueError unless the name is a DNS label of at most 32 characters."""
     if not _CELL.fullmatch(cell):
         raise ValueError(f"cell {cell!r} is not a name of lower-case letters, digits and dashes, at most 32 long")
     return cell
 
 
 def log_stream(cell: str, generation: int) -> str:
-    """The stream that is one generation of a cell's log."""
+    """The stream of a generation of a cell's log."""
     return f"MUSTER_LOG_{cell}_{generation}"
 
 
@@ -36,7 +36,7 @@ def cell_log_subjects(cell: str) -> str:
 
 
 def log_generation(cell: str, stream: str) -> int | None:
-    """Which generation of the cell's log a stream is; None when it is none."""
+    """The generation of a stream of the cell's log; None for any other stream."""
     match = re.fullmatch(rf"MUSTER_LOG_{re.escape(cell)}_([1-9][0-9]*)", stream)
     return int(match[1]) if match else None
 
@@ -72,7 +72,7 @@ def public_cell_subjects(cell: str) -> str:
 
 
 def public_namespace_subjects(cell: str, namespace: str) -> str:
-    """Every public event of one cell about what lives in one namespace."""
+    """Every public event of a cell about objects of a namespace."""
     return f"muster.pub.v1.{cell}.*.{escape_token(namespace)}.*"
 
 

@@ -1,4 +1,4 @@
-"""What the log says of itself: its birth, its leaders, its time, its rules."""
+"""Events about the log itself: birth, leaders, time, rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Genesis(Event, frozen=True, kw_only=True):
 
 
 class LeaderStarted(Event, frozen=True, kw_only=True):
-    """A process took over a (stage, shard); the sequence where this is stored is its epoch."""
+    """A process took over a (stage, shard); the sequence of this event is the epoch."""
 
     process: str
 
@@ -56,7 +56,7 @@ class RulesetActivated(Event, frozen=True, kw_only=True):
 
 
 class PlacementChosen(Event, frozen=True, kw_only=True):
-    """From this sequence on gangs are placed like this: what the configuration of the gang admitter says."""
+    """From this sequence on gangs are placed like this: the configuration of the gang admitter."""
 
     mode: PlacementMode
     hold_ms: int = 600_000

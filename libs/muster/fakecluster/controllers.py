@@ -1,7 +1,7 @@
-"""What the drivers drive: controllers that hear of changes, note what to look at, and plan.
+"""The controllers behind the drivers: hear of changes, note the objects to look at, and plan.
 
-Level-triggered, like the real ones: hearing of a change only marks a key; planning looks at the newest state. Time
-comes in with each call, so a controller runs the same under a virtual clock and a real one.
+Level-triggered, like real controllers: hearing of a change only marks a key; planning looks at the newest state. Time
+comes in with each call, so a controller runs the same under a virtual clock and a real clock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The GPU device plugin of the simulated cluster, and what runs in a pod that keeps a GPU: it reports which one it got.
+"""The GPU device plugin of the simulated cluster, and the program in a reservation pod: the pod reports its device.
 
-Such a pod is given the first device of its node that no other one has; its UUID is ``GPU-NODE-NUMBER``.
+Such a pod gets the first free device of its node; the UUID is ``GPU-NODE-NUMBER``.
 """
 
 from __future__ import annotations

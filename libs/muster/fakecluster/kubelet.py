@@ -1,7 +1,7 @@
 """The kubelets of the simulated cluster: bound pods start, run, end and go, after delays.
 
-Annotations on a pod steer it (`kuberay.settings` names them): ``sim.muster.dev/run-for`` and ``fail-after`` end it,
-``start-after`` and ``stop-after`` say how long it takes to start and to stop.
+Annotations steer a pod (names in `kuberay.settings`): ``sim.muster.dev/run-for`` and ``fail-after`` end the pod,
+``start-after`` and ``stop-after`` are the times to start and to stop.
 """
 
 from __future__ import annotations

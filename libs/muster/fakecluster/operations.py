@@ -1,7 +1,7 @@
-"""What simulated controllers want done on an API server, as data.
+"""The wishes of simulated controllers on an API server, as data.
 
-Controllers plan these; the drivers in `drivers` carry them out, on the simulated server directly or through an
-ApiTransport. An operation says itself which refusals are as good as success.
+Controllers plan operations; the drivers in `drivers` carry them out, on the simulated server directly or through an
+ApiTransport. An operation names the refusals that count as success.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Merge(Struct, frozen=True):
 
 
 class DeleteObject(Struct, frozen=True):
-    """Delete an object, if it has this uid; one that is gone is as good."""
+    """Delete an object with this uid; a missing object is as good."""
 
     resource: ApiResource
     namespace: str
@@ -75,7 +75,7 @@ ApiOperation = Create | Replace | Merge | DeleteObject | BindPod
 
 
 class OperationPlan(Struct, frozen=True):
-    """What one look at one object comes to: operations in order, and when to look again if nothing changes."""
+    """The result of a look at an object: operations in order, and the time of the next look without a change."""
 
     operations: tuple[ApiOperation, ...] = ()
     again_ms: int | None = None

@@ -9,7 +9,7 @@ OVER = ("Succeeded", "Failed")
 
 
 def pod_request(pod: Obj) -> Vector:
-    """What the pod needs while it runs: its containers together, or its largest init container if that is more."""
+    """The request of the running pod: the sum of its containers, or its largest init container if larger."""
     spec = pod["spec"]
     total: Vector = {}
     for container in spec.get("containers") or ():

@@ -10,7 +10,7 @@ _SUSPENDED = {row.resource: row.suspend_path[1:].split("/") for row in KINDS.val
 
 
 def suspended_at_birth(resource: ApiResource, found: Obj) -> Obj:
-    """A new job with its field that suspends it set; what a controller makes of another object stays as it is."""
+    """A new job with its suspending field set; an object made by a controller is left alone."""
     path = _SUSPENDED.get(resource)
     owners = found["metadata"].get("ownerReferences") or ()
     if path is None or any(owner.get("controller") for owner in owners):

@@ -1,7 +1,7 @@
 """A simple default scheduler for the simulated cluster: highest priority first, then age; first node that fits.
 
 Fits means requests, node selector and cordon; no taints, no affinity, no preemption, no gangs. Pods of other
-schedulers (ours) are only counted. A pass costs the pods it places and the shapes it cannot place, not all that wait.
+schedulers (ours) are only counted. A pass costs the placed pods and the shapes without a place, not all waiting pods.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _NodeRoom:
 
 
 class DefaultScheduler:
-    """Binds the pods that name it, or none, as their scheduler; ``names``: what it goes by."""
+    """Binds pods that name this scheduler, or none; ``names``: the names of this scheduler."""
 
     watches: ClassVar[tuple[ApiResource, ...]] = (NODES, PODS)
 
@@ -237,7 +237,7 @@ def shape_of(pod: Obj) -> Shape:
 
 
 def holds(pod: Obj) -> Vector:
-    """What a pod takes of a node; one of the places for pods is part of it."""
+    """The resources of a node taken by a pod; a place for a pod is one of these."""
     return {**pod_request(pod), "pods": 1000}
 
 

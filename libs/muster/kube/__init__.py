@@ -1,5 +1,5 @@
 """The real API server: connection, watch streams, discovery. The only package that imports kubernetes_asyncio.
 
-That import costs seconds of CPU, so it happens inside ``config.connect`` and nowhere else. Everything but
-``config`` and ``transport`` works on any ``ports.ApiTransport``, the simulated one too.
+The import costs seconds of CPU, so only ``config.connect`` does the import. Everything but ``config`` and
+``transport`` works on any ``ports.ApiTransport``, the simulated transport too.
 """

@@ -33,5 +33,5 @@ class Backoff:
         return self._rng.uniform(self._floor * ceiling, ceiling)
 
     def reset(self) -> None:
-        """It worked: the next wait is a short one again."""
+        """The try succeeded: the next wait is short again."""
         self._ceiling_s = self._base_s

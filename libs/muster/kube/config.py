@@ -34,7 +34,7 @@ LOGIN_TIMEOUT_S = 120.0
 
 
 class _SourcePlan(Struct):
-    """What one source comes to: the address, kubernetes-asyncio's configuration, the credential."""
+    """The result of a source: the address, kubernetes-asyncio's configuration, the credential."""
 
     target: ApiTarget
     configuration: Any
@@ -61,12 +61,12 @@ async def connect(
     clock: Clock | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> KubeTransport:
-    """A transport to the API server of ``source``, by default ``default_source()``. The caller closes it.
+    """A transport to the API server of ``source``, by default ``default_source()``. The caller closes the transport.
 
     ``check``: ask the server for its version first, so that a wrong address or credential fails here and not later.
-    ``clock``: to renew an exec plugin's token before it ends; without one it is renewed when the server refuses it.
-    ``compress``: let the server gzip large answers; worth it over slow lines only.
-    Raises KubeConfigError.
+    ``clock``: to renew an exec plugin's token before its end; without a clock the token is renewed when the server
+    refuses the token. ``compress``: let the server gzip large answers; useful over slow lines only. Raises
+    KubeConfigError.
     """
     await asyncio.to_thread(slimclient.load)
     source = source if source is not None else default_source(environ)
@@ -265,7 +265,7 @@ def _file_credential(path: Path) -> Credential:
 
 
 def _user_loader(choice: kubeconfig.ContextChoice, clock: Clock | None) -> Callable[[Any], Awaitable[Loaded]]:
-    """Logs in again each time it is called: runs the exec plugin, refreshes the OIDC token, or reads what is there."""
+    """Logs in again at each call: runs the exec plugin, refreshes the OIDC token, or reads the token."""
 
     async def load(configuration: Any) -> Loaded:
         from kubernetes_asyncio.config.kube_config import load_kube_config_from_dict

@@ -24,7 +24,7 @@ class CredentialError(Exception):
 
 
 class Loaded(Struct, frozen=True):
-    """A header value such as ``Bearer eyJ…`` (None: send none) and how long it is good for."""
+    """A header value such as ``Bearer eyJ…`` (None: send none) and its time of validity."""
 
     header: str | None
     valid_s: float | None = None
@@ -34,11 +34,10 @@ class Loaded(Struct, frozen=True):
 
 
 class Credential:
-    """One source of headers, shared by all requests of a transport.
+    """A source of headers, shared by all requests of a transport.
 
-    ``load``: gives the header again; None when that could not give another one. Raises CredentialError, OSError or
-    ValueError.
-    ``clock``: monotonic seconds.
+    ``load``: gives the header again; None when no other header is possible. Raises CredentialError, OSError or
+    ValueError. ``clock``: monotonic seconds.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Credential:
         self._due_s = min(self._ends_s - early, recheck)
 
     async def header(self) -> str | None:
-        """The value to send now. Raises CredentialError when the last one has ended and no new one could be had."""
+        """The value to send now. Raises CredentialError when the last header has ended and loading another failed."""
         if self._load is not None and self._clock() >= self._due_s:
             async with self._lock:
                 if self._clock() >= self._due_s:
@@ -84,7 +83,7 @@ class Credential:
         return self._loaded.header != refused
 
     async def _try_load(self) -> Exception | None:
-        """Load unless that was tried a moment ago; what went wrong. The last header stays until there is another."""
+        """Load unless there was a try a moment ago; returns the fault. The last header stays until there is another."""
         assert self._load is not None, "only called with a source"
         if self._clock() < self._tried_s + RETRY_S:
             return CredentialError(f"tried less than {RETRY_S:g} s ago")

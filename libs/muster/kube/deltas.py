@@ -10,7 +10,7 @@ from muster.kube.objects import ObjectMeta
 class Upsert(Struct, frozen=True):
     """An object is new or changed.
 
-    ``raw`` is its JSON. In objects of built-in kinds that came from a list ``kind`` and ``apiVersion`` are missing.
+    ``raw`` is the JSON. Objects of built-in kinds from a list lack ``kind`` and ``apiVersion``.
     """
 
     meta: ObjectMeta
@@ -27,7 +27,7 @@ class Delete(Struct, frozen=True):
 
 
 class Unreadable(Struct, frozen=True):
-    """An object exists whose metadata cannot be read. Counts as reported when it has a name or uid."""
+    """An object with unreadable metadata exists. With a name or uid the object counts as reported."""
 
     meta: ObjectMeta | None
     reason: str
@@ -36,7 +36,7 @@ class Unreadable(Struct, frozen=True):
 
 
 class ListSynced(Struct, frozen=True):
-    """A complete list has been reported: everything before this is what existed at ``resource_version``."""
+    """A complete list has been reported: everything before is the state at ``resource_version``."""
 
     count: int
     """Objects that exist now."""
@@ -46,9 +46,10 @@ class ListSynced(Struct, frozen=True):
 
 
 class Absent(Struct, frozen=True):
-    """The server does not serve the resource (any more). Reported once; a ListSynced follows when it appears.
+    """The server does not serve the resource (any more). Reported once; a ListSynced follows when the resource
+    appears.
 
-    It says nothing about objects reported before: they are neither confirmed nor gone until that ListSynced.
+    Objects reported before are neither confirmed nor gone until this ListSynced.
     """
 
     known: int

@@ -1,7 +1,7 @@
-"""Questions about the API server itself: what it serves, which version it is, what we may do there.
+"""Questions about the API server itself: served resources, version, our rights.
 
 Asked at start-up and by ``muster doctor``; every call is one request, nothing is cached. All raise ApiStatusError for
-an answer that is neither yes nor no, and ApiUnreachableError for none.
+an answer that is neither yes nor no, and ApiUnreachableError without an answer.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ async def can_i(
     user: str = "",
     groups: tuple[str, ...] = (),
 ) -> Access:
-    """Whether we may do that; an empty namespace asks for all of them, an empty name for any.
+    """Whether we have the right; an empty namespace asks about all namespaces, an empty name about any object.
 
-    ``user``, ``groups``: another user that is meant; to ask that takes a right of its own.
+    ``user``, ``groups``: ask about another user; this takes a right of its own.
     """
     attributes = {
         "verb": verb,

@@ -2,9 +2,9 @@
 
 
 class KubeConfigError(Exception):
-    """The configuration does not lead to an API server, or leads to one that does not answer or know us.
+    """The configuration leads to no API server, or to a server that does not answer or does not know us.
 
-    The message says what was tried, with which file or address, and what to do. Trying again changes nothing unless
+    The message names the attempt, the file or address, and the next step. Trying again changes nothing unless
     ``retryable``.
     """
 

@@ -1,4 +1,4 @@
-"""What a reflector tells about itself, for metrics and readiness."""
+"""Reports of a reflector about itself, for metrics and readiness."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WatchHooks(Protocol):
         """So many objects are held now."""
 
     def ready(self, resource: str, ready: bool, why: str) -> None:
-        """Whether what was reported is a complete picture that is kept up to date; called on changes only.
+        """Whether the reports are a complete picture, kept up to date; called on changes only.
 
         Starts as not ready. ``why`` is empty when ready.
         """

@@ -1,8 +1,8 @@
-"""Reads kubeconfig files the way kubectl does and picks one context out of them.
+"""Reads kubeconfig files as kubectl does and picks a context.
 
 Done here because kubernetes-asyncio merges several files differently (the last current-context wins), fails without a
-user, and prefers a token to a tokenFile. What it gets from us is a document with one context and absolute
-paths. Imports nothing heavy: the CLI completes context names with it.
+user, and prefers a token to a tokenFile. kubernetes-asyncio gets a document with one context and absolute paths.
+Imports nothing heavy: the CLI completes context names with this module.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ContextChoice(Struct, frozen=True):
 
 
 def locate(path: str, environ: Mapping[str, str]) -> list[Path]:
-    """The files to read: ``path`` if given, else those of KUBECONFIG, else the default; they need not exist."""
+    """The files to read: ``path`` if given, else the files of KUBECONFIG, else the default; files need not exist."""
     if path:
         return [Path(path).expanduser()]
     listed = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
@@ -68,9 +68,9 @@ def locate(path: str, environ: Mapping[str, str]) -> list[Path]:
 
 
 def read(paths: Sequence[Path]) -> Kubeconfig:
-    """Merge the files; those that do not exist are skipped unless none does.
+    """Merge the files; missing files are skipped unless all are missing.
 
-    Raises KubeConfigError for no file, an unreadable one, and one that is no kubeconfig.
+    Raises KubeConfigError without a file, for an unreadable file, and for a file that is no kubeconfig.
     """
     origin = ", ".join(str(path) for path in paths)
     existing = [path for path in paths if path.exists()]
@@ -91,7 +91,7 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
 
 
 def choose(config: Kubeconfig, context: str = "") -> ContextChoice:
-    """The named context, or the current one. Raises KubeConfigError with everything that is wrong with it."""
+    """The named context, or the current context. Raises KubeConfigError with every fault of the context."""
     name = context or config.current
     if not name:
         raise KubeConfigError(
@@ -131,7 +131,7 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def _entries(path: Path, found: dict[str, Any], section: str, inner: str) -> list[tuple[str, dict[str, Any]]]:
-    """(name, settings) of one section, file names in it made absolute."""
+    """(name, settings) of a section, with absolute file names."""
     result = []
     for entry in found.get(section) or []:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):

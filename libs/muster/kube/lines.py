@@ -8,9 +8,9 @@ class LineTooLongError(ValueError):
 
 
 class LineSplitter:
-    """Feed chunks, get complete lines. Cost: linear in the bytes fed, however they are chunked.
+    """Feed chunks, get complete lines. Cost: linear in the bytes fed, for chunks of any size.
 
-    What follows the last newline stays inside and is lost with the splitter: a line without its end is no line.
+    Text after the last newline stays inside and is lost with the splitter: a line without its end is no line.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -19,9 +19,9 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Lines completed by ``chunk``, without their newline; empty ones are left out.
+        """Lines completed by ``chunk``, without their newline; empty lines are left out.
 
-        Raises LineTooLongError as soon as one exceeds the limit.
+        Raises LineTooLongError as soon as a line exceeds the limit.
         """
         first, *rest = chunk.split(b"\n")
         lines: list[bytes] = []

@@ -1,8 +1,8 @@
 """Takes JSON apart by its brackets alone, at any depth.
 
-The decoder gives up on values nested deeper than the interpreter's recursion limit, while the API server stores
-up to ten times that. This slow path (some 80 times slower than decoding) serves ``objects`` to save the
-neighbours of such a value; it checks brackets and strings, nothing else.
+The decoder gives up on values nested deeper than the interpreter's recursion limit, while the API server stores up to
+ten times this depth. This slow path (some 80 times slower than decoding) lets ``objects`` save the neighbours of such
+a value; only brackets and strings are checked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The few fields of Kubernetes JSON that this package reads, and their decoders.
+"""The fields of Kubernetes JSON in use by this package, and their decoders.
 
-Decoding takes two steps: an envelope whose objects stay raw, then the identity of each object on its own, so that
-one malformed object is a fact about that object and not the failure of a whole page. What an object means is
-decided by the code that converts the raw bytes; nothing here knows a kind.
+Decoding takes two steps: an envelope whose objects stay raw, then the identity of each object alone, so that a
+malformed object is a fact about the object and not the failure of a whole page. The code that converts the raw bytes
+decides the meaning of an object; nothing here knows a kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESOURCE_VERSION_TOO_LARGE = "too large resource version"
 
 
 class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
-    """Which object, in which version. ``generation`` is 0 where the server keeps none."""
+    """Identity and version of an object. ``generation`` is 0 if the server keeps none."""
 
     uid: str = ""
     name: str = ""
@@ -39,7 +39,7 @@ class MalformedError(ValueError):
 
 
 class Malformed(Struct, frozen=True):
-    """An object whose metadata does not decode: what could still be read of it, and what is wrong."""
+    """An object with metadata that does not decode: the readable part, and the fault."""
 
     meta: ObjectMeta | None
     """None when not even a name or uid was found."""
@@ -47,7 +47,7 @@ class Malformed(Struct, frozen=True):
 
 
 class ListPage(Struct, frozen=True):
-    """One page of a list. ``items`` are views into the answer's bytes: copy what outlives the page."""
+    """A page of a list. ``items`` are views into the answer's bytes: copy items that outlive the page."""
 
     resource_version: str
     token: str
@@ -140,7 +140,7 @@ def decode_event(line: bytes) -> WatchEvent:
 
 
 def decode_meta(raw: bytes | Raw) -> ObjectMeta | Malformed:
-    """The identity of one object. Never raises: an object that cannot be read is a ``Malformed``."""
+    """The identity of an object. Never raises: an unreadable object is a ``Malformed``."""
     try:
         meta = _object.decode(raw).metadata
     except RecursionError:
@@ -161,7 +161,7 @@ def decode_version(raw: bytes | Raw) -> str:
 
 
 def decode_status(body: bytes | Raw) -> Status:
-    """The ``Status`` in ``body``; an empty one when it is none."""
+    """The ``Status`` in ``body``; an empty Status for any other body."""
     try:
         found = _status.decode(body)
     except (ValueError, RecursionError):
@@ -173,7 +173,7 @@ def decode_status(body: bytes | Raw) -> Status:
 
 
 def _rescued(raw: bytes | Raw) -> ObjectMeta | None:
-    """Whatever strings of the metadata can be read one by one; None without a name or uid."""
+    """The strings of the metadata that can be read singly; None without a name or uid."""
     try:
         members = object_members(object_members(bytes(raw))["metadata"])
     except (NestingError, ValueError, KeyError):

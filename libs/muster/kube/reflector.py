@@ -1,8 +1,8 @@
-"""Follows one resource of an API server: lists it, watches it, and reports every real change exactly once.
+"""Follows one resource of an API server: lists and watches the resource, and reports every real change exactly once.
 
-The watcher runs one Reflector per resource on a real or simulated ApiTransport. A reflector survives every fault a
-server or network can show; it ends only by being closed or cancelled. It does not interpret objects and logs
-nothing: ``WatchHooks`` tell what it goes through.
+The watcher runs one Reflector per resource on a real or simulated ApiTransport. A reflector survives every fault of a
+server or network, and ends only by being closed or cancelled. A reflector does not interpret objects and logs nothing:
+``WatchHooks`` report its events.
 """
 
 from __future__ import annotations
@@ -59,12 +59,11 @@ T = TypeVar("T")
 
 
 class Reflector:
-    """One resource, or the part of it that the namespace and the selectors leave.
+    """One resource, or the part within the namespace and the selectors.
 
-    ``selectors``: query parameters of list and watch, ``labelSelector`` and ``fieldSelector``.
-    ``known``: what an earlier life reported and has not deleted; vanished ones of these are deleted after the list,
-    unchanged ones not reported again.
-    ``clock``: seconds, monotonic; the event loop's by default.
+    ``selectors``: query parameters of list and watch, ``labelSelector`` and ``fieldSelector``. ``known``: objects
+    reported and not deleted by an earlier life; vanished objects are deleted after the list, unchanged objects not
+    reported again. ``clock``: seconds, monotonic; the event loop's by default.
     """
 
     def __init__(
@@ -106,10 +105,11 @@ class Reflector:
         self._strikes = 0
 
     async def deltas(self) -> AsyncGenerator[Delta, None]:
-        """All changes, for ever: those of a first list, ListSynced, those of watches, those of a new list, and so on.
+        """All changes, for ever: the changes of a first list, ListSynced, the changes of watches, of a new list, and
+        so on.
 
-        Per object in the order of the server; a Delete only of a reported object; nothing for an object that is
-        unchanged. Close the iterator (``contextlib.aclosing``) to end the connection at once.
+        Per object in the order of the server; a Delete only of a reported object; nothing for an unchanged object.
+        Close the iterator (``contextlib.aclosing``) to end the connection at once.
         """
         while True:
             async with _closing(self._list()) as listed:
@@ -162,7 +162,7 @@ class Reflector:
         yield ListSynced(len(self.store), relist=self._lists > 1, resource_version=self._rv)
 
     async def _page(self, token: str, *, whole: bool) -> ListPage | WatchTrouble:
-        """One page of a consistent list: no resourceVersion is asked for. ``whole`` asks for all pages in one."""
+        """A page of a consistent list, without a resourceVersion in the request. ``whole`` asks for all at once."""
         query = dict(self._selectors)
         if not whole:
             query["limit"] = str(self._page_size)
@@ -226,7 +226,7 @@ class Reflector:
                 return
 
     def _must_relist(self, cause: RestartCause) -> bool:
-        """Whether the watch cannot go on from its version, or has tried that often enough."""
+        """Whether the watch cannot go on from its version, or has tried too often."""
         if cause in {RestartCause.TOO_NEW, RestartCause.GARBLED, RestartCause.STREAM_ERROR}:
             self._strikes += 1
         if cause in {RestartCause.EXPIRED, RestartCause.REFUSED, RestartCause.ABSENT} or self._strikes >= STRIKES:
@@ -246,7 +246,7 @@ class Reflector:
         return query
 
     def _apply(self, event: WatchEvent) -> list[Delta]:
-        """The deltas of one event; the position moves on past it. Types of events we do not know change nothing."""
+        """The deltas of an event; the position moves on past the event. Unknown types of events change nothing."""
         if event.type == "BOOKMARK":
             self._rv = decode_version(event.object) or self._rv
             return []

@@ -1,7 +1,7 @@
-"""Whether the API server serves ``scaleStrategy.scaleGate`` such that one entry of it can be applied.
+"""Whether an entry of ``scaleStrategy.scaleGate``, as served by the API server, can be applied.
 
-It takes two lists that are merged by key: an entry applied to a list that is replaced as a whole takes the list away
-from its owner. KubeRay marks scaleGate so, ``workerGroupSpecs`` it does not yet (kuberay#5094, #4840).
+An apply needs two lists merged by key: an entry applied to a list that is replaced as a whole takes the list away from
+its owner. KubeRay marks scaleGate so, ``workerGroupSpecs`` not yet (kuberay#5094, #4840).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Document(Struct):
 
 
 async def lacking(transport: ApiTransport) -> tuple[str, ...]:
-    """What the served RayCluster lacks for an entry to be applied, in words; nothing where one can be.
+    """The missing parts of the served RayCluster for an apply of an entry, in words; empty if an apply works.
 
     One request of some megabytes. Raises ApiStatusError for an answer that is neither a description nor none, and
     ApiUnreachableError for no answer.

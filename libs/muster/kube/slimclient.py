@@ -1,8 +1,8 @@
 """Imports kubernetes_asyncio without its generated models and API classes.
 
-Logging in needs its ``config`` and, of ``client``, the configuration and the TLS set-up. ``import kubernetes_asyncio``
-also loads 850 modules of models: 35 MB and half a second of CPU in every service. Ours are msgspec structs, so the
-three packages that would load them are registered without running their ``__init__``.
+Logging in needs ``config`` and, of ``client``, the configuration and the TLS set-up. ``import kubernetes_asyncio``
+also loads 850 modules of models: 35 MB and half a second of CPU in every service. Muster's models are msgspec structs,
+so the three packages that would load the models are registered without running their ``__init__``.
 """
 
 from __future__ import annotations

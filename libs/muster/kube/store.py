@@ -1,6 +1,6 @@
-"""Which objects a reflector has reported, in which version, and what is new against that.
+"""The objects reported by a reflector with their versions, and the news against this store.
 
-Pure; owned by one reflector, which feeds it what lists and watches say.
+Pure; owned by one reflector, which feeds the results of lists and watches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.kube.objects import Malformed, ObjectMeta
 
 
 class ObjectStore:
-    """{key: ObjectMeta} of everything reported and not deleted; the key is the uid, or the path without one.
+    """{key: ObjectMeta} of everything reported and not deleted; the key is the uid, or the path without a uid.
 
     At most one object per path: a successor of the same name ends its predecessor.
     """
@@ -34,7 +34,7 @@ class ObjectStore:
         return iter(self._objects.values())
 
     def observe(self, found: ObjectMeta | Malformed, raw: Raw, seen: set[str] | None = None) -> list[Delta]:
-        """What to report of an object that exists in this state; its key goes into ``seen``."""
+        """The reports for an existing object in this state; the key goes into ``seen``."""
         deltas: list[Delta] = []
         malformed = found if isinstance(found, Malformed) else None
         meta = found.meta if isinstance(found, Malformed) else found
@@ -56,7 +56,7 @@ class ObjectStore:
         return deltas
 
     def remove(self, found: ObjectMeta | Malformed, raw: Raw) -> list[Delta]:
-        """What to report of an object that ended in this state: nothing if it was never reported."""
+        """The reports for an object that ended in this state: none if the object was never reported."""
         meta = found.meta if isinstance(found, Malformed) else found
         if meta is None:
             return []
@@ -64,16 +64,16 @@ class ObjectStore:
         return [Delete(meta, bytes(raw))] if self.drop(meta) is not None else []
 
     def identify(self, meta: ObjectMeta) -> ObjectMeta:
-        """``meta`` with the uid of the holder of its path where it came without one."""
+        """``meta``; without a uid, with the uid of the holder of the path."""
         held = self._objects.get(self._keys.get(meta.path, "")) if not meta.uid else None
         return structs.replace(meta, uid=held.uid) if held is not None and held.uid else meta
 
     def get(self, meta: ObjectMeta) -> ObjectMeta | None:
-        """What is held of the object that ``meta`` is about."""
+        """The stored version of the object of ``meta``."""
         return self._objects.get(meta.uid or meta.path)
 
     def predecessor(self, meta: ObjectMeta) -> ObjectMeta | None:
-        """Another object held under the path of ``meta``, which must have ended for this one to exist."""
+        """Another object under the path of ``meta``, which must have ended before."""
         holder = self._keys.get(meta.path) if meta.name else None
         return self._objects[holder] if holder is not None and holder != (meta.uid or meta.path) else None
 

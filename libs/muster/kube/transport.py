@@ -72,7 +72,7 @@ class Wire(Struct, frozen=True):
 
 
 class KubeTransport:
-    """Requests to one API server as one user. Create it inside a running event loop; ``close`` it at the end."""
+    """Requests to one API server as one user. Create the transport inside a running event loop; ``close`` after use."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class KubeTransport:
         content_type: str = "application/json",
         timeout_s: float = 10.0,
     ) -> ApiResponse:
-        """One request, one answer; of an answer other than 2xx at most ERROR_LIMIT_BYTES. ``timeout_s`` covers all.
+        """A request and its answer; of an answer other than 2xx at most ERROR_LIMIT_BYTES. ``timeout_s`` covers all.
 
         Raises ApiUnreachableError for every failure to get a complete answer.
         """

@@ -53,8 +53,8 @@ def from_error(err: ApiStatusError) -> WatchTrouble:
 
 
 def from_event(status: Status) -> WatchTrouble:
-    """What an ERROR event means. Its code counts for less than in HTTP: only what a relist or a wait cures is
-    kept apart.
+    """The meaning of an ERROR event. The code counts for less than in HTTP: only causes cured by a relist or a wait
+    are kept apart.
     """
     if status.code == 410 or status.reason in {"Expired", "Gone"}:
         cause = RestartCause.EXPIRED

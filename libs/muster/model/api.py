@@ -1,4 +1,4 @@
-"""Kubernetes resources as the API server addresses them, and the few words of its protocol we use."""
+"""Kubernetes resources by their addresses at the API server, and the words of the protocol in use here."""
 
 from __future__ import annotations
 

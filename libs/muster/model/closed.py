@@ -1,4 +1,4 @@
-"""Tables over closed sets of texts: a type checker does not see whether they are total, so they are asked."""
+"""Tables over closed sets of texts: a type checker does not see whether a table is total, so each table is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is asked of a quota, and the limit that refuses it: the same values in the ledger, in states and in the log."""
+"""The demand on a quota, and the limit that refuses the demand: the same values in the ledger, in states and in the
+log.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from muster.model.resources import Vector
 
 
 class AskedFields(TypedDict):
-    """What a decision about a workload says of its demand."""
+    """The demand of a workload, as fields of a decision."""
 
     request: Vector
     pods: int
@@ -20,7 +22,7 @@ class AskedFields(TypedDict):
 
 
 class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a workload asks of the quota."""
+    """The demand of a workload on its quota."""
 
     request: Vector
     pods: int = 0
@@ -37,7 +39,7 @@ class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def fields(self) -> AskedFields:
-        """It as the fields of a decision, which has the same again as its ``demand``."""
+        """The demand as the fields of a decision; the decision returns the same value as its ``demand``."""
         return {
             "request": self.request,
             "pods": self.pods,

@@ -19,7 +19,7 @@ Counts = dict[str, int]
 
 
 class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One worker group as the spec says it. A replica is ``hosts`` pods."""
+    """A worker group of the spec. A replica is ``hosts`` pods."""
 
     name: str
     replicas: int = 0
@@ -53,12 +53,12 @@ class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its scaleStrategy.scaleGate has our entry, ``SIGNAL``."""
 
     def cost(self, profile: str) -> Vector:
-        """What one replica is charged under a profile."""
+        """The charge of a replica under a profile."""
         return self.request if profile == "ack" or self.takes is None else self.takes
 
 
 def grown(group: ScaledGroup) -> str:
-    """Under which name it is counted how many pods of a group may be grown in place: ``small/cpu+3/memory+3Gi``."""
+    """The name that counts the pods of a group that may be grown in place: ``small/cpu+3/memory+3Gi``."""
     return f"{group.name}/" + "/".join(f"{name}+{format_quantity(more, name)}" for name, more in group.grows.items())
 
 
@@ -75,7 +75,7 @@ class HeadService(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A Ray cluster that scales itself: its worker groups, in the order of the spec, and what we wrote on it."""
+    """A Ray cluster that scales itself: the worker groups in the order of the spec, and Muster's own writes."""
 
     groups: tuple[ScaledGroup, ...] = ()
     granted: Counts = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def full(self) -> tuple[str, ...]:
-        """Worker groups whose autoscaler has asked for all that ``maxReplicas`` allows."""
+        """Worker groups whose autoscaler has asked for everything up to ``maxReplicas``."""
         return () if self.driven else tuple(each.name for each in self.groups if each.asked >= each.most)
 
     @property
@@ -126,7 +126,9 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
         return {each.name: each.replicas for each in self.groups}
 
     def ceiling(self, group: ScaledGroup) -> int:
-        """The most its owner wants: what is written, unless we wrote that; then what it was before."""
+        """The most that the owner wants: the written value, unless Muster wrote the value; then the owner's value
+        before.
+        """
         ours = self.granted.get(group.name)
         return self.ceilings.get(group.name, group.most) if ours == group.most else group.most
 
@@ -140,20 +142,19 @@ AUTOSCALER = "head/autoscaler"
 
 
 def workers_in(counts: Counts) -> int:
-    """How many replicas these are: what is counted of pods beside them is left out."""
+    """The number of replicas in these counts; other counts of pods are left out."""
     return sum(count for name, count in counts.items() if "/" not in name)
 
 
 def granted_before(pods: Counts, elastic: Elastic) -> Counts:
-    """Replicas that were granted to a cluster with a fixed size. ``pods``: what it was admitted with, by group."""
+    """Replicas granted to a cluster of a fixed size. ``pods``: the admitted pods, by group."""
     return {group.name: pods.get(group.name, 0) // group.hosts for group in elastic.groups}
 
 
 def running_through(clusters: Mapping[str, str], named: str) -> str:
-    """Which of the clusters of one owner counts: the one it says it runs through, else the one that was seen last.
+    """The cluster of an owner that counts: the cluster named in the owner's status, else the newest cluster.
 
-    ``clusters``: {uid: name}, at least one, in the order in which they were first seen. A RayService has two while it
-    is upgraded.
+    ``clusters``: {uid: name}, at least one, in the order of first observation. A RayService has two during an upgrade.
     """
     return next((uid for uid, name in clusters.items() if name == named), next(reversed([*clusters])))
 
@@ -164,7 +165,7 @@ def counts_text(counts: Counts) -> str:
 
 
 def read_counts(text: str) -> Counts:
-    """What ``counts_text`` wrote; what is not of that form counts as nothing."""
+    """The counts of a text by ``counts_text``; any other text counts as nothing."""
     found: Counts = {}
     for part in text.split(",") if text else ():
         name, _, count = part.partition("=")

@@ -1,4 +1,4 @@
-"""What a PodGroup object says of a gang."""
+"""A gang by its PodGroup object."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ class PodGroup(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def native(self) -> bool:
-        """Whether it is of Kubernetes itself."""
+        """Whether the PodGroup is of Kubernetes itself."""
         return self.ref.kind == NATIVE

@@ -1,4 +1,4 @@
-"""One queue of KAI Scheduler (scheduling.run.ai/v2) as its owner wrote it."""
+"""A queue of KAI Scheduler (scheduling.run.ai/v2) as written by the owner."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Position(Struct, frozen=True, gc=False, order=True):
 
 
 class Ref(Struct, frozen=True, gc=False):
-    """One Kubernetes object, readable and unique: ``RayJob video/rayjob-video-g2lvn`` plus its uid."""
+    """A Kubernetes object, readable and unique: ``RayJob video/rayjob-video-g2lvn`` plus the uid."""
 
     kind: str
     namespace: str
@@ -63,7 +63,7 @@ def parent_path(path: str) -> str | None:
 
 @lru_cache(maxsize=65536)
 def root_of(path: str) -> str:
-    """The root of the tree that a quota path belongs to, which is the key of that tree: ``root/a/b`` -> ``root``."""
+    """The root of a quota path, the key of the tree: ``root/a/b`` -> ``root``."""
     return path.partition("/")[0]
 
 

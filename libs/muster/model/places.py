@@ -49,7 +49,7 @@ class Obstacle(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Shortage(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why a gang has no place: of one set ``fitted`` pods would find one, and for the next no node would do."""
+    """The reason why a gang has no place: of a set ``fitted`` pods would find a node, and the next pod none."""
 
     pod_set: str
     fitted: int
@@ -67,7 +67,7 @@ class Shortage(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Move(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A job that runs and has a place elsewhere."""
+    """A running job with a place elsewhere."""
 
     uid: str
     before: tuple[str, ...]
@@ -77,5 +77,5 @@ class Move(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def after(self) -> tuple[str, ...]:
-        """Names of the nodes it goes to, each once, sorted."""
+        """Names of the new nodes, each name once, sorted."""
         return tuple(sorted({each.node for each in self.places}))

@@ -1,6 +1,6 @@
-"""Where a pod may run: what its spec demands of a node and of the pods beside it, as far as a filter reads it.
+"""The demands of a pod's spec on a node and on the pods beside it, as far as a filter reads the spec.
 
-Only what can forbid a node is kept; preferences are not. An empty ``PodRules`` may run anywhere there is room.
+Only demands that can forbid a node are kept; preferences are not. An empty ``PodRules`` may run on any node with room.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Requirement(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class NodeTerm(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One node selector term: all of its expressions hold. A term without any matches nothing."""
+    """A node selector term: all expressions hold. A term without expressions matches nothing."""
 
     labels: tuple[Requirement, ...] = ()
     names: tuple[Requirement, ...] = ()
@@ -55,7 +55,7 @@ class NodeTerm(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PodTerm(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Pods that must, or must not, run in one domain with this one."""
+    """Pods that must, or must not, run in a domain with the pod of the rule."""
 
     key: str
     """Label of nodes: equal values are one domain."""
@@ -89,14 +89,14 @@ class HostPort(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Topology(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Labels of nodes, equal values being one domain, within one of which pods are to be together; empty: anywhere."""
+    """Labels of nodes; pods are to be together within a domain, the nodes with equal values; empty: anywhere."""
 
     required: str = ""
     preferred: str = ""
 
 
 class PodRules(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a pod demands beyond its request."""
+    """The demands of a pod beyond its request."""
 
     labels: dict[str, str] = field(default_factory=dict)
     """Its own labels, where rules of pods may look at them."""

@@ -31,7 +31,7 @@ class NodesRefuse(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PodTrouble(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why a pod does not run. Numbers are those at the time it was reported."""
+    """The reason why a pod does not run. Numbers are from the time of the report."""
 
     code: PodCode
     word: str = ""
@@ -46,5 +46,5 @@ class PodTrouble(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def gist(self) -> PodTrouble:
-        """Without what changes from try to try: the same gist is no news."""
+        """The trouble without the parts that change from try to try: the same gist is no news."""
         return replace(self, word="", nodes=0, refused=tuple(NodesRefuse(0, each.text) for each in self.refused))

@@ -1,4 +1,4 @@
-"""Node pools: nodes that are not there yet and may be added, what a gang needs of them, and why they are no help."""
+"""Node pools: nodes that may be added, the new nodes that a gang needs, and the reasons why no pool helps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ in_vain     it was asked for nodes and they did not come: it is asked again afte
 
 
 class NodePool(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Nodes of one shape, as many as the cluster may have of them."""
+    """Nodes of one shape, up to a number in the cluster."""
 
     name: str
     most: int = 0
@@ -61,7 +61,7 @@ class Growth(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The gang that is named for all of them."""
+        """The gang that names the whole group."""
         return self.gangs[0] if self.gangs else ""
 
 

@@ -1,6 +1,6 @@
-"""What is wrong with an object, or with a write: where, by which rule, and the names and amounts that break it.
+"""A fault of an object, or of a write: the field, the rule, and the names and amounts against the rule.
 
-No English: a reader says it (`core.wording.problems`), so that an edit of a sentence changes no event.
+No English: a reader words the problem (`core.wording.problems`), so an edit of a sentence changes no event.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FieldProblem(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def rule(self) -> ProblemCode:
-        """The code of the problem that all of it follows from."""
+        """The code of the problem behind all others."""
         return self.code if self.because is None else self.because.rule
 
 
@@ -52,7 +52,7 @@ class ProblemError(Exception):
 
 
 def problem(path: str, code: ProblemCode, because: FieldProblem | None = None, /, **values: Value) -> FieldProblem:
-    """A problem, with texts that are cut and harmless."""
+    """A problem with texts that are cut and harmless."""
     ordered = sorted(values.items())  # As an encoding has them: what was decided and what was read are written alike.
     return FieldProblem(_text(path), code, {name: _bounded(value) for name, value in ordered}, because)
 

@@ -1,4 +1,4 @@
-"""The codes of problems: closed vocabularies, one for each kind of object. Their sentences are in `core.wording`."""
+"""The codes of problems: closed vocabularies, one for each kind of object. `core.wording` has the sentences."""
 
 from __future__ import annotations
 

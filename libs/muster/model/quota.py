@@ -1,4 +1,4 @@
-"""The one quota model both tree dialects become: nodes with a guarantee, a limit and the namespaces they serve."""
+"""The quota model of all tree dialects: nodes with a guarantee, a limit and namespaces."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def is_device(resource: str) -> bool:
 
 
 class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One node of an accepted tree.
+    """A node of an accepted tree.
 
-    ``guaranteed``: amounts this subtree can always claim back; absent means zero, EVERYTHING all there is.
-    ``limit``: amounts it may never exceed; absent means unlimited for that resource.
+    ``guaranteed``: amounts that this subtree can always claim back; absent means zero, EVERYTHING the whole capacity.
+    ``limit``: the largest amounts; absent means unlimited for the resource.
     """
 
     path: str
@@ -117,11 +117,11 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def keeps_for_owners(self) -> bool:
-        """Whether jobs that may run long borrow only what owners have not wanted lately."""
+        """Whether jobs that may run long borrow only quota without recent demand by the owners."""
         return self.borrow_freely_ms > 0 or (self.borrow_freely_ms < 0 and self.order == "learned")
 
     def least_run_ms(self, evictions: int) -> int:
-        """How long a workload that has been evicted so often runs at least before it may be again."""
+        """The least run time of a workload with so many evictions, before the next eviction."""
         if not evictions or not self.protect_ms:
             return self.min_run_ms
         return max(self.min_run_ms, self.protect_ms * min(1 << min(evictions - 1, 10), PROTECTED_TIMES))

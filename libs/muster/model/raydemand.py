@@ -1,4 +1,4 @@
-"""What a Ray head says of its cluster: what waits for workers, and which workers have nothing to do."""
+"""The report of a Ray head about its cluster: demand that waits for workers, and workers with nothing to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Trouble = Literal["", RayTrouble]
 
 
 class RayConstraint(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A label of a node has one of these values, or, ``excluded``, none of them."""
+    """A node label with one of these values, or, ``excluded``, with none of them."""
 
     key: str
     values: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class RayShape(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class RayPlacementGroup(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A placement group that waits: it starts as a whole."""
+    """A waiting placement group: starts as a whole."""
 
     name: str = ""
     """Its id in hex, where Ray says it."""
@@ -55,7 +55,7 @@ class RayPlacementGroup(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class RayIdle(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A worker that has nothing to do."""
+    """A worker with nothing to do."""
 
     pod: str
     """Name of its pod."""
@@ -66,7 +66,7 @@ class RayIdle(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class RayRoom(Struct, frozen=True, gc=False, omit_defaults=True):
-    """So many nodes on which something runs have this left, and something that waits would fit."""
+    """So many busy nodes have this room left, enough for a waiting shape."""
 
     group: str
     free: dict[str, int]
@@ -74,7 +74,7 @@ class RayRoom(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What one head says at one moment. Everything is sorted, so that equal values are the same demand."""
+    """The report of a head at one moment. Everything is sorted, so equal values are the same demand."""
 
     session: str = ""
     """Ray's name of its session: another one is another head."""

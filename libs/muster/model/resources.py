@@ -141,7 +141,7 @@ def texts(vector: Mapping[str, int]) -> dict[str, str]:
 
 
 def add_into(total: Vector, more: Mapping[str, int], times: int = 1) -> None:
-    """Add ``times`` x ``more`` to ``total`` in place; resources that come to zero leave the vector."""
+    """Add ``times`` x ``more`` to ``total`` in place; resources at zero leave the vector."""
     get = total.get
     for name, amount in more.items():
         value = get(name, 0) + amount * times

@@ -1,7 +1,7 @@
-"""How pods are laid out on nodes, by their requests: packed onto few nodes, or spread over many.
+"""The layout of pods on nodes, by their requests: packed onto few nodes, or spread over many.
 
-The word of a queue, of a node of a quota tree or of the configuration: ``pack`` or ``spread`` for everything, or one
-for pods that take GPUs and one for those that take none, as ``gpu=spread,cpu=pack``.
+The word of a queue, of a node of a quota tree or of the configuration: ``pack`` or ``spread`` for everything, or a
+word for pods with GPUs and a word for pods without, as ``gpu=spread,cpu=pack``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StrategyError(ProblemError):
 
 
 def strategies(text: str) -> dict[Resource, Strategy]:
-    """{what pods ask for: how they are laid out}; empty for an empty text. Raises StrategyError."""
+    """{resource of the pods: layout}; empty for an empty text. Raises StrategyError."""
     if text in STRATEGIES:
         return dict.fromkeys(RESOURCES.values(), STRATEGIES[text])
     found: dict[Resource, Strategy] = {}
@@ -39,12 +39,12 @@ def strategies(text: str) -> dict[Resource, Strategy]:
 
 
 def strategies_text(found: dict[Resource, Strategy]) -> str:
-    """The text that says it."""
+    """The text of these layouts."""
     return ",".join(f"{name}={found[name]}" for name in RESOURCES.values() if name in found)
 
 
 def inherited(texts: Iterable[str]) -> dict[Resource, Strategy]:
-    """What holds where texts are one below the other, the lowest last: each resource by the lowest that names it."""
+    """The layouts under several texts, the lowest text last: for each resource the lowest text with a word counts."""
     found: dict[Resource, Strategy] = {}
     for text in texts:
         found |= strategies(text)

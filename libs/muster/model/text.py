@@ -1,4 +1,4 @@
-"""Texts for people: what others wrote, made harmless; times and spans as one reads them."""
+"""Texts for people: foreign texts made harmless, times and spans in readable form."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _UNSEEN = re.compile(
 
 
 def clean(text: str) -> str:
-    """A text without control and unseen characters: what users hand us must not steer a terminal or forge a line.
+    """A text without control and unseen characters: text from users must not steer a terminal or forge a line.
 
-    Each is replaced by one character, so the length stays.
+    A single character replaces each removed character, so the length stays.
     """
     if text.isascii() and text.isprintable():
         return text

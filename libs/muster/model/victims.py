@@ -1,4 +1,4 @@
-"""What a plan takes from running work: whole workloads, and workers of Ray clusters."""
+"""The victims of a plan: whole workloads, and workers of Ray clusters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.model.resources import Vector
 
 
 class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A workload to be suspended, or one that is about to end, and the quota that it releases."""
+    """A workload to be suspended, or left to end by itself, and the released quota."""
 
     ref: Ref
     attempt: int
@@ -28,7 +28,7 @@ class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A Ray cluster that releases some of its workers and goes on with the others."""
+    """A Ray cluster that releases some workers and goes on with the others."""
 
     ref: Ref
     """The charged object: the RayJob, or the RayCluster itself."""

@@ -1,4 +1,4 @@
-"""What the deciders know of a workload: its identity, its need, and its phase."""
+"""The deciders' knowledge of a workload: identity, need, and phase."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PodSet(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def least(pod_sets: Iterable[PodSet]) -> int:
-    """How many pods it takes for a gang of these sets to start."""
+    """The number of pods needed for the start of a gang of these sets."""
     return sum(each.count if each.minimum is None else min(each.minimum, each.count) for each in pod_sets)
 
 
@@ -55,7 +55,7 @@ def together(pod_sets: Iterable[PodSet]) -> int:
 
 
 class Wishes(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What people ask for one workload, by annotations on the object itself, with author and reason."""
+    """The wishes of people for a workload, by annotations on the object, with author and reason."""
 
     priority: int | None = None
     """Beats the priority of the pod template."""
@@ -93,7 +93,7 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a patch has to know of an object to suspend or resume it."""
+    """The facts about an object that a patch needs to suspend or resume the object."""
 
     suspend_parent_missing: bool = False
     """The object that the field belongs to is not there: it can only be set together with it."""
@@ -107,7 +107,7 @@ DIRECT = Switch()
 
 
 class Origin(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Whose job it is and what it runs, for readers: no decision rests on it."""
+    """The owner of a job, its image and its command, for readers: no decision depends on these."""
 
     owner: str = ""
     """A user or a team, as label or annotation muster.dev/owner says."""
@@ -121,10 +121,10 @@ UNKNOWN_ORIGIN = Origin()
 
 
 class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The observed state of one workload object: only what a decision or a display needs.
+    """The observed state of a workload object: only the parts needed for a decision or a display.
 
-    ``need`` maps a profile (``ack``, ``full``) to the whole request in base units.
-    ``refusal`` says why this object cannot be queued; None when it can.
+    ``need`` maps a profile (``ack``, ``full``) to the whole request in base units. ``refusal``: the reason why this
+    object cannot be queued; None when the object can be queued.
     """
 
     ref: Ref
@@ -189,7 +189,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def waits(self) -> bool:
-        """Whether it is suspended, asks to run, and is not on hold."""
+        """Whether the workload is suspended, asks to run, and is not on hold."""
         held = self.refusal is not None or self.wishes.hold
         return self.suspended and self.phase in ("waiting", "suspending") and not held
 
@@ -201,7 +201,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def asks(self) -> Vector:
-        """What its pods ask for once all that the spec wants runs, whatever the profile of a tree counts of it."""
+        """The request of all pods of the spec, whatever the profile of a tree counts."""
         return self.need.get("full", {}) if self.runs is None else self.runs
 
 
@@ -269,7 +269,7 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def ours(self) -> bool:
-        """Whether it is bound by Muster."""
+        """Whether Muster binds the pod."""
         return self.scheduler in SCHEDULERS
 
 
@@ -289,7 +289,7 @@ class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class NodeState(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A cluster node: what it can give, and whether it takes pods."""
+    """A cluster node: its resources for pods, and whether the node takes pods."""
 
     ref: Ref
     rv: int

@@ -1,7 +1,7 @@
-"""A head's dashboard over HTTP, for where its gRPC cannot be reached: the text of `ray status` and two lists.
+"""A head's dashboard over HTTP, for heads without reachable gRPC: the text of `ray status` and two lists.
 
-Four requests and text where gRPC needs one call: a fallback. It says the same demand, without the labels by which some
-of it chooses its nodes, and without what the autoscaler does.
+Four requests and text where gRPC needs one call: a fallback. The dashboard shows the same demand, without the labels
+by which some demand chooses its nodes, and without the autoscaler's activity.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ _STATES: dict[str, Status] = {"IDLE": "idle", "DRAINING": "draining"}
 
 
 class DashboardClient:
-    """The dashboard of one head. A DemandSource; belongs to the event loop that first calls it.
+    """The dashboard of a head. A DemandSource; belongs to the event loop that first calls it.
 
-    ``url``: ``http://host:8265``; ``token``: empty where the head asks for none; ``timeout_s``: of each request.
+    ``url``: ``http://host:8265``; ``token``: empty if the head asks for none; ``timeout_s``: of each request.
     """
 
     def __init__(self, url: str, *, token: str = "", timeout_s: float = TIMEOUT_S) -> None:
@@ -138,7 +138,7 @@ class DashboardClient:
             await session.close()
 
     async def _living(self) -> frozenset[str] | None:
-        """Ids of the nodes on which actors live; None where that is not said: it is a hint, and costs nothing else."""
+        """Ids of the nodes with actors; None if unknown: a hint, and its absence costs nothing else."""
         try:
             return frozenset(row.node_id for row in await self._list(_ACTORS, _Actor) if row.node_id)
         except DemandError:
@@ -212,9 +212,10 @@ async def _limited(response: aiohttp.ClientResponse, url: str) -> bytes:
 
 
 def _strategy(bundles: list[RayShape], told: list[WaitingGroups]) -> str:
-    """Of a waiting group, which the list does not say: by its bundles from the text, which names one of each strategy.
+    """The strategy of a waiting group, missing in the list: by its bundles from the text, which has a group of each
+    strategy.
 
-    Where the text leaves more than one, PACK: it asks for the fewest workers, and what it lacks shows the next time.
+    Where the text leaves several strategies, PACK: the fewest workers; missing workers show the next time.
     """
     shape, _ = shapes(bundles)
     alike = {group.strategy for group in told if group.bundles == shape} or {group.strategy for group in told}

@@ -1,4 +1,4 @@
-"""The heads of all clusters: one client each, read side by side, closed when their cluster is gone."""
+"""The heads of all clusters: a client each, read side by side, closed when the cluster is gone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_MS = 60_000
 
 
 class Heard(Struct, frozen=True):
-    """What a head says that it did not say before."""
+    """The news of a head since its last report."""
 
     head: Head
     demand: RayDemand
@@ -30,10 +30,10 @@ class Heard(Struct, frozen=True):
 
 
 class Fleet:
-    """Reads all heads, each in a task of its own, so that a slow one delays no other.
+    """Reads all heads, each head in a task of its own, so that a slow head delays no other.
 
-    ``tell``: called with each new demand; a settled cluster is silent. ``tasks``: where the tasks run. ``make``: gives
-    the reader of a head and of the demand that is known of it.
+    ``tell``: called with each new demand; a settled cluster is silent. ``tasks``: the group of the tasks. ``make``:
+    gives the reader of a head, from the known demand.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """A head's gRPC: the state of the cluster in one call, without Ray. The only importer of grpc.
 
-It reads; the one order it gives is to drain a node. It never reports a state and never resizes a node.
+The client reads; its only order is to drain a node. The client never reports a state and never resizes a node.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _WAYS_OUT: dict[type[DemandError], str] = {
 
 
 class GcsClient:
-    """The gRPC of one head. A DemandSource and a Drainer; belongs to the event loop that first calls it.
+    """The gRPC of a head. A DemandSource and a Drainer; belongs to the event loop that first calls it.
 
-    ``address``: ``host:6379``; ``token``: empty where the head asks for none; ``timeout_s``: of each call; ``tls``:
-    whether it speaks TLS, with these certificates.
+    ``address``: ``host:6379``; ``token``: empty if the head asks for none; ``timeout_s``: of each call; ``tls``: the
+    certificates for a head with TLS.
     """
 
     def __init__(
@@ -129,9 +129,7 @@ class GcsClient:
             ) from err
 
     async def _actors(self) -> frozenset[str] | None:
-        """Hex ids of the nodes on which actors live; None where that is not said: it is a hint, and costs nothing
-        else.
-        """
+        """Hex ids of the nodes with actors; None if unknown: a hint, and its absence costs nothing else."""
         request = pb.GetAllActorInfoRequest(
             show_dead_jobs=True, limit=MAX_ACTORS, filters=pb.GetAllActorInfoRequest.Filters(state=pb.ALIVE)
         )

@@ -11,7 +11,7 @@ from muster.ray.reading import Reading
 
 
 class Certificates(Struct, frozen=True):
-    """The certificate a client shows a head that speaks TLS, and the authority by which it knows the head; in PEM."""
+    """The client's certificate for a head with TLS, and the authority of the head's certificate; in PEM."""
 
     ca: bytes
     cert: bytes
@@ -68,7 +68,7 @@ class Drainer(Protocol):
     async def drain(self, node_id: str, *, deadline_ms: int, why: str, idle_only: bool = False) -> Drained:
         """Order a node (hex id) to drain until ``deadline_ms`` (since the epoch).
 
-        With ``idle_only`` a node that has work refuses. Else it goes on with its work, and gets no more. Ray enforces
-        no deadline: when it has passed, the pod has to be deleted. Raises DemandError.
+        With ``idle_only`` a busy node refuses. Else the node goes on with its work, and gets no more. Ray enforces no
+        deadline: after the deadline the pod must be deleted. Raises DemandError.
         """
         ...

@@ -1,8 +1,8 @@
-"""What workers took that have just joined. Pure.
+"""Work taken by workers that have just joined. Pure.
 
-For some seconds a head still counts a task as waiting that a new worker has taken: its own count of waiting tasks comes
-later than the free resources that the worker reports. Until then this counts as free, so that nothing is asked for a
-second time.
+For some seconds a head still counts a task as waiting although a new worker has taken the task: the head's count of
+waiting tasks comes later than the worker's report of free resources. Until then the taken resources count as free, so
+that nothing is asked for a second time.
 """
 
 from __future__ import annotations

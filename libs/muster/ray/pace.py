@@ -1,7 +1,7 @@
-"""How long an autoscaler takes from tick to tick, and when it is late. Pure.
+"""The time of an autoscaler from tick to tick, and its lateness. Pure.
 
-Ray's second version packs all that waits at every tick: with hundreds of workers a tick may take minutes (ray#57624).
-One that is slow is waited for; one that is silent for three of its own ticks stalls.
+Ray's second version packs all waiting demand at every tick: with hundreds of workers a tick may take minutes
+(ray#57624). A slow autoscaler is waited for; an autoscaler silent for three of its own ticks stalls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TickPace:
 
     @property
     def tick_ms(self) -> int:
-        """How long a tick takes, in a few steps, so that it seldom changes; 0 where it takes no time to speak of."""
+        """The time of a tick, in a few steps, so that the value seldom changes; 0 for a short tick."""
         step = 2 * TICK_MS
         while step < self._lately:
             step *= 2
@@ -41,11 +41,12 @@ class TickPace:
         self._broken = True
 
     def note(self, ticks: Ticks, now: int, *, version: int = 0, launching: bool = False) -> None:
-        """What a reading says; a tick that is quick again halves what is remembered.
+        """Take in a reading; a quick tick halves the remembered time.
 
-        ``version``: of the state of the head; each reading makes a newer one. A head takes no report of an
-        autoscaler that was restarted until that has changed as much as the one before. So where a client besides us
-        looks it counts as a tick; unless launches are open: an autoscaler that fails because of them looks as well.
+        ``version``: of the state of the head; each reading makes a newer version. A head takes no report of a
+        restarted autoscaler until the report has changed as often as the former autoscaler's. So the look of another
+        client counts as a tick; unless launches are open: an autoscaler that fails because of open launches looks as
+        well.
         """
         looked = 0 < self._version < version - 1 and not launching
         self._version = version

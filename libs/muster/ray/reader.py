@@ -1,4 +1,4 @@
-"""One head, read again and again: gRPC first, the dashboard while that fails, and what changes between readings."""
+"""A head, read again and again: gRPC first, the dashboard while gRPC fails, and the changes between readings."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def unnoticed(source: str, outcome: str, seconds: float) -> None:
 
 
 class HeadReader:
-    """Reads one head. One reading at a time; raises nothing: a head that cannot be read is a demand with a trouble.
+    """Reads a head. One reading at a time; raises nothing: an unreadable head is a demand with a trouble.
 
-    ``known``: the demand that the log holds of it, if any. ``gcs``, ``dashboard``: clients to use instead of those that
-    are made from the addresses; both are closed by `close`.
+    ``known``: the head's demand in the log, if any. ``gcs``, ``dashboard``: clients in place of clients made from the
+    addresses; `close` closes both.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One reading of one head, and the demand it says. Pure."""
+"""A reading of a head, and the demand of the reading. Pure."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def demand_of(
     last: Reading | None = None,
     closely: bool = False,
 ) -> RayDemand:
-    """What of a reading is demand. Equal as long as nothing changes, whenever it is read.
+    """The demand of a reading. Equal as long as nothing changes, at any time of reading.
 
-    ``read_at``: ms since the epoch; ``before``: the demand that was known until now: an idle worker keeps the time at
-    which it became idle, and pods that hold actors stay known where this reading does not say which do; ``taken``: {id
-    of a node: what it took a moment ago, and the head still says that it waits}; ``last``: the reading before, if any;
-    ``closely``: workers of it are to go, so what they hold is said. ``infeasible`` stays empty: to the
-    autoscaler, demand above maxReplicas is infeasible as well.
+    ``read_at``: ms since the epoch; ``before``: the demand known so far: an idle worker keeps the start of its
+    idleness, and pods with actors stay known if this reading does not list the actors; ``taken``: {id of a node:
+    resources taken a moment ago and still reported as waiting}; ``last``: the reading before, if any; ``closely``:
+    some workers are to go, so the demand lists their load. ``infeasible`` stays empty: to the autoscaler, demand above
+    maxReplicas is infeasible as well.
     """
     workers = [node for node in reading.nodes if not node.head]
     joined: dict[str, int] = {}
@@ -142,8 +142,8 @@ def _room(reading: Reading, taken: Mapping[str, dict[str, int]]) -> tuple[RayRoo
 
 
 def _left(reading: Reading, read_at: int, before: RayDemand, last: Reading | None) -> tuple[RayIdle, ...]:
-    """Idle workers that drain now, and those that are gone and were idle or drained: a head that accepts to drain an
-    idle one lists it no more, and one that drains ends by itself once it has nothing to do.
+    """Idle workers that drain now, and missing workers that were idle or drained: a head that accepts to drain an idle
+    worker no longer lists the worker, and a draining worker ends by itself after its work.
     """
     there = {node.pod for node in reading.nodes if node.status != "draining"}
     listed = {node.pod for node in reading.nodes}

@@ -1,9 +1,9 @@
 """The text of `ray status`, of both versions of the autoscaler, as values. Pure.
 
-Sections that are known: node status (``Active`` or, in old texts, ``Healthy``; ``Idle``, ``Pending``, ``Recent
-failures``) and resources (``Total Usage`` or ``Usage``; ``From request_resources``; ``Pending Demands`` or
-``Demands``). Everything else is passed over, so that a newer Ray may say more. The text has no ids: placement groups of
-one strategy are counted together, and the bundles shown are those of one of them.
+Known sections: node status (``Active`` or, in old texts, ``Healthy``; ``Idle``, ``Pending``, ``Recent failures``) and
+resources (``Total Usage`` or ``Usage``; ``From request_resources``; ``Pending Demands`` or ``Demands``). Everything
+else is passed over, so a newer Ray may say more. The text has no ids: placement groups of one strategy are counted
+together, and the text shows the bundles of a single group.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What runs in the pod that keeps a shared GPU from the device plugin: reports which one it got, and stays.
+"""The program in the pod that reserves a shared GPU from the device plugin: reports the device, and stays.
 
-The device plugin says it in NVIDIA_VISIBLE_DEVICES; where it does not say it by UUID, the driver is asked.
+The device plugin names the device in NVIDIA_VISIBLE_DEVICES; without a UUID there, the driver is asked.
 """
 
 from __future__ import annotations

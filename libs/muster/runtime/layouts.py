@@ -1,9 +1,9 @@
-"""Which services share a process.
+"""The services that share a process.
 
-Between stages there is only the log, whatever the layout: the same commits, under the same leases, by the same rights.
-So a log does not show the layout, and the layout can change between two starts.
+Stages communicate only through the log, in any layout: the same commits, under the same leases, by the same rights. So
+a log does not show the layout, and the layout can change between two starts.
 
-Services of one process share one connection, one reader of the log and one decoded commit; they start and end together.
+Services of a process share the connection, the reader of the log and the decoded commit, and start and end together.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def services_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def process_name(services: tuple[str, ...]) -> str:
-    """The name of a process by its services: that of their group where they are one."""
+    """The name of a process by its services: the group's name for the services of a group."""
     for group, those in GROUPS.items():
         if services == those:
             return group

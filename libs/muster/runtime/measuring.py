@@ -1,4 +1,4 @@
-"""What the metrics page of a process reads from its runners when it is asked for."""
+"""Values for the metrics page of a process, read from the runners on request."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ def has_keys(conf: str) -> bool:
 
 
 class KeyRing:
-    """``conf``: keys.conf as it is; what it holds stays, and what is missing of ``users`` is made.
+    """``conf``: the present keys.conf; its keys stay, and missing keys of ``users`` are made.
 
-    ``unused``: those of them that get no seed until their key is rotated.
+    ``unused``: users without a seed until a rotation of their key.
     """
 
     def __init__(self, users: Sequence[str], conf: str = "", *, unused: Collection[str] = ()) -> None:
@@ -48,13 +48,13 @@ class KeyRing:
                 self._end(user)
 
     def rotate(self, users: Iterable[str]) -> None:
-        """Give each of these a new key; the servers accept the one before it too."""
+        """Give each user a new key; the servers accept the key before too."""
         for user in self._known(users):
             self.public[earlier_setting(user)] = self.public[nkey_setting(user)]
             self._new(user)
 
     def retire(self, users: Iterable[str]) -> None:
-        """End the key that each of these had before."""
+        """End the former key of each user."""
         for user in self._known(users):
             self._end(user)
 

@@ -1,6 +1,6 @@
-"""What the runners of one process share, and how they run and leave together.
+"""The shared parts of the runners of a process, and how the runners run and leave together.
 
-What only some services run is imported where it is added: a service does not load the others.
+Parts for some services are imported where they are added: a service does not load the others.
 """
 
 from __future__ import annotations
@@ -155,11 +155,11 @@ class Process(Struct, dict=True):
         )
 
     async def base(self) -> Sequence[Snapshot]:
-        """The states that the log can be read from, where what came before them was deleted. Raises BusError."""
+        """The states where the readable log begins, after deleted generations. Raises BusError."""
         return await JetStreamGenerations(self.js, self.config.cell).origin(self.log.identity)
 
     def add_decider(self, stage: Callable[[], Stage[Any]], leader: Callable[..., Leader[Any]] = Leader) -> None:
-        """Run one deciding stage, given by its class. ``leader``: what runs it."""
+        """Run a deciding stage, given by its class. ``leader``: the runner."""
         decider = stage()
         name = decider.name
         own = self.opened(name)
@@ -192,9 +192,9 @@ class Process(Struct, dict=True):
         return None if chosen == state.placement or same else chosen
 
     def add_watchers(self, transport: ApiTransport) -> None:
-        """Run every shard of the watcher, those of kinds that are off to take back what was reported of them.
+        """Run every shard of the watcher, shards of disabled kinds too, to withdraw their reports.
 
-        Profile ``lean`` leaves out what only presentation needs.
+        Profile ``lean`` leaves out resources for presentation only.
         """
         from muster.core.reading.registry import WATCHED
         from muster.runtime.runners.watching import WatcherRunner
@@ -358,7 +358,7 @@ class Process(Struct, dict=True):
                 await self.marking.keep()
 
     def _watch_rulesets(self, tasks: asyncio.TaskGroup) -> None:
-        """Say which rule sets we support, and put the one that is wanted in force when all do."""
+        """Announce our supported rule sets, and put the wanted rule set in force when all replicas support it."""
         replicas = JetStreamReplicas(self.js, self.config.cell)
         tasks.create_task(announce(replicas, self.runners, self.name))
         for runner in self.runners:

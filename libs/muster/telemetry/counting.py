@@ -1,4 +1,4 @@
-"""What became of jobs, counted by queue from the public events: each is published once, by one process."""
+"""The results of jobs, counted by queue from the public events: each event is published once, by one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVICTED_FOR = ("reclaimed", "preempted", "moved", "running_timeout", "stale_gang
 
 
 def begin(metrics: Metrics, queue: str) -> None:
-    """Show the counters of a queue as 0 before their first event: Prometheus sees no growth of a series that is new."""
+    """Show the counters of a queue as 0 before their first event: Prometheus sees no growth of a new series."""
     metrics.count("muster_admitted_workloads", labels(queue=queue), 0)
     for reason in EVICTED_FOR:
         metrics.count("muster_evicted_workloads", labels(queue=queue, reason=reason), 0)

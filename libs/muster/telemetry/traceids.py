@@ -1,6 +1,6 @@
-"""Names of traces and spans, derived from the log alone: every process finds the same ones without telling another.
+"""Names of traces and spans, derived from the log alone: every process finds the same names without a message.
 
-A workload is one trace, from its submission to its end. What one commit says of it is one span of that trace.
+A workload is a trace, from submission to end. The events of a commit about the workload are one span of the trace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def trace_id(uid: str) -> int:
 
 
 def root_id(uid: str) -> int:
-    """The span of a workload from its submission to its end."""
+    """The span of a workload from submission to end."""
     return _number(f"muster/{uid}/root", 8)
 
 

@@ -1,8 +1,8 @@
-"""Traces: one per workload, with one span for each commit that names it, linked to the spans of its causes.
+"""Traces: one per workload, with a span for each commit about the workload, linked to the spans of its causes.
 
 Ids are derived from the log (telemetry.traceids), so nothing has to be handed on. Only the leader that appended a
-commit records its spans, after the acknowledgement: what is replayed, or folded by a standby, records nothing. The
-header ``traceparent`` beside a commit says that it was traced; it is no part of the commit.
+commit records the commit's spans, after the acknowledgement: replays and standbys record nothing. The header
+``traceparent`` beside a commit shows that the commit was traced, and is no part of the commit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ids(IdGenerator):
 
 
 class Tracing:
-    """A tracer, the ids its spans get, and what exports them."""
+    """A tracer, the ids of its spans, and the exporter."""
 
     def __init__(self, provider: TracerProvider, ids: Ids) -> None:
         self.provider = provider
@@ -59,7 +59,7 @@ class Tracing:
 def make_tracing(
     service: str, environ: Mapping[str, str] | None = None, exporter: SpanExporter | None = None
 ) -> Tracing | None:
-    """Tracing that exports by OTLP where OTEL_EXPORTER_OTLP_ENDPOINT (or _TRACES_ENDPOINT) says; None without one."""
+    """Tracing with export by OTLP, for OTEL_EXPORTER_OTLP_ENDPOINT (or _TRACES_ENDPOINT); None without an endpoint."""
     variables = os.environ if environ is None else environ
     if exporter is None:
         if not any(variables.get(f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT") for kind in ("", "TRACES_")):
@@ -105,14 +105,14 @@ class WorkloadTraces:
                     self._began.popitem(last=False)
 
     def header(self, events: Sequence[Event]) -> dict[str, str]:
-        """Beside a commit about to be appended, whose sequence is not known yet: the trace of its first workload."""
+        """Beside a commit about to be appended, with a sequence not known yet: the trace of the first workload."""
         if self._tracing is None:
             return {}
         ref = next((ref for event in events for ref in workloads_of(event)), None)
         return {} if ref is None else {"traceparent": root_traceparent(ref.uid)}
 
     def appended(self, commit: Commit, seq: int, took_s: float) -> None:
-        """A commit of ours is in the log: one span for each workload it is about."""
+        """A commit of this process is in the log: a span for each workload of the commit."""
         if self._tracing is None:
             return
         self.folded(seq, commit)
@@ -202,7 +202,7 @@ class WorkloadTraces:
 
 
 def _numbers(events: Sequence[Event]) -> dict[str, str]:
-    """Queue, reason and request, of the events that say them."""
+    """Queue, reason and request, of events with these fields."""
     found: dict[str, str] = {}
     for event in events:
         for name in ("queue", "reason"):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Work(NamedTuple):
-    """One job: when it comes, how long it runs, how many GPUs it takes (s, s, GPUs)."""
+    """A job: arrival, run time, GPUs (s, s, GPUs)."""
 
     submit: float
     duration: float

@@ -1,7 +1,7 @@
-"""The real deciding stages in virtual time on a cluster of one number: how much is free.
+"""The real deciding stages in virtual time on a cluster of one number: the free amount.
 
-The log, the commits and the stages are the ones that run live. Simulated are only the two ends: jobs arrive, start
-when the actuator's order is carried out, and end; a job takes what it asks for from one pool.
+The log, the commits and the stages are the live ones. Only the two ends are simulated: jobs arrive, start when the
+actuator's order is carried out, and end; a job takes its request from one pool.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Cell(VirtualTime):
         return events
 
     def _change_nodes(self) -> list[Event]:
-        """What a fault does now: nodes go or come back, and what ran on those that go starts again when it can."""
+        """The present effect of a fault: nodes go or return, and jobs on lost nodes start again when they can."""
         change = self.machines.change(self.now)
         if change is None:
             return []

@@ -1,4 +1,4 @@
-"""What may be changed of a past before it is run again: each function returns another past. All raise TraceError."""
+"""Changes of a past before a new run: each function returns another past. All raise TraceError."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def changed_rules(before: Mapping[str, str], rules: Mapping[str, str]) -> dict[s
 
 
 def known_ruleset(number: int) -> int:
-    """The number itself. Raises TraceError for a rule set that this build does not know."""
+    """The number itself. Raises TraceError for a rule set unknown to this build."""
     if not OLDEST <= number <= NEWEST:
         raise TraceError(f"this build decides by rule sets {OLDEST} to {NEWEST}, and not by {number}")
     return number
 
 
 def otherwise(commits: Iterable[Stored], rules: Mapping[str, str], ruleset: int) -> Iterator[Stored]:
-    """A recorded log in which every quota tree has other rules too, and another rule set is in force (0: its own).
+    """A recorded log with other rules in every quota tree, and another rule set in force (0: the log's own).
 
-    For the canonical schedule, which takes of a log what came from outside. Raises TraceError.
+    For the canonical schedule, which takes only the inputs from outside of a log. Raises TraceError.
     """
     for stored in commits:
         events = tuple(

@@ -33,8 +33,8 @@ NODE_COLUMNS = ("cpu_milli", "memory_mib", "gpu")
 
 
 def read_cluster(path: Path, queues: tuple[str, ...] = ()) -> TraceCluster:
-    """The cluster a file describes. ``queues``: the names the jobs use, for a file that has no queues: each gets an
-    equal part of the GPUs as its min. Raises TraceError, and OSError for a file that cannot be read.
+    """The cluster of a file. ``queues``: the names in the jobs, for a file without queues: each queue gets an equal
+    part of the GPUs as its min. Raises TraceError, and OSError for an unreadable file.
     """
     if path.suffix == ".csv":
         groups = _node_list(path)
@@ -183,7 +183,7 @@ def _shared_equally(capacity: Vector, names: tuple[str, ...]) -> TraceQueue:
 
 
 def _node_list(path: Path) -> tuple[NodeGroup, ...]:
-    """One node per line; equal ones become one group, in the order of the first of each."""
+    """A node per line; equal nodes become a group, in the order of the first node of each group."""
     table = CsvTable(path, NODE_COLUMNS)
     counts: dict[tuple[int, int, int, str], int] = {}
     for row in table.rows():

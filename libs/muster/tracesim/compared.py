@@ -91,7 +91,7 @@ def _kept_from(result: Result) -> Sequence[float]:
 
 
 def bought(results: Sequence[Result]) -> str:
-    """What the policy of Muster has over each other one, and what it costs; empty where it did not run."""
+    """The advantages of Muster's policy over each other policy, and their price; empty if Muster's did not run."""
     ours = next((result for result in results if result.policy == MUSTER), None)
     rows = [_against(ours, other) for other in results if other is not ours] if ours is not None else []
     listed = "".join(f"<li>{escape(text)}</li>" for text in rows)

@@ -9,7 +9,7 @@ from muster.tracesim.runner import Result
 
 
 class Shift(Struct):
-    """One job whose first start differs; ms of the trace, -1 for never."""
+    """A job with another first start; ms of the trace, -1 for never."""
 
     job: str
     before: int
@@ -17,7 +17,7 @@ class Shift(Struct):
 
 
 class EvictionChange(Struct):
-    """One job that is evicted more or less often."""
+    """A job evicted more or less often."""
 
     job: str
     before: int
@@ -57,7 +57,7 @@ class Contrast(Struct):
 
 
 def contrast(before: Result, after: Result, names: dict[str, str]) -> Contrast:
-    """Compare two runs; ``names``: job id -> what people call it."""
+    """Compare two runs; ``names``: job id -> name for people."""
     found = Contrast([], [], [], [], 0, [], [])
     for job in before.trace.jobs:
         one, other = _start(before, job.id), _start(after, job.id)

@@ -1,4 +1,4 @@
-"""JSON with places: every value of a document knows its line and column, so that an error can name them."""
+"""JSON with places: every value of a document knows its line and column, for the error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DocumentPlace:
         raise self.error(f"must be {' or '.join(words)}, and is {_shown(value)}")
 
     def members(self, *, known: tuple[str, ...] = ()) -> dict[str, DocumentPlace]:
-        """The members of an object, each with its place; others than ``known`` are an error where it is given."""
+        """The members of an object, each with its place; if ``known`` is given, other members are an error."""
         self.expect(dict)
         found: dict[str, DocumentPlace] = {}
         keys: dict[str, DocumentPlace] = {}

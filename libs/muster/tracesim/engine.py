@@ -1,7 +1,7 @@
 """The reference engine: policies to compare with, on the same jobs, the same cluster and the same kind of log.
 
-It shares no code with the stages: a policy looks at what waits, runs and is free, and says what starts and
-stops. What it decides is written in the words of the log, so that the same metrics read it.
+The engine shares no code with the stages: a policy looks at waiting jobs, running jobs and free amounts, and names the
+jobs to start and to stop. Decisions are written in the words of the log, for the same metrics.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Task(Struct, eq=False):
 
 
 class Usage:
-    """What the queues use at every level, and what they may."""
+    """The use of the queues at every level, and their limits."""
 
     def __init__(self, trace: Trace) -> None:
         queues = trace.cluster.queues
@@ -71,7 +71,7 @@ class Usage:
                 used[name] = used.get(name, 0) + amount * times
 
     def within_max(self, job: TraceJob) -> bool:
-        """Whether one more such job stays within the max of its queue and of every one above."""
+        """Whether one more such job stays within the max of its queue and of every queue above."""
         return all(self._within(path, self.max[path], job) for path in self.chain[job.queue])
 
     def within_min(self, job: TraceJob) -> bool:
@@ -101,7 +101,7 @@ def _chain(path: str) -> tuple[str, ...]:
 
 
 class Policy:
-    """What starts and what stops. A policy keeps its own books of waiting jobs."""
+    """The jobs to start and to stop. A policy keeps its own books of waiting jobs."""
 
     name = ""
     ideal = False
@@ -271,7 +271,7 @@ class Engine(VirtualTime):
         return self._waiting > 0
 
     def _change_nodes(self) -> None:
-        """What a fault does now; jobs that ran on a node that goes wait again."""
+        """The present effect of a fault; jobs on a lost node wait again."""
         change = self.machines.change(self.now)
         if change is None:
             return
@@ -290,7 +290,7 @@ class Engine(VirtualTime):
     # --- the log ----------------------------------------------------------------------------------------------
 
     def _stage(self, what: str, parts: int) -> None:
-        """What follows is of one kind: it is kept together in as few commits as it takes."""
+        """The following decisions are of one kind, and are kept together in as few commits as possible."""
         if self._what != what:
             self._write()
             self._what = what

@@ -59,7 +59,7 @@ class Facts:
         return self._rv
 
     def beginning(self, found: Sequence[Event] = ()) -> list[Event]:
-        """Everything that is there at first, with the jobs ``found`` running, and that it has all been listed."""
+        """All objects at the beginning, with the jobs ``found`` running, and the end of every first list."""
         events: list[Event] = [SyncStarted(kinds=REQUIRED_KINDS), self.tree(self.cluster.root)]
         for path, queue in self.cluster.queues.items():
             policy = self.cluster.policies.get(path, "")
@@ -181,11 +181,11 @@ class Facts:
         return replace(workload, rv=self.next_rv(), phase="waiting", settled=True, detail="Suspended")
 
     def checkpointed(self, workload: Workload, at: int) -> Workload:
-        """It notes when it saved its work last."""
+        """The job notes the time of its last checkpoint."""
         return replace(workload, rv=self.next_rv(), checkpointed_at=EPOCH_MS + at)
 
     def lost(self, workload: Workload) -> Workload:
-        """Its nodes are gone: its controller starts it again where it finds room."""
+        """The job's nodes are gone: the controller starts the job again in free room."""
         return replace(workload, rv=self.next_rv(), phase="starting", detail="Retrying")
 
     def gone(self, workload: Workload) -> WorkloadGone:
@@ -199,7 +199,7 @@ def _labels(job: TraceJob) -> dict[str, str]:
 
 
 def _namespaces(cluster: TraceCluster) -> dict[str, str]:
-    """Path of a leaf -> its namespace: the queue's own name where that can be one."""
+    """Path of a leaf -> namespace: the queue's own name if allowed."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for index, (path, queue) in enumerate(cluster.leaves.items()):

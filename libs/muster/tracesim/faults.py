@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, from a file: nodes that are lost, and an API server that is away."""
+"""Faults of a simulation, from a file: lost nodes, and outages of the API server."""
 
 from __future__ import annotations
 

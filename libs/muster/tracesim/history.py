@@ -1,4 +1,4 @@
-"""What happened to every job in the log: when it was submitted, admitted, started, stopped, and why it waited."""
+"""The history of every job in the log: submitted, admitted, started, stopped, and the reasons for waiting."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class History:
             job.queue, job.request, job.priority = event.queue, event.request, event.priority
 
     def _adopted(self, now: int, event: WorkloadAdopted) -> None:
-        """It runs without an admission, and is charged. What ran when it was first seen has run since it came."""
+        """The job runs without an admission, and is charged. A job running at first sight ran since its creation."""
         job = self.jobs.get(event.ref.uid)
         if job is None:
             return
@@ -245,7 +245,7 @@ class History:
         self.capacity.append((now, sum(self._nodes.values())))
 
     def reason_of(self, job: JobHistory) -> str:
-        """Why a job waited or stopped last: its own reason, else the one its shape was given."""
+        """The last reason for waiting or stopping: the job's own reason, else the reason of its shape."""
         if job.reason or job.runs:
             return job.reason
         return self.denials.get(shape_of(job.queue, job.request), "")

@@ -1,6 +1,6 @@
-"""Job lists of other schedulers as tables of our columns: what Slurm's ``sacct --parsable2`` prints, and SWF.
+"""Job lists of other schedulers as tables of our columns: the output of Slurm's ``sacct --parsable2``, and SWF.
 
-A job that never started is left out: what it would have run is not known. Times count from the first submission.
+A job that never started is left out: its run time is not known. Times count from the first submission.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""JOBS.csv: what arrives when, how long it runs and what it asks for. Pod lists of the openb trace are read as they
-are, and so are job lists of Slurm and in SWF (``joblists``).
+"""JOBS.csv: arrivals, run times and requests. Pod lists of the openb trace are read unchanged, and so are job lists of
+Slurm and in SWF (``joblists``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_pod_list(path: Path) -> bool:
 
 
 def _paths(cluster: TraceCluster) -> dict[str, str]:
-    """Every way to name a leaf: its name, its full path, its path without the root."""
+    """Every name of a leaf: the bare name, the full path, the path without the root."""
     names: dict[str, str] = {}
     for path, queue in cluster.leaves.items():
         names[queue.name] = names[path] = names[path.partition("/")[2]] = path
@@ -108,7 +108,7 @@ def _jobs(path: Path) -> Drafts:
 
 
 def _request(row: TableRow, column: str) -> Vector:
-    """What the whole job asks for; ``gpu_milli`` is the share of the one GPU that a job of one asks for."""
+    """The request of the whole job; ``gpu_milli`` is the share of the GPU of a job with one GPU."""
     gpus = row.milli(column)
     if gpus > 10**12:
         raise row.error(column, "is more GPUs than this can count")
@@ -130,7 +130,7 @@ def _check_id(row: TableRow, column: str, job: str, lines: dict[str, int]) -> No
 
 
 def _pods(path: Path) -> Drafts:
-    """Pods as jobs of one queue. Without times they come one per second in the order of the file, and stay."""
+    """Pods as jobs of one queue. Without times a pod comes every second in the order of the file, and stays."""
     table = CsvTable(path, POD_COLUMNS)
     found: Drafts = []
     lines: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Jobs that no policy can start: they ask for more than their queue may use, or than the whole cluster has."""
+"""Jobs that no policy can start: their request exceeds the limit of their queue, or the whole cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHOWN = 3
 
 
 def too_large(trace: Trace) -> list[tuple[TraceJob, str, str, int]]:
-    """(job, the resource, whose limit it is, how much that is) of each job that can never start."""
+    """(job, resource, owner of the limit, limit) of each job that can never start."""
     found = []
     for job in trace.jobs:
         limits = [(name, "the cluster", amount) for name, amount in trace.cluster.capacity.items()]

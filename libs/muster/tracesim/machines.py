@@ -1,4 +1,4 @@
-"""The machines of a simulation: what runs on them, when it ends, and what becomes of it when nodes are lost."""
+"""The machines of a simulation: the running jobs, their ends, and the effects of lost nodes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Machines:
         return None
 
     def ended(self, now: int) -> list[str]:
-        """Jobs that have run their time by ``now``: they no longer run."""
+        """Jobs whose run time is over by ``now``: these no longer run."""
         found: list[str] = []
         while (at := self.next_end()) is not None and at <= now:
             uid = heappop(self._ends)[2]
@@ -115,7 +115,7 @@ class Machines:
         return NodeChange(gone, back, listed)
 
     def forget(self, uid: str) -> Running:
-        """A job that a change has stopped; what it held is free already."""
+        """A job stopped by a change; its resources are free already."""
         return self.running.pop(uid)
 
 
@@ -126,7 +126,7 @@ stages would look again for ever.
 
 
 class VirtualTime:
-    """Lets time pass from one thing that happens to the next. Subclasses say what a moment does."""
+    """Lets time pass from one happening to the next. Subclasses define a moment."""
 
     def __init__(self, trace: Trace, machines: Machines, faults: FaultSchedule) -> None:
         self.trace = trace

@@ -1,6 +1,6 @@
-"""How good a schedule was: the figures of summary.json, all from the log and the trace it was made of.
+"""The quality of a schedule: the figures of summary.json, all from the log and its trace.
 
-docs/reference/simulation-metrics.md says what each one means.
+docs/reference/simulation.md has the meaning of each figure.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _fairness(sums: Integrals) -> tuple[float | None, float | None]:
 
 
 def incentive(trace: Trace, history: History, alone: dict[str, float]) -> float | None:
-    """The worst ratio of a queue's mean delay here to its mean delay alone on a cluster of its min.
+    """The worst ratio of a queue's mean delay here to the queue's mean delay alone on a cluster of its min.
 
     Only jobs that fit the min count, in both. A delay under a second counts as a second.
     """

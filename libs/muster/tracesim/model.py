@@ -1,4 +1,4 @@
-"""What is simulated: a cluster, its queues, and the jobs that come; and the units of all of it.
+"""The subject of a simulation: a cluster, its queues, and the arriving jobs; and the units of all values.
 
 Times are ms since the beginning of the trace, amounts base units (a GPU is 1000). Floats appear in the metrics only.
 """
@@ -123,7 +123,7 @@ class Trace(Struct, frozen=True, dict=True):
 
 
 def capacity_of(groups: tuple[NodeGroup, ...]) -> Vector:
-    """What nodes have together; absent where any of them has it in plenty."""
+    """The sum of the nodes; absent for a resource that any node has in plenty."""
     named = {name for group in groups for name in group.capacity}
     everywhere = sorted(name for name in named if all(name in group.capacity for group in groups if group.count))
     total: Vector = {}

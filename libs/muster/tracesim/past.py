@@ -1,4 +1,4 @@
-"""A trace made of a recorded log: the jobs that came, how long they ran, and the quota they came under."""
+"""A trace made of a recorded log: the arriving jobs, their run times, and their quota."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.tracesim.model import NodeGroup, Trace, TraceCluster, TraceError, Tr
 
 
 class Past(Struct):
-    """What a log tells: the trace, names of its jobs, and how many had to be left out because no queue took them."""
+    """The content of a log: trace, names of its jobs, and the number of jobs left out because no queue took them."""
 
     trace: Trace
     keys: dict[str, str]
@@ -42,8 +42,8 @@ Moment = Callable[[int, int], bool]
 class PastReader:
     """Reads the jobs of a log, from its beginning, that can be run again.
 
-    With ``begin`` the trace begins there: jobs that ran then run on, jobs that waited wait in their order, and later
-    jobs come when they came. With ``end`` no job comes after it; how long jobs ran is known from the rest of the log.
+    With ``begin`` the trace begins there: jobs running then run on, waiting jobs wait in their order, and later jobs
+    come at their recorded times. With ``end`` no job comes later; run times are known from the rest of the log.
     """
 
     def __init__(self, begin: Moment | None = None, end: Moment | None = None) -> None:
@@ -149,7 +149,9 @@ class PastReader:
         )
 
     def _how(self, job: JobHistory) -> str:
-        """What a job does as the window begins: ``runs``, ``waits``, ``comes`` later; empty: it is no part of it."""
+        """The part of a job when the window begins: ``runs``, ``waits``, ``comes`` later; empty: outside of the
+        window.
+        """
         if self._never_ran(job):
             return ""
         if job.id in self._stood:
@@ -157,7 +159,7 @@ class PastReader:
         return "comes" if self._until < 0 or job.submit <= self._until else ""
 
     def _never_ran(self, job: JobHistory) -> bool:
-        """It was deleted before it ran: how long it would have run is not known, and it must not run for ever."""
+        """The job was deleted before it ran: its run time is not known, and the job must not run for ever."""
         return job.id in self._deleted and all(_began(run) < 0 for run in job.runs)
 
     def _job(self, past: JobHistory, how: str, number: int) -> TraceJob:
@@ -184,7 +186,7 @@ class PastReader:
 
 
 def _began(run: JobRun) -> int:
-    """When a run began, -1 for never; with its admission, where it finished before it was seen running."""
+    """The start of a run, -1 for never; the admission, if the job finished before it was seen running."""
     return run.admitted if run.start < 0 and run.outcome == "finished" else run.start
 
 
@@ -227,7 +229,7 @@ def queues_of(tree: QuotaTree, priorities: Mapping[str, int]) -> TraceQueue:
 def _queue(
     node: QuotaNode, nodes: Mapping[str, QuotaNode], priorities: Mapping[str, int], *, preempts: bool
 ) -> TraceQueue:
-    """``preempts``: what the nodes above it say; it says so itself only where it says otherwise."""
+    """``preempts``: the value of the nodes above; the node has its own value only if the value differs."""
     return TraceQueue(
         name=node.name,
         path=node.path,

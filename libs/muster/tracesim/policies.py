@@ -11,7 +11,7 @@ from muster.tracesim.waiting import ENDLESS, Key, Waiting, by_arrival, by_length
 
 
 class Fifo(Policy):
-    """One queue in the order of arrival; a job that does not fit blocks all behind it."""
+    """A single queue in the order of arrival; a job that does not fit blocks all later jobs."""
 
     name = "fifo"
 

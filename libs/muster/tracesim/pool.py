@@ -1,4 +1,4 @@
-"""What a cluster has free, as one pool: gangs take all they ask for or nothing."""
+"""The free amounts of a cluster, as one pool: gangs take their whole request or nothing."""
 
 from __future__ import annotations
 

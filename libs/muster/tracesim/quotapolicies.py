@@ -12,7 +12,7 @@ from muster.tracesim.waiting import Line, Waiting, by_arrival
 
 
 class _Queued(Policy):
-    """What they share: jobs wait in the order of their arrival, queue by queue."""
+    """The common part: jobs wait in the order of their arrival, queue by queue."""
 
     def __init__(self) -> None:
         self.waiting = Waiting(by_arrival)
@@ -22,7 +22,7 @@ class _Queued(Policy):
 
 
 class StaticQuota(_Queued):
-    """Every queue has its min for itself, and never more; in it, what fits starts."""
+    """Every queue has exactly its min; within the min, every fitting job starts."""
 
     name = "static-quota"
 
@@ -31,9 +31,9 @@ class StaticQuota(_Queued):
 
 
 class _Reclaiming(_Queued):
-    """Queues borrow unused quota of others; a job within the min of its queue goes first, and may reclaim it.
+    """Queues borrow unused quota of others; a job within the min of its queue goes first, and may reclaim quota.
 
-    At once, or where the cluster says ``reclaim-grace`` once jobs of its queue and size have been owed it for so long.
+    At once, or with ``reclaim-grace`` after so long a wait of jobs with the queue and size.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class _Reclaiming(_Queued):
         return False
 
     def _ripe(self, engine: Engine, heads: list[Task]) -> list[Task]:
-        """Of those that are owed a place the ones whose grace is over; notes when the next is."""
+        """The jobs within a guarantee whose grace is over; notes the end of the next grace."""
         grace = span_ms(engine.trace.cluster.rules.get("reclaim-grace", "0"))
         self._due = None
         if not grace:

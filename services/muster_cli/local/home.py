@@ -1,4 +1,4 @@
-"""Where one ``muster up`` keeps its files: a directory of the user's, or a temporary one that goes with it."""
+"""The files of a ``muster up``: in a directory of the user's, or in a temporary directory removed at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo that lives: four teams on 32 GPUs, what happens in its first minute, and jobs that go on coming.
+"""The living demo: four teams on 32 GPUs, the events of the first minute, and jobs that go on coming.
 
 Everything is drawn from one seed, so the same seed submits the same jobs at the same times.
 """

@@ -1,4 +1,4 @@
-"""What ``muster up`` shows: which manifests it begins with, on what kind of cluster, and what it prints at the end."""
+"""The stories of ``muster up``: first manifests, kind of cluster, and output at the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a server fills in: the defaults of Ray's CRDs, of pods and of batch Jobs.
+"""Defaults filled in by a server: of Ray's CRDs, of pods and of batch Jobs.
 
-Each function returns the object with its defaults; it never changes the one it was given, which may share parts with
-the stored one. Only fields that a controller reads are filled in: no DNS policy, no image pull policy.
+Each function returns the object with its defaults, and never changes the argument, which may share parts with the
+stored object. Only fields read by a controller are filled in: no DNS policy, no image pull policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JOB = {"backoffLimit": 6, "completionMode": "NonIndexed", "completions": 1, "pa
 
 
 def with_defaults(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """``found`` with the ``defaults`` that it lacks; the same object when it lacks none."""
+    """``found`` with the missing ``defaults``; the same object if none is missing."""
     missing = {key: value for key, value in defaults.items() if found.get(key) is None}
     if not missing:
         return found if isinstance(found, dict) else dict(found)
@@ -85,7 +85,7 @@ def pod_status(spec: Obj, at_ms: int) -> Obj:
 
 
 def job(found: Obj) -> Obj:
-    """A batch Job as the server stores it: labelled, and its pods with it, by its uid and name."""
+    """A batch Job as stored by the server: labelled, with its pods, by its uid and name."""
     meta, spec = found["metadata"], with_defaults(found.get("spec") or {}, _JOB)
     marks = {
         f"{prefix}{key}": meta[value]

@@ -1,7 +1,7 @@
-"""How objects go: grace periods, finalizers, and the garbage collector that follows owner references.
+"""The end of objects: grace periods, finalizers, and the garbage collector that follows owner references.
 
-Called by the verbs in `objects`. The collector works at once, inside the request that gave it something to do; a real
-one takes a moment longer and does the same.
+Called by the verbs in `objects`. The collector works at once, inside the request; a real collector takes a moment
+longer and does the same.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Deletion:
         self._collect = collect
 
     def delete(self, table: KindTable, found: Obj, options: DeleteOptions, now: int) -> tuple[Obj, bool]:
-        """Delete an object; returns it as the answer shows it, and whether that is its last state.
+        """Delete an object; returns the object of the answer, and whether this is the last state.
 
-        An object that waits for finalizers or its grace period is shown marked, even if the collector takes the
-        last finalizer off within this call.
+        An object that waits for finalizers or its grace period is shown marked, even if the collector takes the last
+        finalizer off within this call.
         """
         resource, meta = table.kind.resource, found["metadata"]
         if options.uid and options.uid != meta["uid"]:
@@ -85,7 +85,7 @@ class Deletion:
         return self.remove(table, marked, now), True
 
     def remove(self, table: KindTable, found: Obj, now: int) -> Obj:
-        """Take an object away, and with it what belongs to it alone; returns its last state."""
+        """Remove an object, and everything that belongs to the object alone; returns the last state."""
         if table.kind.resource == NAMESPACES:
             self._empty_namespace(found["metadata"]["name"], now)
         last = self._store.remove(table, found)
@@ -134,7 +134,7 @@ class Deletion:
         return self._store.put(table, {**found, "metadata": meta})
 
     def _collect_marked(self, marked: Obj, now: int) -> None:
-        """Do the collector's part for an object that waits for its dependents, or for them to be let go."""
+        """Do the collector's part for an object that waits for its dependents, or for their release."""
         if not self._collect:
             return
         uid, finalizers = marked["metadata"]["uid"], marked["metadata"].get("finalizers") or ()
@@ -148,7 +148,7 @@ class Deletion:
             self._finish_foreground(uid, now)
 
     def _collect_dependents(self, uid: str, now: int) -> None:
-        """Delete what the vanished owner alone kept alive; others only lose their reference to it."""
+        """Delete objects kept alive by the vanished owner alone; others only lose their reference."""
         for dependent in self._store.dependents(uid):
             place = self._store.by_uid(dependent)
             if place is not None and self._owned(place[1]):

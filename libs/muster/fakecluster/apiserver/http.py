@@ -1,10 +1,10 @@
 """The simulated API server over HTTP, on loopback: for kubectl, ``muster submit`` and other clients.
 
-A thin adapter: requests go to `SimApiServer.handle`, watches to `SimTransport.watch`. What it adds is what only
-clients for people ask for: tables, and the OpenAPI document that says where validation happens.
+A thin adapter: requests go to `SimApiServer.handle`, watches to `SimTransport.watch`. The adapter adds answers for
+people's clients: tables, and the OpenAPI document with the place of validation.
 
 Every path begins with a secret prefix, since kubectl sends no credentials over plain HTTP: a client with the address
-(from a kubeconfig only its owner can read) may do everything, a web page that guesses the port may do nothing.
+(from a kubeconfig that only its owner can read) may do everything, a web page that guesses the port may do nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 class HttpApiServer:
-    """Serves one simulated server. ``port`` 0 takes a free one; ``port`` and ``url`` say which after ``start``."""
+    """Serves one simulated server. ``port`` 0 takes a free port; after ``start`` ``port`` and ``url`` are the real
+    values.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""A simulated cluster on disk: every change is written to a file as it happens, so that it outlives its process.
+"""A simulated cluster on disk: every change is written to a file at once, so the cluster outlives its process.
 
 One change per line, in the form of a watch event. Written before the next change can happen, without a buffer of our
-own: a process that is killed loses nothing. Opening a journal reads it, drops the line a crash cut off, and rewrites it
-with the objects that still exist.
+own: a killed process loses nothing. Opening a journal reads the file, drops a line cut off by a crash, and rewrites
+the file with the existing objects.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Saved(Struct):
 
 
 class Journal:
-    """An open journal. ``saved``: what it held, None when it is new. Use it as a context manager."""
+    """An open journal. ``saved``: the former content, None for a new journal. Use as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class Journal:
         self.close()
 
     def _begin(self, found: Saved) -> int:
-        """Write what exists to a new file, put it in place of the old one, and leave it open."""
+        """Write the existing objects to a new file, put the file in place of the old one, and leave it open."""
         fresh = self.path.with_suffix(".new")
         with fresh.open("wb") as file:
             file.write(encode({"boot": found.boots + 1, "version": found.version}) + b"\n")

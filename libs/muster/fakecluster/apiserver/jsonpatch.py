@@ -1,8 +1,8 @@
-"""JSON patch and JSON merge patch, as an API server applies them.
+"""JSON patch and JSON merge patch, as applied by an API server.
 
-Pure: the document is never changed, the result shares with it whatever did not change. Deviations from RFC 6902 are
-the real server's own, measured on release 1.36: ``replace`` of a key that is not there adds it, ``test`` against a
-key that is not there passes for ``null``, and negative indices count from the end.
+Pure: the document is never changed, the result shares all unchanged parts. Deviations from RFC 6902 are the real
+server's own, measured on release 1.36: ``replace`` of a missing key adds the key, ``test`` against a missing key
+passes for ``null``, and negative indices count from the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which resources the simulated server has from the start, and by which rules each of them lives.
+"""The resources of the simulated server from the start, and the rules of each resource.
 
 A table: one row per resource. Further custom resources are served once their definition is created, as on a real
 server (`kind_of_definition`).

@@ -1,8 +1,8 @@
 """Lists: selection, pages, and the state at an older version.
 
-A page's continue token says at which version the list began and after which key it goes on; later pages are read from
-the state at that version, so a list in pages is one moment's truth. When that version is forgotten the answer is 410
-with a token that goes on from the present state, as on a real server.
+A page's continue token has the version at which the list began, and the key to continue after; later pages are read
+from the state at this version, so a list in pages shows a single moment. When the version is forgotten the answer is
+410 with a token for the present state, as on a real server.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Object metadata on the way in: what a client may set, what the server sets, and what it refuses.
+"""Object metadata on the way in: fields a client may set, fields of the server, and refusals.
 
-Pure helpers of the verbs in `objects`. Metadata that comes out of here is a fresh dict that the store may complete.
+Pure helpers of the verbs in `objects`. The resulting metadata is a fresh dict that the store may complete.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def new_metadata(resource: ApiResource, found: Obj, namespace: str) -> Obj:
 
 
 def changed_metadata(old: Obj, new: Obj) -> Obj:
-    """Metadata of a changed object: what the server owns stays as it was, whatever the client wrote."""
+    """Metadata of a changed object: the server's fields keep their values, whatever the client wrote."""
     meta = {key: value for key, value in new.items() if value is not None and key != "managedFields"}
     for key in _SERVER_OWNED:
         if key in old:

@@ -41,9 +41,9 @@ class Names:
         self._count = 0
 
     def suffix(self, *about: str) -> str:
-        """Five characters to append to a generateName: the next ones for this ``about``.
+        """Five characters to append to a generateName: the next characters for this ``about``.
 
-        So the third RayJob of a prefix is called the same whatever else was created before it, and when.
+        So the third RayJob of a prefix always has the same name, whatever other objects were created before.
         """
         count = self._given[about] = self._given.get(about, 0) + 1
         return derived_suffix(self._seed, *about, count)

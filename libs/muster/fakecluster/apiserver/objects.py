@@ -1,8 +1,8 @@
 """The verbs of the simulated server on objects as dicts: create, change, delete, bind, evict.
 
-Called by `server.SimApiServer`, both for requests and for simulated controllers that need no JSON. The rules are a
-real server's: which client may write which part, which change makes a new generation, which write is a conflict. Every
-verb returns the object as stored, which callers must not change, or raises StatusError.
+Called by `server.SimApiServer`, for requests and for simulated controllers without JSON. The rules are a real
+server's: the parts each client may write, the changes that make a new generation, the writes in conflict. Every verb
+returns the stored object, which callers must not change, or raises StatusError.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Mutation = Callable[[ApiResource, Obj], Obj]
 class ObjectVerbs:
     """The verbs on one store. ``now``: ms since the epoch; ``auto_namespaces``: make missing namespaces.
 
-    ``mutate``: what an admission policy makes of every new object, given as a copy at its top level.
+    ``mutate``: the change by an admission policy to every new object, given as a copy at the top level.
     """
 
     def __init__(

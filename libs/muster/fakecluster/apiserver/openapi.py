@@ -1,6 +1,6 @@
-"""The little of OpenAPI v3 that clients ask for before they write: which resources take ``fieldValidation``.
+"""The part of OpenAPI v3 that clients ask for before a write: the resources with ``fieldValidation``.
 
-kubectl leaves validation to a server that says so here. There are no schemas: this server checks nothing by them.
+kubectl leaves validation to a server with this answer. There are no schemas: this server checks nothing by schemas.
 """
 
 from __future__ import annotations

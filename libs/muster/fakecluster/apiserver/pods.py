@@ -1,6 +1,6 @@
-"""What is special about pods: priority at creation, what of their spec may change, binding, eviction, grace.
+"""Rules for pods: priority at creation, allowed changes of the spec, binding, eviction, grace.
 
-Pure helpers of the verbs; they return new objects or raise what the server would answer.
+Pure helpers of the verbs; each returns new objects or raises the server's answer.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def condition(kind: str, status: str, now: int, reason: str = "", message: str =
 
 
 def with_condition(status: Obj, entry: Obj) -> Obj:
-    """The status with that condition, in place of an older one of its type."""
+    """The status with this condition, in place of an older condition of the type."""
     others = [found for found in status.get("conditions") or () if found["type"] != entry["type"]]
     return {**status, "conditions": [*others, entry]}
 

@@ -1,8 +1,8 @@
-"""The simulated API server: paths, verbs and bodies as Kubernetes has them, over a store in memory.
+"""The simulated API server: paths, verbs and bodies of Kubernetes, over a store in memory.
 
-Synchronous and deterministic: its clock and its names come from outside, it starts no task and knows no thread. The
-simulator's controllers use `objects` directly and `subscribe` to changes; services use it through
-`transport.SimTransport`. What it leaves out is listed in the package's docstring.
+Synchronous and deterministic: clock and names come from outside, no tasks, no threads. The simulator's controllers use
+`objects` directly and `subscribe` to changes; services use the server through `transport.SimTransport`. The package's
+docstring lists the missing parts.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class SimApiServer:
         return (404, b"404 page not found\n") if found is None else (200, found)
 
     def route(self, path: str) -> Route | None:
-        """What a path names; None when it names nothing that is served."""
+        """The target of a path; None for a path that is not served."""
         parsed = parse_path(path)
         if parsed is None:
             return None

@@ -1,7 +1,7 @@
-"""The Status objects an API server refuses with, each as the exception that carries it.
+"""The Status objects of an API server's refusals, as exceptions.
 
-Raised by every verb of the simulated server; `handle` turns them into answers. Wording, reasons and details follow
-what a real server of release 1.36 answers, because clients read them.
+Raised by every verb of the simulated server; `handle` makes answers of these. Wording, reasons and details follow the
+answers of a real server of release 1.36, because clients read them.
 """
 
 from __future__ import annotations

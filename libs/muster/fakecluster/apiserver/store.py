@@ -1,7 +1,7 @@
-"""What the simulated server keeps: objects by key, one counter for all versions, and a bounded history of changes.
+"""The data of the simulated server: objects by key, a counter for all versions, and a bounded history of changes.
 
-Knows nothing of verbs or rules. Stored objects are never changed in place: every write stores a new object, which may
-share parts with the old one, so that a history of whole objects costs little and readers may keep what they got.
+The store knows no verbs and no rules. Stored objects are never changed in place: every write stores a new object,
+which may share parts with the old one, so a history of whole objects costs little and readers may keep their results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class StoredChange:
-    """One write: what the object became (or last was), and what it was before."""
+    """A write: the new (or last) object, and the object before."""
 
     __slots__ = ("_line", "object", "previous", "resource", "type", "version")
 
@@ -168,7 +168,7 @@ class Store:
     ) -> Callable[[], None]:
         """Call ``listener`` after each change of a resource, or of all; returns how to stop that.
 
-        Called at once, in the order of the changes. A listener must not write: it notes what to do and does it later.
+        Called at once, in the order of the changes. A listener must not write: a listener takes a note and acts later.
         """
         listeners = self._listeners.setdefault(resource, [])
         listeners.append(listener)

@@ -1,7 +1,7 @@
-"""Objects as tables: what ``kubectl get`` shows, one row of columns per resource.
+"""Objects as tables for ``kubectl get``: a row of columns per resource.
 
-The columns of our custom resources are those of their definitions in ``deploy/crds`` (a test keeps them equal), those
-of built-in kinds are the ones a real server computes, as far as the simulated cluster has what they show.
+The columns of our custom resources come from their definitions in ``deploy/crds`` (a test keeps both equal), the
+columns of built-in kinds from a real server, as far as the simulated cluster has the values.
 """
 
 from __future__ import annotations
@@ -238,7 +238,9 @@ def columns_of(resource: str) -> Sequence[Column]:
 
 
 def table(resource: str, objects: Iterable[Obj], meta: Obj, now: int, *, include: str = "Metadata") -> Obj:
-    """A Table of objects; ``meta`` is the metadata of their list, ``include`` what each has beside its cells."""
+    """A Table of objects; ``meta`` is the metadata of their list, ``include`` the part of each object beside its
+    cells.
+    """
     columns = columns_of(resource)
     definitions = [
         {

@@ -1,6 +1,7 @@
-"""ApiTransport over the simulated server: what services talk to in simulations and tests.
+"""ApiTransport over the simulated server: the transport of services in simulations and tests.
 
-Time is the event loop's, so it works unchanged under a virtual one. All faults are drawn from the given `FaultDraw`.
+Time is the event loop's, so the transport works unchanged under virtual time. All faults are drawn from the given
+`FaultDraw`.
 """
 
 from __future__ import annotations

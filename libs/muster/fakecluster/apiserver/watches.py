@@ -1,7 +1,7 @@
-"""Watch streams: which lines a watcher gets, in which order, from which version on.
+"""Watch streams: the lines of a watcher, their order, and the first version.
 
-Synchronous: a stream hands each line to a callback at once. What makes a byte stream of that, with time limits and
-faults, is `transport`.
+Synchronous: a stream hands each line to a callback at once. `transport` makes a byte stream of the lines, with time
+limits and faults.
 """
 
 from __future__ import annotations

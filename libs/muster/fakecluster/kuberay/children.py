@@ -1,4 +1,6 @@
-"""What a RayJob makes: its RayCluster, and the Kubernetes Job that submits its Ray job. Pure builders and readers."""
+"""The children of a RayJob: the RayCluster, and the Kubernetes Job that submits the Ray job. Pure builders and
+readers.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What goes when a RayJob is over: its cluster, its workers, itself, and when.
+"""The deletions after the end of a RayJob: cluster, workers, the RayJob itself, and when.
 
-Pure. Three ways to say it, of which the first that is there counts: deletion rules, the older onSuccess and onFailure
-policies, the oldest flag shutdownAfterJobFinishes. Without any of them the cluster stays up.
+Pure. Of three settings the first present setting counts: deletion rules, the older onSuccess and onFailure policies,
+the oldest flag shutdownAfterJobFinishes. Without any setting the cluster stays up.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from muster.model.api import EVENTS
 
 
 def warning(found: Obj, reason: str, message: str, now: int) -> Create:
-    """A warning about an object: named after what it says, so that saying it again adds nothing."""
+    """A warning about an object, named after its text, so that repeating the text adds nothing."""
     meta = found["metadata"]
     name = f"{meta['name']}.{derived_suffix(meta['uid'], meta['generation'], reason, message)}"
     return Create(

@@ -1,4 +1,4 @@
-"""The size of a worker group, whether its cluster is to have pods at all, and what of a spec needs new ones."""
+"""The size of a worker group, the need of a cluster for pods, and the changes of a spec that need new pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hosts_of(group: Obj) -> int:
 
 
 def rests(cluster: Obj) -> bool:
-    """Whether the spec of a cluster wants no pods: its owner says so, or its autoscaler, since nothing uses it."""
+    """Whether the spec of a cluster wants no pods: by its owner, or by its autoscaler without any use."""
     return bool(cluster["spec"].get("suspend") or cluster["spec"].get("idleSuspend"))
 
 
@@ -32,7 +32,7 @@ SCALED = ("replicas", "minReplicas", "maxReplicas", "scaleStrategy", "suspend")
 
 
 def config_hash(spec: Obj, groups: int | None = None) -> str:
-    """What of a cluster's spec tells whether its pods are made of it; ``groups``: of the first ones only."""
+    """A hash of the part of a cluster's spec that makes its pods; ``groups``: of the first groups only."""
     told: list[Any] = [
         {key: value for key, value in group.items() if key not in SCALED}
         for group in (spec.get("workerGroupSpecs") or ())[:groups]

@@ -1,7 +1,7 @@
-"""The operator as a controller: hears of changes, finds what belongs together, plans, and plays Ray.
+"""The operator as a controller: hears of changes, finds the objects of a RayJob, plans, and plays Ray.
 
-Ray itself is simulated here: a Ray job starts when its submitter runs (or is submitted by the operator), and ends
-after the time its RayJob names. It is forgotten with its cluster, as Ray forgets it with its head.
+Ray itself is simulated here: a Ray job starts when its submitter runs (or the operator submits), and ends after the
+time in its RayJob. A Ray job is forgotten with its cluster, as Ray forgets a job with its head.
 """
 
 from __future__ import annotations

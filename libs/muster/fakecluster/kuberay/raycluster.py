@@ -1,6 +1,6 @@
-"""One RayCluster: from its observed objects to the operator's next writes. Pure.
+"""A RayCluster: from its observed objects to the operator's next writes. Pure.
 
-Pods first, then the status that describes the pods as they were seen; the next look describes what has come of it.
+Pods first, then the status of the observed pods; the next look describes the results.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _may_make_head(cluster: Obj, status: Obj) -> bool:
 def _group_operations(
     cluster: Obj, group: Obj, pods: tuple[Obj, ...], settings: OperatorSettings
 ) -> list[ApiOperation]:
-    """Bring a worker group to its size. Pods that are going still count until they are gone."""
+    """Bring a worker group to its size. Leaving pods still count until they are gone."""
     namespace = cluster["metadata"]["namespace"]
     workers = [
         pod

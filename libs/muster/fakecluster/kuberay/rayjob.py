@@ -1,7 +1,7 @@
-"""One RayJob: from its observed objects to the operator's next writes. Pure.
+"""A RayJob: from its observed objects to the operator's next writes. Pure.
 
-The table of states is STATES at the end: deployment status -> what happens in it. Every function there changes the
-step's status (a copy) and adds operations; what comes of all of them is one write of the status, if it changed.
+The table of states is STATES at the end: deployment status -> steps. Every function there changes the step's status (a
+copy) and adds operations; the result is at most one write of the status, after a change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One RayService: from its observed objects to the operator's next writes. Pure; KubeRay 1.7.
+"""A RayService: from its observed objects to the operator's next writes. Pure; KubeRay 1.7.
 
-A cluster is named in the status before it is made. A changed ``rayClusterConfig`` (its replicas, its suspension and
-groups that are added apart) makes a second one, which takes over once it is ready; what the service names no longer is
-deleted a minute later. A suspension that has begun deletes everything, whatever the spec says meanwhile.
+The status names a cluster before the cluster is made. A changed ``rayClusterConfig`` (replicas, suspension and new
+groups are added apart) makes a second cluster, which takes over once ready; a cluster no longer named is deleted a
+minute later. A suspension under way deletes everything, whatever the spec says meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READY, SUSPENDING, SUSPENDED, UPGRADING = "Ready", "Suspending", "Suspended", "U
 
 
 class RayServiceSeen(Struct, frozen=True):
-    """A RayService, and the clusters that name it as their controller."""
+    """A RayService, and the clusters under its control."""
 
     service: Obj
     clusters: dict[str, Obj] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class RayServiceSeen(Struct, frozen=True):
 
 
 class _Look:
-    """One look at a service, and what comes of it so far."""
+    """A look at a service, and the results so far."""
 
     def __init__(self, seen: RayServiceSeen, now: int) -> None:
         self.seen, self.now = seen, now
@@ -174,7 +174,7 @@ def _serve(look: _Look, settings: OperatorSettings) -> None:
 
 
 def _answer(look: _Look, cluster: Obj | None) -> None:
-    """Whether the cluster that serves can: all of its pods, then its head, which is marked when it does."""
+    """Whether the serving cluster can serve: all pods, then the head, which is marked when ready."""
     if cluster is None:
         if look.named("activeServiceStatus"):
             look.mark(READY, "False", "ZeroServeEndpoints")
@@ -208,7 +208,7 @@ def _has_fewer_groups(cluster: Obj, config: Obj) -> bool:
 
 
 def _with_groups(cluster: Obj, config: Obj) -> Replace:
-    """The cluster with the groups that were added; those it has stay as they are."""
+    """The cluster with the new groups; existing groups stay."""
     meta, groups = cluster["metadata"], cluster["spec"].get("workerGroupSpecs") or []
     spec = {**cluster["spec"], "workerGroupSpecs": [*groups, *config["workerGroupSpecs"][len(groups) :]]}
     notes = {**meta["annotations"], **_notes(config)}

@@ -1,6 +1,6 @@
-"""Rules that hold in several states of a RayJob: suspension, deadlines, grace periods, retries.
+"""Rules for several states of a RayJob: suspension, deadlines, grace periods, retries.
 
-Called by the states in `rayjob`; each function answers whether it has decided what becomes of the RayJob.
+Called by the states in `rayjob`; each function answers whether the rule has decided about the RayJob.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from muster.model.api import RAYCLUSTERS, RAYSERVICES, ApiResource
 
 
 class RayServiceOperator:
-    """RayServices kept as KubeRay keeps them; their RayClusters are kept by the operator for those."""
+    """RayServices as kept by KubeRay; the operator for RayClusters keeps the clusters of these."""
 
     watches: ClassVar[tuple[ApiResource, ...]] = (RAYSERVICES, RAYCLUSTERS)
 

@@ -1,4 +1,4 @@
-"""One look at a RayJob: what is seen of it, and what comes of the look so far."""
+"""A look at a RayJob: the observed objects, and the results so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RayRun(Struct, frozen=True):
 
 
 class RayJobSeen(Struct, frozen=True):
-    """A RayJob and what belongs to it, as far as it exists."""
+    """A RayJob and its existing children."""
 
     job: Obj
     cluster: Obj | None = None
@@ -45,7 +45,7 @@ class RayJobPlan(Struct, frozen=True):
 
 
 class RayJobStep:
-    """One look at a RayJob: what is seen, and what comes of it so far."""
+    """A look at a RayJob: the observed objects, and the results so far."""
 
     def __init__(self, seen: RayJobSeen, now: int, settings: OperatorSettings) -> None:
         self.seen = seen

@@ -1,7 +1,7 @@
-"""What the operator refuses: RayJobs it marks ValidationFailed, RayClusters it stops looking at.
+"""Refusals of the operator: RayJobs marked ValidationFailed, RayClusters left alone.
 
-Each function returns the first problem as a sentence, or an empty text. Rules: KubeRay's, with its words where users
-search for them.
+Each function returns the first problem as a sentence, or an empty text. Rules: KubeRay's, with KubeRay's words where
+users search for these.
 """
 
 from __future__ import annotations

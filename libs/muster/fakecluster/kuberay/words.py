@@ -104,7 +104,7 @@ def ray_job_id(job_name: str, *parts: object) -> str:
 
 
 def head_service(cluster: Obj) -> str:
-    """The name its owner gives it, else one made of the cluster's, which is never cut."""
+    """The name given by the owner, else a name made of the cluster's, which is never cut."""
     own = (cluster["spec"]["headGroupSpec"].get("headService") or {}).get("metadata") or {}
     return str(own.get("name") or f"{cluster['metadata']['name']}-head-svc")
 

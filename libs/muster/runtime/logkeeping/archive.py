@@ -1,9 +1,9 @@
-"""Archives: a log in a folder, as compressed segments of its bytes and a manifest that names them.
+"""Archives: a log in a folder, as compressed segments of its bytes and a manifest of the segments.
 
-``manifest.json`` says which log it is and what each segment holds; ``log-FIRST-LAST.jsonl.gz`` has one commit per
-line, as in an exported log, with the bytes of the log itself. Segments are cut at fixed sequences, so an archive of
-one log is the same files, however often it was interrupted and gone on with. The manifest is written after what it
-names, and everything under another name first.
+``manifest.json`` names the log and the content of each segment; ``log-FIRST-LAST.jsonl.gz`` has one commit per line,
+as in an exported log, with the bytes of the log itself. Segments are cut at fixed sequences, so archives of the same
+log are the same files, however often they were interrupted. The manifest is written after the segments, and everything
+under another name first.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ArchiveManifest(Struct, kw_only=True):
 
 
 class ArchivedCommit(Struct, frozen=True, omit_defaults=True):
-    """A commit of an archive: its bytes as the log has them, in ``junk`` where those are no line of JSON."""
+    """A commit of an archive: the bytes of the log, in ``junk`` for bytes that are no line of JSON."""
 
     seq: int
     commit: msgspec.Raw = msgspec.Raw()
@@ -121,9 +121,9 @@ def read_manifest(folder: Path) -> ArchiveManifest:
 
 
 class ArchiveWriter:
-    """Writes one log to a folder, or goes on with an existing archive. A context manager: an open file is closed whole.
+    """Writes a log to a folder, or continues an existing archive. A context manager: an open file is closed whole.
 
-    ``after``: the last sequence that is kept; the next :meth:`write` takes the one after it.
+    ``after``: the last kept sequence; the next :meth:`write` takes the following sequence.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class _Segment:
 
 
 def line_of(seq: int, body: bytes, trace: str = "", subject: str = "", stored_at: int = 0) -> bytes:
-    """One line of a recorded log, with its line feed: the bytes of the commit, and what the broker says of it."""
+    """A line of a recorded log, with the line feed: the bytes of the commit, and the broker's subject and time."""
     more = b',"trace":%b' % msgspec.json.encode(trace) if trace else b""
     more += b',"subject":%b' % msgspec.json.encode(subject) if subject else b""
     more += b',"stored_at":%d' % stored_at if stored_at else b""
@@ -341,9 +341,9 @@ MAX_STATE_LINE = 4 * 1024**3
 
 
 def bounded_lines(file: IO[bytes], state: bytes = b"") -> Iterator[bytes]:
-    """The lines of a file, cut where one is longer than a line of a log may be, so that it is none.
+    """The lines of a file; a line longer than any line of a log is cut, and so no longer a commit.
 
-    ``state``: how a line begins that may be longer.
+    ``state``: the beginning of a line that may be longer.
     """
     while line := file.readline(MAX_LINE):
         if len(line) == MAX_LINE and not line.endswith(b"\n") and state and line.startswith(state):
@@ -362,8 +362,8 @@ def read_archive(folder: Path) -> Iterator[Stored]:
 
 
 def stored_of(line: ArchivedCommit) -> Stored:
-    """The commit of a line. One without subject is taken by its own stage and shard. Raises what decode_commit
-    raises.
+    """The commit of a line. Without a subject the stage and shard of the commit count. Raises the errors of
+    decode_commit.
     """
     if line.subject:
         return heard(line.seq, line.subject, line.body, line.stored_at, line.trace)

@@ -42,7 +42,7 @@ class Archived(Struct, frozen=True):
 
 
 def archive_of(folder: Path, identity: LogIdentity) -> Path:
-    """Which archive of a folder has a log: the folder is one, and each log that began again has one below it.
+    """The archive of a log in a folder: the folder itself, or a folder below for a log that began again.
 
     Raises ArchiveError.
     """

@@ -1,7 +1,7 @@
-"""The part of the log that one stage may write in ten minutes. Pure: the keeper measures and acts.
+"""The part of the log that a stage may write in ten minutes. Pure: the keeper measures and acts.
 
-A stage writes more than that by a defect, or by a key in other hands. It is closed for ten minutes, and open again
-after that without a person; the room that is left is for the others.
+A stage writes more by a defect, or by a key in other hands. Such a stage is closed for ten minutes, and then open
+again without a person; the other stages have the rest of the room.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Budget:
         """{stage: the time at which it is opened again}"""
 
     def look(self, now: float, found: Filled) -> tuple[int, int] | None:
-        """Take in how full the log is at a time (s). The (sequence after which, bytes) of a growth to look into.
+        """Take in the fill of the log at a time (s). The (sequence after which, bytes) of a growth to look into.
 
-        None: all stages together wrote less than one of them may.
+        None: all stages together wrote less than the part of one stage.
         """
         for stage in found.closed:
             self.closed.setdefault(stage, now + WINDOW_S)  # Another keeper closed it.
@@ -39,7 +39,7 @@ class Budget:
         return (before.last_seq, grown) if 0 < self._limit(found) < grown else None
 
     def beyond(self, now: float, found: Filled, grown: int, shares: Mapping[str, float]) -> dict[str, int]:
-        """{stage: bytes} of the stages that wrote more than they may, which are closed from now on."""
+        """{stage: bytes} of the stages beyond their part, closed from now on."""
         over = {
             stage: int(share * grown)
             for stage, share in sorted(shares.items())

@@ -1,8 +1,9 @@
-"""Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending;
-and what its broker says of it, subject and time, by which a file is judged as the cell was.
+"""Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending; with the
+broker's subject and time, so that a file is judged as the cell was.
 
-An archive (``runtime.logkeeping.archive``) is read the same. A file of a log whose first generations were deleted
-begins with the states of the stages there, one per line: ``{"base": {"stage": ..., "seq": N, "body": "<base64>"}}``.
+An archive (``runtime.logkeeping.archive``) is read the same way. If the first generations of the log were deleted, the
+file begins with the states of the stages there, one per line:
+``{"base": {"stage": ..., "seq": N, "body": "<base64>"}}``.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ def write_log(path: Path, commits: Iterable[Stored]) -> int:
 
 
 def read_log(path: Path) -> Iterator[Stored]:
-    """The commits of an exported log or an archive, in order, judged, without holding them all.
+    """The commits of an exported log or an archive, in order, judged, without holding all commits.
 
-    Raises LogFileError for a file that is none or is cut off, on a missing sequence, and on a commit that cannot be
-    read (its cause says whether this build is too old for it); OSError for a file that cannot be read.
+    Raises LogFileError for a file that is no log or is cut off, on a missing sequence, and on an unreadable commit
+    (the cause says whether this build is too old for the commit); OSError for an unreadable file.
     """
     if is_archive(path):
         yield from read_archive(path)
@@ -111,7 +112,7 @@ def read_log(path: Path) -> Iterator[Stored]:
 
 
 def read_base(path: Path) -> list[Snapshot]:
-    """The states that a log file begins with; none for one that begins with the first commit of all.
+    """The states at the beginning of a log file; none if the file begins with the first commit of all.
 
     Raises LogFileError, OSError.
     """

@@ -1,8 +1,8 @@
-"""Deleting sealed generations of a log: the oldest first, and only those that an archive holds and no process here
+"""Deleting sealed generations of a log: the oldest first, and only generations that an archive holds and no process
 needs.
 
-Before a stream is deleted every byte of it is compared with the archive, the states that what follows begins with are
-read, and the public events in it are known to have been published.
+Before a stream is deleted every byte is compared with the archive, the states at the beginning of the next generation
+are read, and the public events of the generation are known to have been published.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PruneError(Exception):
 
 
 class Sealed(Struct, frozen=True):
-    """A generation that was sealed and still has its stream: the sequences in it, and its size in bytes."""
+    """A sealed generation that still has its stream: sequences, and size in bytes."""
 
     generation: int
     first: int
@@ -61,7 +61,7 @@ def surplus(there: Sequence[Sealed], keep: int) -> Sequence[Sealed]:
 
 
 async def deletable(js: JetStream, log: JetStreamLog, generation: int, folder: Path) -> Sealed:
-    """The generation, if it may be deleted: ``folder`` is the archive that has it. Raises PruneError, ArchiveError."""
+    """The generation, if it may be deleted: ``folder`` is the archive with the log. Raises PruneError, ArchiveError."""
     identity = log.identity
     found = await _oldest(js, identity, generation)
     await _check_states(js, identity)
@@ -100,7 +100,9 @@ async def _oldest(js: JetStream, identity: LogIdentity, generation: int) -> Seal
 
 
 async def _check_states(js: JetStream, identity: LogIdentity) -> None:
-    """That what is left can begin: with the states the generation after it began with, and the one in force."""
+    """Check that the rest of the log can begin: with the states of the next generation, and of the generation in
+    force.
+    """
     generations = JetStreamGenerations(js, identity.cell)
     rest = replace(identity, earlier=identity.earlier[1:])
     for wanted in {rest.earlier[0].generation if rest.earlier else rest.generation, rest.generation}:

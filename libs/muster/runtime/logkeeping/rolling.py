@@ -1,11 +1,11 @@
-"""Rolling a log over: the generation in force is sealed, and the next one begins with the state of every stage.
+"""Rolling a log over: the generation in force is sealed, and the next generation begins with the state of every stage.
 
-All that can be done beforehand is done while the old generation still takes commits: room for the next is reserved,
-and the old one is read from its beginning and folded into every state there is. Then it is sealed, the rest is read,
-the states are kept, and the next generation is founded on them. Sequences go on counting, so causes and intents mean
-what they meant.
+All possible work is done while the old generation still takes commits: room for the next is reserved, and the old
+generation is read from its beginning and folded into every state. Then the generation is sealed, the rest is read, the
+states are kept, and the next generation is founded on the states. Sequences go on counting, so causes and intents keep
+their meaning.
 
-A crash before the seal leaves everything as it was; after it, the next try completes what was begun.
+A crash before the seal leaves everything unchanged; after the seal, the next try completes the roll-over.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class States:
         return found
 
     def compare_with(self, kept: Mapping[StageShard, Fingerprint]) -> None:
-        """Snapshots that running stages have kept: each is compared when its position is reached."""
+        """Snapshots of running stages: each snapshot is compared when its position is reached."""
         self._kept = dict(kept)
 
     def fold(self, stored: Stored) -> None:
@@ -112,7 +112,7 @@ class States:
             self.tally.unlike.append(f"{'/'.join(seat)} at {kept.seq}")
 
     def snapshots(self, identity: LogIdentity) -> list[Snapshot]:
-        """All of them as they are now; what does not come back from its encoding is refused."""
+        """All states as of now; a state that does not return from its encoding is refused."""
         made = [make_snapshot(identity, *seat, state) for seat, state in sorted(self.states.items())]
         for snapshot, (_, state) in zip(made, sorted(self.states.items()), strict=True):
             if encode_state(decode_state(snapshot.body, type(state))) != snapshot.body:
@@ -145,12 +145,12 @@ async def roll(
     reason: str = "",
     only: LogIdentity | None = None,
 ) -> Rolled:
-    """Roll the log over, or complete a roll-over that was begun. ``snapshots``: of the running stages, to compare;
-    ``by`` and ``reason`` are recorded in the log; ``only``: the generation that is meant, which another process may
-    have
+    """Roll the log over, or complete an interrupted roll-over. ``snapshots``: of the running stages, to compare;
+    ``by`` and ``reason`` are recorded in the log; ``only``: the intended generation, which another process may have
     rolled over meanwhile.
 
-    Raises RollError, LogGoneError, LogSealedError when it is not ``only`` that is in force, and what the bus raises.
+    Raises RollError, LogGoneError, LogSealedError when another generation than ``only`` is in force, and the errors of
+    the bus.
     """
     log, sealed = await generations.current()
     identity = log.identity
@@ -171,7 +171,7 @@ async def roll(
 
 
 async def kept_snapshots(snapshots: Snapshots) -> dict[StageShard, Fingerprint]:
-    """Those of the snapshots that running stages kept last: no body of theirs is read, whatever its size."""
+    """The last snapshots of running stages: no body is read, of any size."""
     found = {seat: await snapshots.newest(*seat) for seat in seats()}
     return {seat: kept for seat, kept in found.items() if kept is not None}
 

@@ -138,7 +138,7 @@ async def restore_before(
 async def usable(
     snapshots: Snapshots, identity: LogIdentity, stage: str, shard: str, fresh: S, seq: int | None = None
 ) -> AsyncGenerator[S, None]:
-    """Every usable state of a (stage, shard), the newest first; ``seq``: only those that are not after it."""
+    """Every usable state of a (stage, shard), the newest first; ``seq``: only states up to this sequence."""
     async with contextlib.aclosing(snapshots.each(stage, shard)) as found:
         async for snapshot in found:
             if seq is None or snapshot.seq <= seq:

@@ -1,4 +1,4 @@
-"""The presenter's part for gangs of pods: their Events, their PodGroups, and the condition of pods that lack nodes."""
+"""The presenter's part for gangs of pods: Events, PodGroups, and the condition of pods without nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.runtime.presenting.objectwriting import ObjectWriter
 
 
 class GangWriter:
-    """Writes what concerns one gang. What it wrote last is remembered, until the gang is gone."""
+    """Writes the objects of a gang. The last write is remembered until the gang is gone."""
 
     def __init__(self, transport: ApiTransport, writer: ObjectWriter) -> None:
         self._transport = transport
@@ -52,7 +52,7 @@ class GangWriter:
         return wrote
 
     async def _where(self) -> ApiResource | None:
-        """Of which API group PodGroups are made: the one that is still served by all, where it is."""
+        """The API group of new PodGroups: the group still served, if any."""
         if not self._looked:
             for resource in reversed(api.POD_GROUPS):
                 if await served(self._transport, resource):

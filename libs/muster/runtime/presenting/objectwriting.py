@@ -24,9 +24,7 @@ REPORTER = "muster"
 
 
 class ObjectWriter:
-    """Makes the requests it is asked for, at once; the caller keeps the rate: it asks first whether that is
-    exhausted.
-    """
+    """Makes the requests at once; the caller keeps the rate, and first asks whether the rate is exhausted."""
 
     def __init__(self, transport: ApiTransport, hooks: Hooks, rate_per_s: float = RATE_PER_S) -> None:
         self._transport = transport
@@ -45,7 +43,7 @@ class ObjectWriter:
         self._refilled = now
 
     async def upsert(self, wanted: DesiredObject) -> bool:
-        """Make or change it; whether the API server has it as it should be now."""
+        """Make or change the object; whether the API server has the right state now."""
         split = await self.has_split_status(wanted.resource)
         whole = {"metadata": wanted.metadata, "spec": wanted.spec, "status": wanted.status}
         if not wanted.exists:
@@ -94,7 +92,7 @@ class ObjectWriter:
         return answer
 
     async def event(self, note: EventNote, count: int = 0) -> None:
-        """``count``: how often it has happened, of one that is kept up to date."""
+        """``count``: number of occurrences, for an Event that is kept up to date."""
         stamp = rfc3339(note.at // 1000 * 1000)
         namespace = note.ref.namespace or "default"
         body = {

@@ -1,8 +1,8 @@
-"""The presenter: keeps QueueUnits, Queues, the tree's status and Events as the log says they should be.
+"""The presenter: keeps QueueUnits, Queues, the tree's status and Events as the log requires.
 
-It follows the log like a stage and appends nothing. Its writes are compared with the observed objects, coalesced per
-object and limited in rate, and never waits in the way of a decision: profile ``lean`` runs without it.
-What is due when is decided here; the requests are made by :mod:`muster.runtime.presenting.objectwriting`.
+The presenter follows the log like a stage and appends nothing. Writes are compared with the observed objects,
+coalesced per object and limited in rate, and never delay a decision: profile ``lean`` runs without the presenter. This
+module decides which writes are due, and when; :mod:`muster.runtime.presenting.objectwriting` makes the requests.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Presenter(Follower[ReadState]):
                 self._touch(f"kai/{uid}", now)
 
     def _touch(self, key: str, now: float) -> None:
-        """Look at it when it has settled; what was about to change may have done so, and is looked at no later."""
+        """Look at the object when it has settled; a pending change may have happened, and is looked at no later."""
         at = now + SETTLE_S[key.partition("/")[0]]
         due = self._due.setdefault(key, at)
         if key in self._passing:
@@ -210,7 +210,7 @@ class Presenter(Follower[ReadState]):
         self._tasks.create_task(self._guarded(key, look, name))
 
     async def _guarded(self, key: str, look: Callable[[str], Awaitable[bool]], name: str) -> None:
-        """One look at one object; whatever the API server says, the object is looked at again later."""
+        """A look at an object; after any answer of the API server, the object is looked at again later."""
         try:
             wrote = await look(name)
         except (ApiUnreachableError, ApiStatusError) as err:
@@ -314,7 +314,9 @@ class Presenter(Follower[ReadState]):
         return answer.ok
 
     async def _refused_tree(self, ref: Ref) -> None:
-        """Say on a tree that it does not count; on one that did before, beside what is still in force of it."""
+        """Report on a tree that the tree does not count; on a tree that counted before, beside the part still in
+        force.
+        """
         tree = self.state.queues.ledger.trees.get(ROOT)
         if tree is not None and tree.ref.uid == ref.uid:
             await self._tree("")

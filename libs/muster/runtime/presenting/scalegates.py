@@ -27,7 +27,7 @@ class _Write(NamedTuple):
 
 
 class GateSignals:
-    """Writes what is due on the clusters of one owner. Their present entries are known from observations."""
+    """Writes due entries on the clusters of an owner. The present entries are known from observations."""
 
     def __init__(self, transport: ApiTransport, writer: ObjectWriter) -> None:
         self._transport = transport
@@ -38,9 +38,9 @@ class GateSignals:
         """uid of a cluster -> what was written"""
 
     async def show(self, state: ReadState, owner: str, now: float) -> float | None:
-        """One look; after how many seconds another one is worth it though nothing changes, None for never.
+        """A look; the seconds until another look is worthwhile without a change, None for never.
 
-        Raises ApiStatusError and ApiUnreachableError where it should be tried again later.
+        Raises ApiStatusError and ApiUnreachableError when a later try may succeed.
         """
         due = scalegates.entries_due(state, owner)
         if due and now >= self._looked_at + SERVED_S:

@@ -1,1 +1,1 @@
-"""Replaying: decisions made again from a log, states at any position of it, and one order for logs of one history."""
+"""Replaying: decisions made again from a log, states at any position, and a common order for logs of one history."""

@@ -1,7 +1,7 @@
-"""The canonical schedule of a log: what the stages decide when each of them decides at once, after every input.
+"""The canonical schedule of a log: the decisions of the stages when every stage decides at once, after every input.
 
 In a live system decisions race, and two logs of the same inputs need not hold the same commits. On the canonical
-schedule they do: only what came from outside is taken from the log, and everything is decided again.
+schedule they do: only inputs from outside are taken from the log, and everything is decided again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _without(value: Any) -> Any:
 def difference(
     one: Iterable[Stored], other: Iterable[Stored], *, but: Collection[str] = ()
 ) -> tuple[FirstDifference | None, int]:
-    """The first decision that differs, and how many are the same before it (or in all).
+    """The first decision that differs, and the number of equal decisions before (or in all).
 
     ``but``: types of decisions that are not compared.
     """

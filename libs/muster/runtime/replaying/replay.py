@@ -79,9 +79,9 @@ class _Judged(Seat[Any]):
 
 
 class Replayer:
-    """Replays a log that is fed to it commit by commit. ``stages``: only these; all when it is empty.
+    """Replays a log, fed commit by commit. ``stages``: only these; all when empty.
 
-    ``base``: the states the first commit follows, where that is not the first of all.
+    ``base``: the states before the first commit, for a log without its first generations.
     """
 
     def __init__(

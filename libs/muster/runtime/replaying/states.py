@@ -1,4 +1,4 @@
-"""States as plain values: where two of them differ, and the part of one that concerns certain names."""
+"""States as plain values: the difference of two states, and the part of a state about certain names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _differ(path: str, one: Any, other: Any) -> Iterator[StateDifference]:
 
 
 def about(value: Any, names: Collection[str]) -> Any:
-    """The part of a plain state in which one of the names occurs, as a key or a value; None when it does not."""
+    """The part of a plain state with one of the names as a key or a value; None without any."""
     if isinstance(value, dict):
         kept = {}
         for key, each in value.items():

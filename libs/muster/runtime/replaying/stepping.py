@@ -1,4 +1,6 @@
-"""One decision of one stage, step by step: what it had folded, the state it decided on, what it would decide now."""
+"""A decision of a stage, step by step: the folded commits, the state before the decision, the decision of this
+version.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,9 @@ class Stepper:
     """Feed it a log from its beginning, up to and with the commit in question; then ask for the step."""
 
     def __init__(self, stage: str, base: Sequence[Snapshot] = (), state: StageState | None = None) -> None:
-        """``base``: the states the first commit follows, where that is not the first of all.
+        """``base``: the states before the first commit, for a log without its first generations.
 
-        ``state``: that of the stage which the first commit follows.
+        ``state``: the stage's state before the first commit.
         """
         self._seat: AnySeat = Seat(DECIDERS[stage](), state)
         for kept in base:
@@ -89,7 +91,7 @@ class Stepper:
         return folded
 
     def step(self) -> Step:
-        """The step at the last commit that was fed: its decision, or what it would decide right after it."""
+        """The step at the last fed commit: its decision, or the decision that would follow the commit."""
         last = self._last
         assert last is not None, "nothing was fed"
         decision = self._decided(last)

@@ -1,1 +1,1 @@
-"""Runners: what folds the log and appends to it, each beside the stage or the adapter that it drives."""
+"""Runners: fold the log and append to the log, each beside the stage or the adapter under its control."""

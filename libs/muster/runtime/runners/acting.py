@@ -40,7 +40,7 @@ away, or was a moment ago, none is longer than AWAY_CAP_S.
 
 
 class _Turns:
-    """Of one object: the tasks that carry its orders out take turns, also those whose order was withdrawn meanwhile."""
+    """Turns of the tasks that carry out the orders of an object, also of orders withdrawn meanwhile."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()

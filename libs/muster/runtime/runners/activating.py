@@ -21,7 +21,7 @@ SURE_S = 15.0
 
 
 async def announce(replicas: Replicas, runners: Sequence[AnyFollower], process: str) -> None:
-    """Say which of these decide here, and by which rules they could, for ever."""
+    """Announce the stages that decide here, and their supported rule sets, for ever."""
     while True:
         for runner in runners:
             newest = getattr(runner.stage, "newest_ruleset", None)

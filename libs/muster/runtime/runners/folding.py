@@ -1,6 +1,6 @@
-"""One judge for all stages of a process: each commit is judged once, and folded by the stages that it concerns.
+"""A judge for all stages of a process: each commit is judged once, and folded by the stages concerned.
 
-The states that have joined are always at the same commit, and have one docket: that of the judge.
+The joined states are always at the same commit, and share a docket: the judge's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Folding:
         self._routes: dict[tuple[str, str, frozenset[type[Event]]], tuple[Member, ...]] = {}
 
     def join(self, member: Member, state: StageState) -> None:
-        """A state that is at the commit that was read last: what follows is folded into it, and judged for it."""
+        """A state at the commit that was read last: later commits are judged and folded for this state."""
         if self._judge is None:
             self._judge, self._now = Judge(state.docket, state.log_id, state.generation), state.now
         state.docket = self._judge.docket
@@ -65,7 +65,7 @@ class Folding:
             member.reached()
 
     def fold(self, batch: Sequence[Stored]) -> None:
-        """Judge what was read, and fold it where it means something. Raises UnknownEventError."""
+        """Judge the commit, and fold it in the stages concerned. Raises UnknownEventError."""
         if self._judge is None:
             return  # No state has joined: those that do begin later.
         seq = 0

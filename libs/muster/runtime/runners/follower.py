@@ -1,9 +1,10 @@
-"""A follower: restores a stage's state, folds the log into it, and does what its subclass does when something is due.
+"""A follower: restores a stage's state, folds the log into the state, and acts through its subclass when something is
+due.
 
-Until it has caught up it reads for itself. From then on it folds in the turn of the event loop in which the reader of
-the process judged a commit (:mod:`muster.runtime.runners.folding`), whatever it is doing: folding never waits for
-acting, whose results come back through the log. So the state may go on at any ``await``. The task is woken only when
-something is due.
+Until it has caught up a follower reads for itself. From then on the follower folds in the turn of the event loop in
+which the reader of the process judged a commit (:mod:`muster.runtime.runners.folding`), also during other work:
+folding never waits for acting, whose results come back through the log. So the state may go on at any ``await``. The
+task is woken only when something is due.
 """
 
 from __future__ import annotations
@@ -173,7 +174,9 @@ class Follower(Generic[S]):
         return True
 
     def concerned(self, stage: str, shard: str, kinds: frozenset[type[Event]]) -> bool:
-        """Whether a commit with such events must be folded: those of its own, and what means something to the stage."""
+        """Whether a commit with such events must be folded: the stage's own events, and events with a meaning for the
+        stage.
+        """
         return (stage, shard) == (self.stage.name, self.shard) or self.seat.hears(kinds)
 
     def take(self, found: Stored) -> None:
@@ -231,7 +234,7 @@ class Follower(Generic[S]):
         return float("inf") if seconds is None else asyncio.get_running_loop().time() + seconds
 
     def _fold(self, batch: Sequence[Stored]) -> None:
-        """Fold what it read for itself."""
+        """Fold commits of the follower's own reader."""
         if not batch:
             self.caught_up = True
             return
@@ -277,7 +280,7 @@ class Follower(Generic[S]):
         return self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every
 
     async def keep_snapshot(self) -> None:
-        """Keep a snapshot of the state as it is now, if the log has what it was folded from. Raises LogLostError."""
+        """Keep a snapshot of the present state, if the log still has the folded commits. Raises LogLostError."""
         if self.snapshots is None or self.state.seq <= self._kept or self._failure is not None:
             return
         snapshot, last = (

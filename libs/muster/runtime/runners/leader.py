@@ -1,8 +1,8 @@
-"""A leader: a follower that may hold the lease of its (stage, shard) and then appends what its stage produces.
+"""A leader: a follower that may hold the lease of its (stage, shard) and then appends the decisions of the stage.
 
 The ordering duties, in this order and no other: acquire the lease; append leader_started, which fences the former
-leader; fold it; only then produce. One commit is in flight per (stage, shard): the next one is produced from a state
-that has folded the one before. A refused append ends the process: a newer leader has written.
+leader; fold leader_started; only then produce. One commit is in flight per (stage, shard): the next commit is produced
+from a state that has folded the commit before. A refused append ends the process: a newer leader has written.
 """
 
 from __future__ import annotations

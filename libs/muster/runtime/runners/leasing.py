@@ -1,4 +1,4 @@
-"""Keeping a lease: one helper for all that act only while they hold one."""
+"""Keeping a lease: a helper for processes that act only while they hold a lease."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LostLeadershipError(Exception):
 
 
 class KeptLease:
-    """``held``: whether it is ours. ``of``: what it is about, for errors and reasons."""
+    """``held``: whether this process holds the lease. ``of``: the subject of the lease, for errors and reasons."""
 
     def __init__(
         self, lease: Lease, of: str, taken: Callable[[], None] = lambda: None, lost: Callable[[], None] = lambda: None
@@ -32,7 +32,7 @@ class KeptLease:
         """When it was known last that a process holds it."""
 
     def free_s(self) -> float:
-        """For how many seconds it has not been known that a process holds it."""
+        """The seconds since a holder was last known."""
         return 0.0 if self.held else asyncio.get_running_loop().time() - self._kept_at
 
     async def acquire(self) -> None:
@@ -45,7 +45,7 @@ class KeptLease:
         self._taken()
 
     async def keep(self) -> None:
-        """Take it when it is free, and renew it, for ever. Raises LostLeadershipError once it was lost."""
+        """Take the free lease, and renew it, for ever. Raises LostLeadershipError after a loss."""
         if not self.held:
             await self.acquire()
         while True:
@@ -64,6 +64,6 @@ class KeptLease:
                 continue
 
     async def release(self) -> None:
-        """Give it up, so that a successor need not wait for its end."""
+        """Release the lease, so that a successor need not wait for its end."""
         if self.held:
             await self._lease.release()

@@ -53,9 +53,9 @@ class Publisher:
         testify: Callable[[int, bytes], Awaitable[object]] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        """``snapshots``: those of the read model, from which a restart knows what was queued before; ``base``: the
-        states that a log begins with whose first generations are gone; ``testify``: write down that the log was read up
-        to a commit, by its sequence and digest.
+        """``snapshots``: of the read model, with the jobs queued before a restart; ``base``: the states at the
+        beginning of a log without its first generations; ``testify``: write down that the log was read up to a commit,
+        by its sequence and digest.
         """
         self._log = log
         self._outlet = outlet
@@ -130,8 +130,8 @@ class Publisher:
                 self.unfolded_since = 0
 
     async def _prove(self, seq: int, digest: bytes) -> None:
-        """Raise LogLostError unless the log holds what outsiders have read of it. That may be more than was written
-        down as read, which is made up for.
+        """Raise LogLostError unless the log holds everything that outsiders have read. Outsiders may have read more
+        than was written down; the missing part is then written down.
         """
         try:
             await self._log.prove(seq, digest)
@@ -155,7 +155,7 @@ class Publisher:
         return state.seq
 
     async def _publish_commit(self, stored: Stored, skip: int) -> None:
-        """Publish the events of one commit with an index over ``skip``, with the states of its jobs before it."""
+        """Publish the events of a commit with an index over ``skip``, with the earlier states of the commit's jobs."""
         identity = self._log.identity
         generation, known = identity.generation_of(stored.seq), facets_in(self.state, stored)
         stored = self._folder.fold(self.state, stored)

@@ -1,6 +1,7 @@
-"""One reader for all stages of a process: the log is read, decoded and judged once, and all fold it in that turn.
+"""A reader for all stages of a process: the log is read, decoded and judged once, and all stages fold in the same
+turn.
 
-What follows at its own pace (the publisher), or catches up, holds no other: one that falls behind by a whole window
+A follower at its own pace (the publisher), or one that catches up, holds no other: a follower behind by a whole window
 reads for itself, until it is within the window again.
 """
 
@@ -31,9 +32,9 @@ class MeasuredLog(Log, Protocol):
 
 
 class Cursor:
-    """A place in a shared log: up to WINDOW commits after it are kept while it is open.
+    """A place in a shared log: up to WINDOW later commits are kept while the cursor is open.
 
-    ``news``: called in the turn in which there is more to take.
+    ``news``: called in the turn with more commits to take.
     """
 
     def __init__(self, log: SharedLog, news: Callable[[], None]) -> None:
@@ -74,9 +75,10 @@ class Cursor:
 
 
 class SharedLog:
-    """A Log whose followers share one reader. Call :meth:`begin`, then run :meth:`pump` beside them.
+    """A Log whose followers share a reader. Call :meth:`begin`, then run :meth:`pump` beside the followers.
 
-    ``clock``: counts as the broker's own, where the broker is ours alone and time may run faster than real time.
+    ``clock``: counts as the broker's own, if the broker belongs to this process and time may run faster than real
+    time.
     """
 
     def __init__(self, log: MeasuredLog, clock: Clock | None = None) -> None:

@@ -133,7 +133,7 @@ class WatcherRunner(Leader[WatchState]):
         return replace(commit, events=tuple(abridged(newest, commit.events)))
 
     def voided(self, stored: Stored) -> None:
-        """One shard of those that lead keeps what is void, with the reason."""
+        """One leading shard keeps the void commits, with the reason."""
         super().voided(stored)
         if self.shard == CONFIGURING and self.leading() and self.caught_up and self._quarantine is not None:
             assert self._tasks is not None
@@ -148,7 +148,9 @@ class WatcherRunner(Leader[WatchState]):
             self.hooks.note("warning", "void_not_quarantined", seq=stored.seq, why=str(err))
 
     def _configured(self) -> list[Event]:
-        """Which kinds are on, unless the log says so: told by one shard, before any of it can count as listed."""
+        """The enabled kinds, unless the log has them: reported by one shard, before any object of the shard counts as
+        listed.
+        """
         required, state = required_of(self._kinds), self.state
         told = (self._kinds, required) == (state.kinds, tuple(state.required)) and state.unsynced.keys() <= {*required}
         if self.shard != CONFIGURING or told:
@@ -270,7 +272,7 @@ class WatcherRunner(Leader[WatchState]):
                     return
 
     async def _served(self) -> ApiResource | None:
-        """The version that is watched: of those that are understood the first one that is served; None where none is.
+        """The watched version: the first understood version that is served; None without any.
 
         Where the server does not tell, the list will.
         """

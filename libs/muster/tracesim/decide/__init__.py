@@ -1,1 +1,1 @@
-"""One question without a cluster: what the real stages decide about a state that a file describes."""
+"""A question without a cluster: the decisions of the real stages about the state in a file."""

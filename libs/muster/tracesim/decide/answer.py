@@ -1,7 +1,8 @@
-"""The answer to a state file: which jobs are admitted and where, which are evicted for which, which wait and why.
+"""The answer to a state file: admitted jobs with their nodes, evicted jobs with their claimants, waiting jobs with
+reasons.
 
 Devices are numbered from 0 on each node. Pods that share a device name the same number; a pod with whole devices names
-devices that no other pod does.
+devices of no other pod.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class PodWhereabouts(Struct, frozen=True):
 
 
 class PodMember(Struct, frozen=True):
-    """A pod that runs; ``new``: it did not when the question was asked."""
+    """A running pod; ``new``: started since the question."""
 
     job: str
     pod: str
@@ -31,10 +32,10 @@ class PodMember(Struct, frozen=True):
 
 
 class Eviction(Struct, frozen=True):
-    """Pods that were evicted together.
+    """Pods evicted together.
 
-    ``rule``: ``reclaim`` (their queue is over its share), ``preempt`` (a higher priority of their queue), ``gang`` (the
-    rest of their gang was evicted).
+    ``rule``: ``reclaim`` (the queue is over its share), ``preempt`` (a higher priority of the queue), ``gang`` (the
+    rest of the gang was evicted).
     """
 
     job: str
@@ -47,7 +48,7 @@ class Eviction(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """Pods that were moved together so that ``claimant`` has room: which nodes they left, and which they are on."""
+    """Pods moved together to make room for ``claimant``: the former nodes, and the new nodes."""
 
     job: str
     pods: list[str]
@@ -117,7 +118,7 @@ def answer_of(
 
 
 def _devices(situation: Situation, members: Sequence[PodMember]) -> dict[tuple[str, str], list[int]]:
-    """(job, pod) -> its devices: the shared ones keep their numbers, whole ones are counted off from the others."""
+    """(job, pod) -> devices: shared devices keep their numbers, whole devices are counted off from the others."""
     shared: dict[str, set[int]] = {}
     for each in members:
         shared.setdefault(each.where.node, set()).update(each.where.devices)

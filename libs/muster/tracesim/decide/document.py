@@ -1,4 +1,4 @@
-"""The state file as written: its fields, their types and their defaults. What the values mean is judged in reading.py.
+"""The state file as written: fields, types and defaults. reading.py judges the meaning of the values.
 
 Seconds are counted on the file's own clock, from 0. Amounts have their unit in their name.
 """
@@ -27,7 +27,7 @@ class TolerationEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One node. What is left out of cpu, memory and pods is ample."""
+    """A node. A missing cpu, memory or number of pods is ample."""
 
     name: str
     gpus: int = 0
@@ -43,7 +43,8 @@ class NodeEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One queue in few words. A number counts GPUs; a map has one for each of ``gpus``, ``cpu_milli``, ``memory_mib``.
+    """A queue in few words. A number counts GPUs; a map has a number for each of ``gpus``, ``cpu_milli``,
+    ``memory_mib``.
 
     -1 is unlimited.
     """
@@ -89,7 +90,7 @@ class SubgroupEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One job: a gang of ``min_member`` pods; the others join it one by one."""
+    """A job: a gang of ``min_member`` pods; the others join singly."""
 
     name: str
     pods: tuple[PodEntry, ...]

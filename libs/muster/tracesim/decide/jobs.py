@@ -1,6 +1,6 @@
-"""Jobs of a state file: what each pod asks for, where those that run are, and what of a job starts together.
+"""Jobs of a state file: the request of each pod, the nodes of running pods, and the pods that start together.
 
-A job's pods beyond its minimum become units of their own, which start after the others and are evicted before them.
+A job's pods beyond its minimum become separate units, which start after the others and are evicted first.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JobReader:
         return SituationJob(entry.name, leaf.path, leaf.namespace, labels, priority, units, topology)
 
     def _labels(self, leaf: Leaf, preemptible: bool | None) -> dict[str, str]:
-        """The labels by which a job is led to its queue, and says whether it may be preempted."""
+        """The labels that lead a job to its queue, and the label for preemptibility."""
         if self._leaves.kai:
             firm = {} if preemptible is None else {KAI_PREEMPTIBILITY: PREEMPTIBILITY[0 if preemptible else 1]}
             return {KAI_QUEUE: leaf.label} | firm
@@ -102,7 +102,7 @@ class JobReader:
 
     @staticmethod
     def _shares(entry: PodEntry, where: str) -> tuple[int, int, int]:
-        """(thousandths, MiB, devices) that a pod takes of devices that it shares."""
+        """(thousandths, MiB, devices) of a pod on shared devices."""
         count = entry.devices if isinstance(entry.devices, int) else len(entry.devices)
         if count < 1:
             raise StateFileError(f"{where}: devices is {count}; a share is of at least one device")
@@ -145,7 +145,7 @@ class JobReader:
         return node.allocatable.get(GPU, 0) // WHOLE - self._whole.get(name, 0) - len(self._left.get(name, ()))
 
     def _node(self, entry: PodEntry, where: str) -> NodeState | None:
-        """The node a pod runs on; None for one that is pending."""
+        """The node of a running pod; None for a pending pod."""
         if entry.phase == "Pending":
             if isinstance(entry.devices, tuple):
                 said = f"devices is {list(entry.devices)}, and it is Pending; write how many, which ones is decided"
@@ -162,7 +162,7 @@ class JobReader:
         return node
 
     def _shared(self, entry: PodEntry, rules: PodRules, node: NodeState, where: str) -> tuple[int, ...]:
-        """The devices of a running pod that shares: those it names, else the fullest that have room."""
+        """The devices of a running pod that shares: the named devices, else the fullest devices with room."""
         share, whole = share_on(rules, node.labels), self._free(node)
         if share > WHOLE:
             text = "has not that much memory, or does not say how much"
@@ -186,7 +186,7 @@ class JobReader:
 
 
 def _units(entry: JobEntry, pods: Sequence[SituationPod], created: int, where: str) -> tuple[SituationUnit, ...]:
-    """What starts together, and what joins it later."""
+    """The units of a job: the pods that start together, and each later pod."""
     least = _minimums(entry, pods, where)
     core: list[SituationPod] = []
     for name, minimum in least.items():

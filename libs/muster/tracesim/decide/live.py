@@ -1,4 +1,4 @@
-"""A unit of a job that has been submitted, as the watcher would report it: a workload, and its pods where they run."""
+"""A unit of a submitted job, as the watcher would report the unit: a workload, and its running pods."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The queues of a state file, of either API, as the facts the stages decide by; and which leaf a job means.
+"""The queues of a state file, of either API, as facts for the stages; and the leaf of a job.
 
-Short entries and whole Queue objects become observed KAI queues, which the accountant compiles as it does on a cluster.
-An ElasticQuotaTree stays one, with its own rules.
+Short entries and whole Queue objects become observed KAI queues, compiled by the accountant as on a cluster. An
+ElasticQuotaTree stays a tree, with its own rules.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _elastic(document: Mapping[str, Any]) -> tuple[Observed, Leaves]:
 
 
 def _kai(documents: Sequence[Any]) -> tuple[Observed, Leaves]:
-    """Queues as they would be observed. What is wrong with one of them disables it, and is no error of the file."""
+    """Queues as they would be observed. A faulty queue is disabled, and is no error of the file."""
     if not documents:
         documents = [{"name": "default", "quota": -1}]
     entries = [_entry(each, f"queues[{index}]") for index, each in enumerate(documents)]
@@ -153,7 +153,7 @@ def _kai(documents: Sequence[Any]) -> tuple[Observed, Leaves]:
 
 
 def _path(name: str, queues: Mapping[str, KaiQueue]) -> str:
-    """Its name and those above it, as far as they exist and lead in no circle."""
+    """The queue's name and the names above, as far as the queues exist and lead in no circle."""
     names = [name]
     while (above := queues[names[-1]].parent) in queues and above not in names:
         names.append(above)

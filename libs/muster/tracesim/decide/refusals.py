@@ -46,7 +46,7 @@ def refusal(err: msgspec.ValidationError, body: Any, kind: Any, origin: str) -> 
 
 
 def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, str, Any]:
-    """(the path with the names of keys, the value at its end, the name of the last object with one, its type)."""
+    """(the path with the names of keys, the value at the end, the name of the last named object, its type)."""
     at, named = "", ""
     for field, index in STEP.findall(path):
         kind = _inner(kind, field)

@@ -1,7 +1,7 @@
-"""Lets the real stages decide about a situation, and tells what they did.
+"""Lets the real stages decide about a situation, and reports their decisions.
 
-What runs is adopted at the times it started. Then what is pending is submitted, and the stages decide until they are
-quiet: a pod that has a place runs there at once, one that is evicted is gone at once, and nothing ends by itself.
+Running units are adopted at their start times. Then pending units are submitted, and the stages decide until they are
+quiet: a placed pod runs at once, an evicted pod is gone at once, and nothing ends by itself.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Run:
         self._stages.report(WATCHER, events)
 
     def _adopt(self) -> None:
-        """What runs, in the order in which it started."""
+        """The running units, in the order of their start."""
         running = [(unit, job) for job in self._situation.jobs for unit in job.units if unit.running]
         for unit, job in sorted(running, key=lambda each: (each[0].started, each[0].created)):
             self._stages.now = max(self._stages.now, min(unit.started, self._situation.now))
@@ -146,7 +146,7 @@ class _Run:
         self._settle()
 
     def _submit_all(self) -> None:
-        """What is pending. Where gangs may grow, in order of priority: the gangs first, then what joins them."""
+        """The pending units. Where gangs may grow, in order of priority: the gangs first, then the joining pods."""
         pending = [(unit, job) for job in self._situation.jobs for unit in job.units if not unit.running]
         if all(unit.core for unit, _ in pending):
             self._submit(pending)
@@ -251,7 +251,7 @@ class _Run:
         return [WorkloadObserved(workload=now), *pods, WorkloadStarted(ref=now.ref, detail="Running")]
 
     def _stop(self, live: LiveUnit) -> list[Event]:
-        """A unit is evicted: it waits again, and its pods are gone. With its core all of a job goes."""
+        """A unit is evicted: the unit waits again, and its pods are gone. With its core the whole job goes."""
         gone = list(self._gone(live))
         now = live.workload = replace(
             live.workload,

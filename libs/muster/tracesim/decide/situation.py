@@ -32,7 +32,7 @@ class SituationPod(Struct, frozen=True):
 
 
 class SituationUnit(Struct, frozen=True):
-    """Pods that start together, and are evicted together: the least a job starts with, or one pod beyond that."""
+    """Pods that start together, and are evicted together: the minimum of a job, or one pod beyond the minimum."""
 
     uid: str
     job: str

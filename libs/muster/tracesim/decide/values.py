@@ -18,7 +18,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: on one line, and no longer than a reader needs to find it."""
+    """A value in a message: on one line, and just long enough to be found."""
     return _SHORT.repr(value)
 
 
@@ -58,7 +58,7 @@ def named(where: str, name: str) -> None:
 
 
 def unique(what: str, names: Iterable[str]) -> None:
-    """Refuses a name that is there twice; ``what``: what it is the name of."""
+    """Refuses a repeated name; ``what``: the kind of the named thing."""
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise StateFileError(f"{what} {twice!r} is there twice; names tell them apart")
