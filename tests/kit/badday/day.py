@@ -284,6 +284,7 @@ async def day(folder: Path, seed: int, layout: str, *, plant: int = 0) -> AsyncI
         say(f"installed: layout {layout}, {len(installed.pods())} pods, seed {seed}, in {folder}")
         took = await made.users.canary(60.0)
         say(f"the first job was let go after {took} s")
+        await made.doctor.learn()
         await stack.enter_async_context(beside(made.users.run()))
         judge.calm = True
         yield made

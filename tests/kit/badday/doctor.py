@@ -21,6 +21,7 @@ class Doctor:
             *runnable(["muster", "doctor", "-o", "json", "--url", nats.url]),
             *("--kubeconfig", str(cluster.plane.kubeconfig), "--context", "test"),
         ]
+        self._usual: set[str] = set()
         self._env = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -30,8 +31,17 @@ class Doctor:
             "MUSTER_NATS_API_PREFIX": "$JS.MUSTER.API",
         }
 
+    async def learn(self) -> None:
+        """What it says on a good day is not about a fault."""
+        self._usual = {key for key, _ in await self._findings()}
+
     async def ask(self) -> list[str]:
-        """Its problems, a line each; one line where there is none, or no answer."""
+        """What it finds and did not find on a good day, a line each; one line where there is nothing, or no answer."""
+        found = await self._findings()
+        return [line for key, line in found if key not in self._usual] or ["no problem found"]
+
+    async def _findings(self) -> list[tuple[str, str]]:
+        """[(what it is about, all that is said of it)] of what is not well"""
         process = await asyncio.create_subprocess_exec(
             *self._argv, env=self._env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
@@ -39,16 +49,17 @@ class Doctor:
             async with asyncio.timeout(LIMIT_S):
                 out, err = await process.communicate()
         except TimeoutError:
-            return [f"no answer within {LIMIT_S:.0f} s"]
+            return [("late", f"no answer within {LIMIT_S:.0f} s")]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-        return said(out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-def said(out: str, err: str) -> list[str]:
-    try:
-        found = json.loads(out)
-    except ValueError:
-        return [line for line in (out + err).splitlines() if line.strip()][-6:] or ["nothing"]
-    return [json.dumps(found)]
+        try:
+            found = json.loads(out)["findings"]
+        except (ValueError, KeyError):
+            lines = [line for line in (out + err).decode(errors="replace").splitlines() if line.strip()]
+            return [("error", line) for line in lines[-6:]] or [("error", "it says nothing")]
+        return [
+            (f"{each['grade']} {each['title']}", ": ".join(filter(None, (each["title"], each["detail"], each["fix"]))))
+            for each in found
+            if each["grade"] != "ok"
+        ]
