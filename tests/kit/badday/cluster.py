@@ -95,7 +95,7 @@ class Cluster:
             self.send(component, signal.SIGCONT)
 
     @contextlib.contextmanager
-    def slow(self, late_s: float) -> "contextlib._GeneratorContextManager[None]":  # type: ignore[misc]
+    def slow(self, late_s: float) -> contextlib._GeneratorContextManager[None]:  # type: ignore[misc]
         """The controllers hear of everything so late."""
         self.line.late_s = late_s
         try:

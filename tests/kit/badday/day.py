@@ -24,7 +24,7 @@ from kit.badday.load import Users
 from kit.badday.nats import Keys, Nats
 from kit.badday.player import Player
 from kit.badday.stream import Stream, Unanswered
-from kit.badday.verdict import HOLE, NEVER_READY, SICK, SILENT, STUCK, Judge
+from kit.badday.verdict import HOLE, NEVER_READY, SICK, SILENT, STUCK, UNWHOLE, Judge, Watched
 from kit.beside import beside
 from kit.proxy import Proxy
 from kit.waiting import until
@@ -68,6 +68,7 @@ class Day:
         self._lost_until = 0.0
         self._grounds: set[int] = set()
         self._behind: dict[str, float] = {}
+        self._away = Watched()
 
     @property
     def played(self) -> int:
@@ -82,8 +83,9 @@ class Day:
         """The judge's ears and the kubelets', until cancelled."""
         pods = Feed(self.api, "/api/v1/pods", self._heard_pod, self.judge.after_pods)
         jobs = Feed(self.api, "/apis/batch/v1/jobs", self.judge.heard_job)
+        events = Feed(self.api, "/api/v1/events", self.judge.heard_event)
         async with asyncio.TaskGroup() as tasks:
-            for work in (pods.run(), jobs.run(), self._look(), self._tick()):
+            for work in (pods.run(), jobs.run(), events.run(), self._look(), self._tick()):
                 tasks.create_task(work)
 
     def _heard_pod(self, kind: str, pod: Object, before: Object | None) -> None:
@@ -113,6 +115,11 @@ class Day:
         """Each server has the same copy of the log in force, or somebody says what is wrong with one."""
         stream = await self.stream.newest()
         copies = {server.name: (await server.copies()).get(stream) for server in self.nats.servers}
+        for name, said in copies.items():
+            if said:
+                self._away.over(name)
+            elif self._away.lasts(name, time.monotonic()) > COPIES_S:
+                self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s", f"{name} {self.played}")
         if not all(copies.values()):
             return
         states = {name: said["state"] for name, said in copies.items() if said}
@@ -127,7 +134,7 @@ class Day:
             if now - since > COPIES_S:
                 said = await self.doctor.ask()
                 if not any(name in line for line in said):
-                    text = f"{name}: {deleted or held} commits of {stream} are missing in its copy since {now - since:.0f} s"
+                    text = f"{name} misses {deleted or held} commits of {stream} since {now - since:.0f} s"
                     self.judge.tell(HOLE, f"{text}; doctor: {said[:2]}", f"{name} {stream}")
 
     # --- faults -------------------------------------------------------------------------------------------------
@@ -138,13 +145,15 @@ class Day:
         return asked()
 
     async def whole_nats(self, limit_s: float) -> bool:
-        """Each server answers, and JetStream is on."""
+        """Whether each server answers, and JetStream is on; one that does not come back in time is told."""
         end = time.monotonic() + limit_s
         stream = await self.stream.newest()
         while time.monotonic() < end:
             if all([stream in await server.copies() for server in self.nats.servers]):
                 return True
             await asyncio.sleep(0.5)
+        away = [server.name for server in self.nats.servers if stream not in await server.copies()]
+        self.judge.tell(UNWHOLE, f"{' '.join(away)} without {stream} for {limit_s:.0f} s", str(self.played))
         return False
 
     async def play(self, fault: Fault) -> Played:
@@ -169,6 +178,10 @@ class Day:
         self._forget()
         self.judge.calm = played.healthy_s is not None
         return played
+
+    def given_up(self) -> bool:
+        """The last two faults were not healed at all: what comes would say nothing."""
+        return len(self.history) > 1 and all(each.healthy_s is None for each in self.history[-2:])
 
     async def _consult(self, played: Played, began: float) -> None:
         """What doctor says while the fault lasts."""
@@ -300,6 +313,9 @@ async def play_all(made: Day, minutes: float, only: Sequence[str] = ()) -> None:
             made.rng.shuffle(left)
         await asyncio.sleep(made.rng.uniform(4.0, 12.0))
         await made.play(left.pop())
+        if made.given_up():
+            say("no fresh job is let go any more: the day ends here")
+            return
 
 
 __all__ = ["CANARY", "Day", "day", "play_all", "say"]

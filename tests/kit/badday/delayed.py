@@ -1,4 +1,4 @@
-"""A line that is late: every byte arrives, in order, so many seconds after it was sent. What makes a controller slow."""
+"""A line that is late: every byte arrives, in order, so many seconds after it was sent: a slow controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong on a bad day: each fault from its beginning to its end, and the words by which a person would know it.
+"""What goes wrong on a bad day: each fault from its beginning to its end, and the words by which a person knows it.
 
 A fault notes in `Day.note` what exactly it did. It ends when its cause is gone; healing is measured from there.
 """
@@ -36,7 +36,7 @@ class Fault:
     """
 
     name: str
-    play: "Callable[[Day], Awaitable[None]]"
+    play: Callable[[Day], Awaitable[None]]
     words: str = ""
     limit_s: float = HEALTHY_S
     loses: bool = False
@@ -46,7 +46,7 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(words: str = "", *, limit_s: float = HEALTHY_S, loses: bool = False):  # type: ignore[no-untyped-def]
-    def known(play: "Callable[[Day], Awaitable[None]]") -> "Callable[[Day], Awaitable[None]]":
+    def known(play: Callable[[Day], Awaitable[None]]) -> Callable[[Day], Awaitable[None]]:
         name = play.__name__.replace("_", " ")
         FAULTS[name] = Fault(name, play, words, limit_s, loses)
         return play
@@ -57,24 +57,24 @@ def fault(words: str = "", *, limit_s: float = HEALTHY_S, loses: bool = False): 
 # --- NATS -------------------------------------------------------------------------------------------------------------
 
 
-async def _leader(day: "Day") -> Server:
+async def _leader(day: Day) -> Server:
     return await day.nats.leader(await day.stream.newest()) or day.rng.choice(day.nats.servers)
 
 
-async def _followers(day: "Day") -> list[Server]:
+async def _followers(day: Day) -> list[Server]:
     leader = await _leader(day)
     return [each for each in day.nats.servers if each is not leader]
 
 
 @fault()
-async def nats_leader_killed(day: "Day") -> None:
+async def nats_leader_killed(day: Day) -> None:
     server = await _leader(day)
     day.note(server.name)
     server.container.send(signal.SIGKILL)
 
 
 @fault(r"nats-\d")
-async def one_server_down(day: "Day") -> None:
+async def one_server_down(day: Day) -> None:
     server = day.rng.choice(day.nats.servers)
     day.note(server.name)
     async with server.container.away():
@@ -82,7 +82,7 @@ async def one_server_down(day: "Day") -> None:
 
 
 @fault(r"nats-\d|quorum|two of")
-async def two_servers_down(day: "Day") -> None:
+async def two_servers_down(day: Day) -> None:
     async with contextlib.AsyncExitStack() as stack:
         for server in day.rng.sample(day.nats.servers, 2):
             day.note(server.name)
@@ -91,7 +91,7 @@ async def two_servers_down(day: "Day") -> None:
 
 
 @fault(r"NATS")
-async def all_servers_down(day: "Day") -> None:
+async def all_servers_down(day: Day) -> None:
     async with contextlib.AsyncExitStack() as stack:
         for server in day.nats.servers:
             await stack.enter_async_context(server.container.away())
@@ -99,7 +99,7 @@ async def all_servers_down(day: "Day") -> None:
 
 
 @fault(r"nats-\d")
-async def server_stopped(day: "Day") -> None:
+async def server_stopped(day: Day) -> None:
     server = day.rng.choice(day.nats.servers)
     day.note(server.name)
     server.container.send(signal.SIGSTOP)
@@ -107,7 +107,7 @@ async def server_stopped(day: "Day") -> None:
     server.container.send(signal.SIGCONT)
 
 
-async def _full(day: "Day", servers: list[Server]) -> None:
+async def _full(day: Day, servers: list[Server]) -> None:
     day.note(" ".join(server.name for server in servers))
     for server in servers:
         await asyncio.to_thread(server.disk.fill)
@@ -119,19 +119,19 @@ async def _full(day: "Day", servers: list[Server]) -> None:
 
 
 @fault(r"nats-\d.*(disk|room|JetStream)|(disk|room|JetStream).*nats-\d", limit_s=60.0)
-async def disk_full(day: "Day") -> None:
+async def disk_full(day: Day) -> None:
     await _full(day, [day.rng.choice(day.nats.servers)])
     # It is over when the probe has had its time: JetStream is on again on each server.
-    await day.whole_nats(60.0)
+    await day.whole_nats(90.0)
 
 
 @fault(r"disk|room|JetStream", limit_s=60.0)
-async def every_disk_full(day: "Day") -> None:
+async def every_disk_full(day: Day) -> None:
     await _full(day, day.nats.servers)
-    await day.whole_nats(60.0)
+    await day.whole_nats(90.0)
 
 
-async def _spoiled(day: "Day", change: Callable[[Path], None]) -> None:
+async def _spoiled(day: Day, change: Callable[[Path], None]) -> None:
     server = day.rng.choice(await _followers(day))
     stream = await day.stream.newest()
     async with server.container.away(signal.SIGTERM):
@@ -139,11 +139,11 @@ async def _spoiled(day: "Day", change: Callable[[Path], None]) -> None:
         if blocks:
             day.note(f"{server.name} {blocks[-1].name}")
             change(blocks[-1])
-    await day.whole_nats(60.0)
+    await day.whole_nats(90.0)
 
 
 @fault()
-async def flipped_byte(day: "Day") -> None:
+async def flipped_byte(day: Day) -> None:
     place = day.rng.uniform(0.2, 0.9)
 
     def flip(block: Path) -> None:
@@ -158,13 +158,13 @@ async def flipped_byte(day: "Day") -> None:
 
 
 @fault()
-async def cut_tail(day: "Day") -> None:
+async def cut_tail(day: Day) -> None:
     cut = day.rng.choice((200, 8_000, 1 << 30))
     day.note(f"{cut} bytes")
     await _spoiled(day, lambda block: os.truncate(block, max(0, block.stat().st_size - cut)))
 
 
-async def _copied(day: "Day", server: Server, to: Path) -> None:
+async def _copied(day: Day, server: Server, to: Path) -> None:
     """An orderly copy of a store: its server ends, is copied, and starts again."""
     async with server.container.away(signal.SIGTERM):
         await asyncio.to_thread(server.copy, to)
@@ -172,7 +172,7 @@ async def _copied(day: "Day", server: Server, to: Path) -> None:
 
 
 @fault(limit_s=HEALTHY_S + FOUNDED_S, loses=True)
-async def stores_set_back(day: "Day") -> None:
+async def stores_set_back(day: Day) -> None:
     """All servers, or two of three, as they were a while ago."""
     servers = day.nats.servers if day.rng.random() < 0.5 else day.rng.sample(day.nats.servers, 2)
     day.note(" ".join(server.name for server in servers))
@@ -187,7 +187,7 @@ async def stores_set_back(day: "Day") -> None:
 
 
 @fault(limit_s=HEALTHY_S + FOUNDED_S, loses=True)
-async def a_quorum_that_forgot(day: "Day") -> None:
+async def a_quorum_that_forgot(day: Day) -> None:
     """A follower stands still, the leader dies, and the third server comes back as it was before."""
     leader = await _leader(day)
     slow, third = (each for each in day.nats.servers if each is not leader)
@@ -209,12 +209,12 @@ async def a_quorum_that_forgot(day: "Day") -> None:
 # --- services ---------------------------------------------------------------------------------------------------------
 
 
-def _pod(day: "Day") -> Container:
+def _pod(day: Day) -> Container:
     return day.rng.choice(day.installed.pods())
 
 
 @fault()
-async def service_killed(day: "Day") -> None:
+async def service_killed(day: Day) -> None:
     deployment = day.rng.choice([*day.installed.deployments.values()])
     victims = deployment.pods if day.rng.random() < 0.5 else [day.rng.choice(deployment.pods)]
     day.note(" ".join(pod.name for pod in victims))
@@ -223,7 +223,7 @@ async def service_killed(day: "Day") -> None:
 
 
 @fault()
-async def service_stopped(day: "Day") -> None:
+async def service_stopped(day: Day) -> None:
     """Longer than its lease."""
     pod = _pod(day)
     day.note(pod.name)
@@ -233,20 +233,20 @@ async def service_stopped(day: "Day") -> None:
 
 
 @fault()
-async def everything_killed(day: "Day") -> None:
+async def everything_killed(day: Day) -> None:
     for pod in day.installed.pods():
         pod.send(signal.SIGKILL)
 
 
 @fault()
-async def rolling_restart(day: "Day") -> None:
+async def rolling_restart(day: Day) -> None:
     for deployment in day.installed.deployments.values():
         for name in await deployment.roll(60.0):
             day.judge.tell(NEVER_READY, f"{name} in a rolling restart", deployment.name)
 
 
 @fault()
-async def two_of_everything(day: "Day") -> None:
+async def two_of_everything(day: Day) -> None:
     made = [(each, await each.add()) for each in day.installed.deployments.values()]
     await asyncio.sleep(day.rng.uniform(15.0, 25.0))
     for deployment, pod in made:
@@ -254,7 +254,7 @@ async def two_of_everything(day: "Day") -> None:
 
 
 @fault(r"clock")
-async def own_clock_set(day: "Day") -> None:
+async def own_clock_set(day: Day) -> None:
     pod = _pod(day)
     offset = day.rng.choice((-3600, -30, 30, 600, 86_400)) * 1000
     day.note(f"{pod.name} {offset // 1000} s")
@@ -265,7 +265,7 @@ async def own_clock_set(day: "Day") -> None:
 
 
 @fault()
-async def cut_from_nats(day: "Day") -> None:
+async def cut_from_nats(day: Day) -> None:
     """The bytes of one pod to NATS vanish, and its connections stay open."""
     name = day.rng.choice([*day.proxies])
     day.note(name)
@@ -278,7 +278,7 @@ async def cut_from_nats(day: "Day") -> None:
 
 
 @fault(r"cluster")
-async def wrong_cluster(day: "Day") -> None:
+async def wrong_cluster(day: Day) -> None:
     """One pod of a service has the kubeconfig of another cluster, and the others are away."""
     deployment = day.installed.deployments[day.rng.choice(("watcher", "actuator"))]
     day.note(deployment.name)
@@ -301,26 +301,26 @@ async def wrong_cluster(day: "Day") -> None:
 
 
 @fault(r"API server", limit_s=15.0)
-async def api_server_away(day: "Day") -> None:
+async def api_server_away(day: Day) -> None:
     async with day.cluster.plane.outage(APISERVER):
         await asyncio.sleep(day.rng.choice((5.0, 20.0, 60.0)))
 
 
 @fault(r"API server", limit_s=15.0)
-async def watches_expired(day: "Day") -> None:
+async def watches_expired(day: Day) -> None:
     async with day.cluster.plane.outage(APISERVER):
         await day.cluster.compact()
         await asyncio.sleep(day.rng.uniform(1.0, 12.0))
 
 
 @fault(r"API server")
-async def etcd_stopped(day: "Day") -> None:
+async def etcd_stopped(day: Day) -> None:
     async with day.cluster.stopped(ETCD):
         await asyncio.sleep(day.rng.uniform(12.0, 25.0))
 
 
 @fault()
-async def slow_controllers(day: "Day") -> None:
+async def slow_controllers(day: Day) -> None:
     """Controllers that hear of everything late, while one team asks back what another has just been given."""
     late = day.rng.choice((1.0, 3.0, 6.0, 10.0))
     lender, borrower = day.rng.sample(TEAMS, 2)
@@ -330,8 +330,51 @@ async def slow_controllers(day: "Day") -> None:
             for _ in range(3):
                 await day.users.submit(borrower, 8, 1, 12.0)
             resumed = len(day.judge.resumes)
-            await day.until(lambda: len(day.judge.resumes) > resumed, late + 8.0)
+            await day.until(lambda before=resumed: len(day.judge.resumes) > before, late + 8.0)  # type: ignore[misc]
             for _ in range(3):
                 await day.users.submit(lender, 4, 1, 4.0)
             await asyncio.sleep(2 * late + day.rng.uniform(2.0, 6.0))
     await asyncio.sleep(late)
+
+
+# --- users ------------------------------------------------------------------------------------------------------------
+
+
+@fault(limit_s=60.0)
+async def suspended_half_way(day: Day) -> None:
+    """A user suspends a Job of which three pods of four are done; it is let go for the rest, and runs on."""
+    team = day.rng.choice(TEAMS)
+    name = await day.users.submit(team, 4, 2, 2.0, 2.0, 2.0, 25.0)
+    find = lambda: day.users.found(team, name)  # noqa: E731
+    if not await day.until(lambda: (job := find()) is not None and job.succeeded == 3, 60.0):
+        return
+    await day.users.patch(team, name, {"spec": {"suspend": True}})
+    again = await day.until(lambda: (job := find()) is not None and job.stops == 1 and not job.suspended, 40.0)
+    day.note(f"{team}/{name} {'runs for the rest' if again else 'waits'}")
+    await asyncio.sleep(15.0)
+
+
+@fault(limit_s=60.0)
+async def another_owner_for_a_moment(day: Day) -> None:
+    """While the stages stand still a Job that waits becomes a part of a RayJob, and is by itself again."""
+    team = day.rng.choice(TEAMS)
+    for _ in range(3):
+        await day.users.submit(team, 8, 2, 12.0)
+    name = await day.users.submit(team, 1, 1, 2.0)
+    owner = await day.users.rayjob(team, name)
+    if not await day.until(lambda: day.users.found(team, name) is not None, 10.0):
+        return
+    day.note(f"{team}/{name}")
+    await asyncio.sleep(2.0)
+    pods = [pod for each in day.installed.deployments.values() if each.decides for pod in each.pods]
+    for pod in pods:
+        pod.send(signal.SIGSTOP)
+    try:
+        await day.users.patch(team, name, {"metadata": {"ownerReferences": [owner]}})
+        await asyncio.sleep(0.4)
+        await day.users.patch(team, name, {"metadata": {"ownerReferences": None}})
+        await asyncio.sleep(0.8)
+    finally:
+        for pod in pods:
+            pod.send(signal.SIGCONT)
+    await day.until(lambda: (job := day.users.found(team, name)) is None or job.starts > 0, 75.0)

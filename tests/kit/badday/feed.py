@@ -46,9 +46,7 @@ class Api:
         try:
             async with (
                 asyncio.timeout(10.0),
-                self.session.request(
-                    method, self.url + path, data=data, headers={"Content-Type": kind}
-                ) as answer,
+                self.session.request(method, self.url + path, data=data, headers={"Content-Type": kind}) as answer,
             ):
                 text = await answer.text()
                 return answer.status, json.loads(text) if answer.content_type.endswith("json") else {"message": text}

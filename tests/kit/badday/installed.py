@@ -39,7 +39,7 @@ def pod_of(objects: list[Object], kind: str, name: str) -> Object:
 class Deployment:
     """``replicas`` pods of a process, replaced one by one: a new one is ready before an old one ends."""
 
-    def __init__(self, installed: "Installed", manifest: Object) -> None:
+    def __init__(self, installed: Installed, manifest: Object) -> None:
         self.name = str(manifest["metadata"]["name"]).removeprefix("muster-")
         self.replicas = int(manifest["spec"].get("replicas", 1))
         self.surge = manifest["spec"]["strategy"]["type"] == "RollingUpdate"
@@ -49,6 +49,10 @@ class Deployment:
         self._installed = installed
         self._pod: Object = manifest["spec"]["template"]["spec"]
         self._numbers = itertools.count(1)
+
+    @property
+    def decides(self) -> bool:
+        return self.name not in ("watcher", "actuator", "publisher", "gateway", "keeper")
 
     async def start(self) -> None:
         for _ in range(self.replicas):
@@ -103,8 +107,7 @@ class Installed:
         self.urls: dict[str, str] = {}
         """{pod: addresses of NATS that it has instead}"""
         self.deployments = {
-            made.name: made
-            for made in (Deployment(self, each) for each in objects if each["kind"] == "Deployment")
+            made.name: made for made in (Deployment(self, each) for each in objects if each["kind"] == "Deployment")
         }
         self._objects = objects
         (folder / "archive").mkdir()
@@ -145,10 +148,7 @@ class Installed:
     def container(self, process: str, name: str, pod: Object, env: Mapping[str, str]) -> Container:
         [spec] = pod["containers"]
         port = free_port()
-        said = {
-            each["name"]: each["value"] if "value" in each else name
-            for each in spec.get("env") or ()
-        }
+        said = {each["name"]: each.get("value", name) for each in spec.get("env") or ()}
         own = {
             "MUSTER_NATS_URL": self.urls.get(name) or self.nats.url,
             "MUSTER_NATS_NKEY_FILE": str(self.keys.seed(process)),

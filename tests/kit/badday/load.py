@@ -10,8 +10,8 @@ from typing import Any
 
 from kit.badday.cluster import CANARY, GANGS, TEAMS
 from kit.badday.feed import Api
-from kit.badday.player import RUNS
-from kit.badday.verdict import Judge
+from kit.badday.player import MERGE, RUNS
+from kit.badday.verdict import Job, Judge
 
 Object = dict[str, Any]
 IMAGE = "example.invalid/none"
@@ -20,9 +20,10 @@ MOST_WAITING = 24
 """Users do not submit more while so many jobs wait."""
 
 
-def job(name: str, namespace: str, pods: int, cpu: int, runs_s: float, *, rounds: int = 1) -> Object:
+def job(name: str, namespace: str, pods: int, cpu: int, *runs_s: float, rounds: int = 1) -> Object:
+    """``runs_s``: how long each pod runs; of several each pod its own."""
     pod = {
-        "metadata": {"annotations": {RUNS: f"{runs_s:.1f}"}},
+        "metadata": {"annotations": {RUNS: ",".join(f"{each:.1f}" for each in runs_s)}},
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
@@ -37,6 +38,7 @@ def job(name: str, namespace: str, pods: int, cpu: int, runs_s: float, *, rounds
             "suspend": True,
             "parallelism": pods,
             "completions": pods * rounds,
+            "completionMode": "Indexed" if len(runs_s) > 1 else "NonIndexed",
             "ttlSecondsAfterFinished": 15,
             "template": pod,
         },
@@ -72,12 +74,43 @@ class Users:
             pods, cpu = rng.randint(1, 8), rng.choice((1, 1, 2))
             await self.submit(team, pods, cpu, rng.choice((3.0, 5.0, 8.0, 15.0)), rounds=rng.choice((1, 1, 1, 2)))
 
-    async def submit(self, team: str, pods: int, cpu: int, runs_s: float, rounds: int = 1) -> str:
+    async def submit(self, team: str, pods: int, cpu: int, *runs_s: float, rounds: int = 1) -> str:
+        """The name of a new Job."""
         name = f"job-{next(self._numbers)}"
-        body = job(name, team, pods, cpu, runs_s, rounds=rounds)
+        body = job(name, team, pods, cpu, *runs_s, rounds=rounds)
         if await self._api.insist("POST", f"/apis/batch/v1/namespaces/{team}/jobs", body) in (201, 409):
             self.submitted += 1
         return name
+
+    async def patch(self, namespace: str, name: str, patch: Object) -> bool:
+        known = self.found(namespace, name)
+        if known is not None:
+            self._judge.touched.add(known.uid)
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+        return await self._api.insist("PATCH", path, patch, MERGE) == 200
+
+    async def rayjob(self, namespace: str, name: str) -> Object:
+        """A RayJob for which there is never room; the reference of its controller to what it owns."""
+        pod = {"spec": {"containers": [{"name": "main", "image": IMAGE, "resources": {"requests": {"cpu": "500"}}}]}}
+        body = {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayJob",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "suspend": True,
+                "entrypoint": "true",
+                "rayClusterSpec": {"headGroupSpec": {"rayStartParams": {}, "template": pod}},
+            },
+        }
+        path = f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs"
+        await self._api.insist("POST", path, body)
+        _, made = await self._api.ask("GET", f"{path}/{name}")
+        meta = {"name": name, "uid": made["metadata"]["uid"], "controller": True, "blockOwnerDeletion": False}
+        return {"apiVersion": "ray.io/v1", "kind": "RayJob", **meta}
+
+    def found(self, namespace: str, name: str) -> Job | None:
+        """A Job as the judge has seen it last."""
+        return next((job for job in self._judge.jobs.values() if job.key == f"{namespace}/{name}"), None)
 
     async def _gangs(self) -> None:
         for number in itertools.count(1):

@@ -1,4 +1,4 @@
-"""What kubelets and kube-scheduler would do with the pods: a node, Running, Succeeded, and gone when they are deleted."""
+"""What kubelets and kube-scheduler do with pods: a node, Running, Succeeded, and gone when they are deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kit.badday.feed import Api
 
 Object = dict[str, Any]
 RUNS = "kit.muster.dev/run-s"
-"""Annotation of a pod: how many seconds it runs."""
+"""Annotation of a pod: how many seconds it runs; several with commas: each pod of an indexed Job its own."""
+INDEX = "batch.kubernetes.io/job-completion-index"
 STRATEGIC, MERGE = "application/strategic-merge-patch+json", "application/merge-patch+json"
 CONDITIONS = ("Initialized", "PodScheduled", "ContainersReady", "Ready")
 
@@ -62,7 +63,9 @@ class Player:
         await asyncio.sleep(self._rng.uniform(0.1, 0.6))
         if await api.insist("PATCH", f"{path}/status", _status("Running"), MERGE) != 200:
             return
-        await asyncio.sleep(float((meta.get("annotations") or {}).get(RUNS, "5")))
+        said = meta.get("annotations") or {}
+        times = said.get(RUNS, "5").split(",")
+        await asyncio.sleep(float(times[int(said.get(INDEX, "0")) % len(times)]))
         uid = meta["uid"]
         if uid not in self._ends and await api.insist("PATCH", f"{path}/status", _status("Succeeded"), MERGE) == 200:
             self.played += 1

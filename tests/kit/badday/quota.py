@@ -39,7 +39,8 @@ def asked(pod_spec: Object) -> Amounts:
 
 def plus(one: Amounts, other: Amounts, times: int = 1) -> Amounts:
     return {
-        name: one.get(name, Fraction(0)) + times * other.get(name, Fraction(0)) for name in dict.fromkeys((*one, *other))
+        name: one.get(name, Fraction(0)) + times * other.get(name, Fraction(0))
+        for name in dict.fromkeys((*one, *other))
     }
 
 
@@ -55,7 +56,7 @@ class Node:
     name: str
     least: Amounts
     most: Amounts
-    path: "list[Node]" = field(default_factory=list)
+    path: list[Node] = field(default_factory=list)
     used: Amounts = field(default_factory=dict)
 
 
@@ -90,8 +91,3 @@ class Tree:
         """Whether as much fits at each node from the leaf up."""
         leaf = self.leaf_of[namespace]
         return not any(over(plus(node.used, what), node.most) for node in leaf.path)
-
-    def borrows(self, namespace: str) -> bool:
-        """Whether the leaf of a namespace, or a node above it below the root, uses more than its min of something."""
-        leaf = self.leaf_of[namespace]
-        return any(node.used.get(name, Fraction(0)) > node.least.get(name, Fraction(0)) for node in leaf.path[-1:] for name in node.used)

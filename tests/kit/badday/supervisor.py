@@ -1,7 +1,7 @@
 """What a kubelet does for a container, and nothing more: probes with their periods, back-off, SIGTERM before SIGKILL.
 
-A container that ends is started again at once the first time, then after 10 s, 20 s, ... 300 s. The back-off is forgotten
-after ten quiet minutes; `Container.forget` stands for them.
+A container that ends is started again at once the first time, then after 10 s, 20 s, ... 300 s. The back-off is
+forgotten after ten quiet minutes; `Container.forget` stands for them.
 """
 
 from __future__ import annotations

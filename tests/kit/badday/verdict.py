@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
@@ -17,7 +18,10 @@ TWICE, ABOVE, LOST, USED_TWICE = "started twice", "above max", "lost in silence"
 WAITS, CIRCLE, GROUNDLESS, PART = "should run and does not", "circle", "evicted without ground", "gang bound in part"
 GROUNDLESS_GENERATION, HOLE = "generation without ground", "copy with a hole in silence"
 SICK, SILENT, NEVER_READY, STUCK = "not healthy in time", "doctor does not name it", "never ready", "never ended"
-ACCEPTED, EDITED = "wrong cluster accepted", "charged beyond what runs"
+ACCEPTED, FALSE, UNWHOLE = "wrong cluster accepted", "told what is false", "server does not come back"
+
+UNTRUE = re.compile(r"spec was edited|another client started|beyond its grant|was deleted before")
+"""What no Event may say here: nobody edits a spec, resumes a Job past the queue, or deletes one that waits."""
 
 WAIT_S = 60.0
 PART_S = 30.0
@@ -101,6 +105,8 @@ class Judge:
         """No fault is on, and the last one is healed: who should run must run."""
         self.resumes: deque[float] = deque(maxlen=50_000)
         self.counts: Counter[str] = Counter()
+        self.touched: set[str] = set()
+        """Jobs that a user suspends."""
         self._say = say
         self._now = clock
         self._told: set[tuple[str, str]] = set()
@@ -217,7 +223,7 @@ class Judge:
     def _evicted(self, job: Job) -> None:
         """Reclaim takes from those that borrow alone: a leaf that is within its min loses nothing."""
         leaf = self.tree.leaf_of.get(job.namespace)
-        if leaf is None:
+        if leaf is None or job.uid in self.touched:
             return
         used: Amounts = {}
         for each in self.jobs.values():
@@ -226,6 +232,13 @@ class Judge:
         if not over(used, leaf.least) and not over(leaf.used, leaf.least):
             text = f"{job.key}: {leaf.name} had let go {_said(used)}, of which {_said(leaf.least)} are its own"
             self.tell(GROUNDLESS, text, f"{job.uid} {job.stops}")
+
+    def heard_event(self, kind: str, event: Object, before: Object | None) -> None:
+        """Of an Event of anybody."""
+        about = event.get("involvedObject") or event.get("regarding") or {}
+        note = event.get("message") or event.get("note") or ""
+        if kind != "DELETED" and about.get("kind") == "Job" and UNTRUE.search(note):
+            self.tell(FALSE, f"{about.get('namespace')}/{about.get('name')}: {note[:200]}", str(about.get("uid")))
 
     def waiting(self) -> list[Job]:
         return [job for job in self.jobs.values() if job.suspended and not job.over]
@@ -297,8 +310,8 @@ class Judge:
                 times.popleft()
             if len(times) > CIRCLE_AGAIN:
                 ref = event["ref"]
-                text = f"{event['type']} of {ref.get('namespace')}/{ref.get('name')} {len(times)} times in {CIRCLE_S:.0f} s"
-                self.tell(CIRCLE, f"{text}, at {generation}/{seq}: {_short(event)}", uid)
+                text = f"{event['type']} of {ref.get('namespace')}/{ref.get('name')} {len(times)} times"
+                self.tell(CIRCLE, f"{text} in {CIRCLE_S:.0f} s, at {generation}/{seq}: {_short(event)}", uid)
 
     def judge_stream(self, stream: Stream, ground: Callable[[int], bool]) -> None:
         """What became of losses, and whether each generation had a reason. ``ground``: whether one was given."""
