@@ -255,6 +255,8 @@ class Day:
         found: dict[str, int] = defaultdict(int)
         for violation in self.judge.violations:
             found[violation.kind] += 1
+        for generation, used in self.stream.used_twice.items():
+            lines.append(f"generation {generation}: {len(used)} sequences used twice, {used[0]} to {used[-1]}")
         lines.append(f"violations: {dict(found) or 'none'}")
         lines += [f"  {each.at - self.began:6.0f} s  {each.kind}: {each.text}" for each in self.judge.violations]
         return "\n".join(lines)

@@ -240,7 +240,8 @@ async def everything_killed(day: Day) -> None:
 
 @fault()
 async def rolling_restart(day: Day) -> None:
-    for deployment in day.installed.deployments.values():
+    """What keeps snapshots first, then what reads them."""
+    for deployment in reversed(day.installed.deployments.values()):
         for name in await deployment.roll(60.0):
             day.judge.tell(NEVER_READY, f"{name} in a rolling restart", deployment.name)
 
@@ -321,20 +322,30 @@ async def etcd_stopped(day: Day) -> None:
 
 @fault()
 async def slow_controllers(day: Day) -> None:
-    """Controllers that hear of everything late, while one team asks back what another has just been given."""
-    late = day.rng.choice((1.0, 3.0, 6.0, 10.0))
-    lender, borrower = day.rng.sample(TEAMS, 2)
-    day.note(f"{late:g} s; {borrower} borrows of {lender}")
-    with day.cluster.slow(late):
-        for _ in range(3):
+    """Controllers hear of everything late, while a team asks back what another has been given a moment ago."""
+    borrower, other = day.rng.sample(TEAMS[:2], 2)
+    lender = TEAMS[2]
+    day.users.on = False
+    try:
+        await day.until(lambda: not day.judge.waiting(), 30.0)
+        for late in day.rng.sample((2.0, 4.0, 7.0, 10.0), 2):
+            day.note(f"{late:g} s")
+            # All is taken; what waits is known as suspended.
+            await day.users.submit(lender, 8, 2, 6.0)
+            await day.users.submit(other, 6, 2, 6.0)
+            await asyncio.sleep(2.0)
             for _ in range(3):
-                await day.users.submit(borrower, 8, 1, 12.0)
-            resumed = len(day.judge.resumes)
-            await day.until(lambda before=resumed: len(day.judge.resumes) > before, late + 8.0)  # type: ignore[misc]
-            for _ in range(3):
-                await day.users.submit(lender, 4, 1, 4.0)
-            await asyncio.sleep(2 * late + day.rng.uniform(2.0, 6.0))
-    await asyncio.sleep(late)
+                await day.users.submit(borrower, 8, 1, 20.0)
+            await day.users.submit(other, 8, 1, 20.0)
+            await asyncio.sleep(2.0)
+            with day.cluster.slow(late):
+                before = len(day.judge.resumes)
+                await day.until(lambda before=before: len(day.judge.resumes) >= before + 4, 8.0 + 3 * late)  # type: ignore[misc]
+                await day.users.submit(lender, 4, 2, 6.0)
+                await asyncio.sleep(2 * late + 4.0)
+            await day.until(lambda: not day.judge.waiting(), 30.0)
+    finally:
+        day.users.on = True
 
 
 # --- users ------------------------------------------------------------------------------------------------------------

@@ -72,7 +72,8 @@ class Player:
 
     async def _end(self, pod: Object) -> None:
         meta = pod["metadata"]
-        await asyncio.sleep(self._rng.uniform(0.1, 1.5))
+        # Some programs save their work first.
+        await asyncio.sleep(self._rng.uniform(0.1, 1.5) if self._rng.random() < 0.6 else self._rng.uniform(3.0, 8.0))
         task = self._lives.pop(meta["uid"], None)
         if task is not None:
             task.cancel()

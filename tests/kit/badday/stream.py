@@ -45,7 +45,7 @@ class Loss:
 class Stream:
     """Every (generation, sequence) that was ever read, and the digest of what stood there.
 
-    ``tell(kind, text)`` gets what is wrong; ``heard(generation, seq, subject, commit)`` each commit, once.
+    ``tell(kind, text, what it is about)`` gets what is wrong; ``heard(generation, seq, subject, commit)`` each commit.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Stream:
         url: str,
         seed: Path,
         tls: ssl.SSLContext,
-        tell: Callable[[str, str], None],
+        tell: Callable[[str, str, str], None],
         heard: Callable[[int, int, str, Object], None],
     ) -> None:
         self._url, self._seed, self._tls = url, seed, tls
@@ -61,6 +61,7 @@ class Stream:
         self._nats: Client | None = None
         self.digests: dict[int, dict[int, bytes]] = {}
         self.losses: list[Loss] = []
+        self.used_twice: dict[int, list[int]] = {}
         self.founded: dict[int, float] = {}
         """{generation: when it was first seen}"""
         self.first: dict[int, int] = {}
@@ -184,9 +185,10 @@ class Stream:
                 elif _digest(found) != known[seq]:
                     other.append(seq)
         if other:
-            self._tell("sequence used twice", f"generation {generation}: {len(other)} from {other[0]} to {other[-1]}")
-            for seq in other:
-                del known[seq]
+            used = self.used_twice.setdefault(generation, [])
+            used += [seq for seq in other if seq not in used]
+            text = f"generation {generation}: from {used[0]} on other commits stand where others were read"
+            self._tell("sequence used twice", text, str(generation))
         if missing and not any(each.generation == generation for each in self.losses):
             self.losses.append(Loss(generation, missing[0] - 1, missing[-1], time.monotonic()))
         return not missing and not other
