@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kit.badday.day import day, play_all
+from kit.badday.day import day, find, play_all
 from kit.badday.faults import FAULTS
+from kit.badday.plants import PLANTS
 from kit.container import runs_here
 
 MINUTES = float(os.environ.get("MUSTER_CHAOS_MINUTES", "0"))
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "1"))
+PLANT = int(os.environ.get("MUSTER_CHAOS_PLANT") or "0")
 LAYOUT = os.environ.get("MUSTER_CHAOS_LAYOUT", "deciders")
 ONLY = [name for name in os.environ.get("MUSTER_CHAOS_ONLY", "").split(",") if name]
 SHORT = ("a quorum that forgot", "slow controllers")
@@ -28,6 +30,16 @@ pytestmark = [
 ]
 
 
+@pytest.mark.skipif(not PLANT, reason="no bug is planted: make chaos PLANT=n")
+async def test_a_planted_bug_is_found(tmp_path: Path) -> None:
+    plant = PLANTS[PLANT]
+    async with day(tmp_path, SEED, LAYOUT, plant=PLANT) as made:
+        took = await find(made, plant, MINUTES or 10)
+        sys.stderr.write(f"\n{made.table()}\nbug {PLANT} ({plant.what}): found after {took} s\n")
+    assert took is not None, f"{plant.what}: not found"
+
+
+@pytest.mark.skipif(bool(PLANT), reason="a bug is planted")
 async def test_a_bad_day(tmp_path: Path) -> None:
     async with day(tmp_path, SEED, LAYOUT) as made:
         try:

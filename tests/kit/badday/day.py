@@ -22,6 +22,7 @@ from kit.badday.feed import Api, Feed
 from kit.badday.installed import Installed, manifests, pod_of
 from kit.badday.load import Users
 from kit.badday.nats import Keys, Nats
+from kit.badday.plants import PLANTS, Plant
 from kit.badday.player import Player
 from kit.badday.stream import Stream, Unanswered
 from kit.badday.verdict import HOLE, NEVER_READY, SICK, SILENT, STUCK, UNWHOLE, Judge, Watched
@@ -272,7 +273,7 @@ async def day(folder: Path, seed: int, layout: str, *, plant: int = 0) -> AsyncI
     """Everything is installed and works; users submit."""
     rng = Random(seed)
     objects = manifests(layout)
-    keys = Keys(folder / "keys", layout)
+    keys = Keys(folder / "keys", layout, PLANTS.get(plant))
     judge = Judge(TREE, say)
     shim: Mapping[str, str] = {"PYTHONPATH": str(SHIM), "BADDAY_FOLDER": str(folder)}
     if plant:
@@ -318,6 +319,29 @@ async def play_all(made: Day, minutes: float, only: Sequence[str] = ()) -> None:
         if made.given_up():
             say("no fresh job is let go any more: the day ends here")
             return
+
+
+async def find(made: Day, plant: Plant, minutes: float) -> float | None:
+    """Play the faults of a plant until it is found; after how many seconds, None where it is not."""
+    began = time.monotonic()
+    known = len(made.judge.violations)
+
+    def found() -> bool:
+        return any(each.kind in plant.kinds for each in made.judge.violations[known:])
+
+    while not found():
+        if time.monotonic() - began > minutes * 60:
+            return None
+        for name in plant.faults:
+            playing = asyncio.get_running_loop().create_task(made.play(FAULTS[name]))
+            while not playing.done() and not found():
+                await asyncio.wait({playing}, timeout=1.0)
+            if not playing.done():
+                playing.cancel()
+                await asyncio.gather(playing, return_exceptions=True)
+            playing.result() if not playing.cancelled() else None
+            await made.until(found, 8.0)
+    return time.monotonic() - began
 
 
 __all__ = ["CANARY", "Day", "day", "play_all", "say"]

@@ -340,8 +340,11 @@ async def slow_controllers(day: Day) -> None:
             await asyncio.sleep(2.0)
             with day.cluster.slow(late):
                 before = len(day.judge.resumes)
-                await day.until(lambda before=before: len(day.judge.resumes) >= before + 4, 8.0 + 3 * late)  # type: ignore[misc]
-                await day.users.submit(lender, 4, 2, 6.0)
+                await day.until(lambda before=before: len(day.judge.resumes) > before, 8.0 + 3 * late)  # type: ignore[misc]
+                # The first of them has been let go this moment; its quota is asked back while it has no pods.
+                for _ in range(3):
+                    await day.users.submit(lender, 4, 2, 6.0)
+                    await asyncio.sleep(0.5)
                 await asyncio.sleep(2 * late + 4.0)
             await day.until(lambda: not day.judge.waiting(), 30.0)
     finally:
@@ -369,14 +372,13 @@ async def suspended_half_way(day: Day) -> None:
 async def another_owner_for_a_moment(day: Day) -> None:
     """While the stages stand still a Job that waits becomes a part of a RayJob, and is by itself again."""
     team = day.rng.choice(TEAMS)
-    for _ in range(3):
-        await day.users.submit(team, 8, 2, 12.0)
-    name = await day.users.submit(team, 1, 1, 2.0)
+    await day.users.submit(team, 8, 2, 15.0)
+    await asyncio.sleep(1.0)
+    name = await day.users.submit(team, 1, 16, 2.0)
     owner = await day.users.rayjob(team, name)
-    if not await day.until(lambda: day.users.found(team, name) is not None, 10.0):
-        return
-    day.note(f"{team}/{name}")
-    await asyncio.sleep(2.0)
+    await asyncio.sleep(3.0)
+    known = day.users.found(team, name)
+    day.note(f"{team}/{name} {'waits' if known is not None and known.suspended else 'runs'}")
     pods = [pod for each in day.installed.deployments.values() if each.decides for pod in each.pods]
     for pod in pods:
         pod.send(signal.SIGSTOP)

@@ -19,6 +19,7 @@ from typing import Any, Self
 import aiohttp
 import trustme
 
+from kit.badday.plants import Plant
 from kit.badday.supervisor import Container, Probe
 from kit.compose import runnable
 from kit.production import FILES
@@ -35,17 +36,20 @@ SYSTEM = re.compile(r"^\s*system_account: SYS\s*$", re.M)
 
 
 class Keys:
-    """`muster nats keys --folder`, and a certificate; ``accounts`` may change what is shipped, for a planted bug."""
+    """`muster nats keys --folder`, a certificate, and the probe; ``plant`` may change what is shipped."""
 
-    def __init__(self, folder: Path, layout: str, change: Any = None) -> None:
+    def __init__(self, folder: Path, layout: str, plant: Plant | None = None) -> None:
         self.folder = folder
         self.server = folder / "server"
         argv = runnable(["muster", "nats", "keys", "--folder", str(folder), "--layout", layout])
         env = {"PATH": os.environ["PATH"], "HOME": str(folder.parent)}
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=env)
-        if change is not None:
-            path = self.server / "accounts.conf"
-            path.write_text(change(path.read_text()))
+        self.probe = self.server / "alive.sh"
+        self.probe.write_text((FILES / "alive.sh").read_text())
+        if plant is not None:
+            accounts = self.server / "accounts.conf"
+            accounts.write_text(plant.accounts(accounts.read_text()))
+            self.probe.write_text(plant.alive(self.probe.read_text()))
         authority = trustme.CA()
         made = authority.issue_cert("127.0.0.1", "localhost")
         authority.cert_pem.write_to_path(str(self.server / "ca.crt"))
@@ -74,6 +78,7 @@ class Server:
         self._room = keys.server / name
         self._room.mkdir()
         self._config = keys.server / f"{name}.conf"
+        self._script = keys.probe
         self._config.write_text(self._text(keys, route, routes))
         [container] = spec["containers"]
         probes = {kind: self._probe(container.get(f"{kind}Probe")) for kind in ("startup", "readiness", "liveness")}
@@ -125,7 +130,7 @@ class Server:
             "NATS_ROOM": str(ROOM),
         }
         asked = await asyncio.create_subprocess_exec(
-            "sh", str(FILES / "alive.sh"), env=env, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+            "sh", str(self._script), env=env, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
         )
         try:
             return await asked.wait() == 0
