@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp.client_exceptions import ClientError
 
-from kit.badday.delayed import DelayedLine
+from kit.badday.delayed import LateWatches
 from kit.cluster import furnish
 from kit.controlplane import ControlPlane, User
 from kit.controlplane.plane import APISERVER, CONTROLLER_MANAGER, ETCD
@@ -71,7 +71,7 @@ TREE: Object = {
 class Cluster:
     """The plane, the line to its controllers, and who is who on it."""
 
-    def __init__(self, plane: ControlPlane, line: DelayedLine, users: dict[str, User]) -> None:
+    def __init__(self, plane: ControlPlane, line: LateWatches, users: dict[str, User]) -> None:
         self.plane = plane
         self.line = line
         self.users = users
@@ -122,9 +122,10 @@ async def cluster() -> AsyncIterator[Cluster]:
     slow: list[str] = []
 
     async def prepare(plane: ControlPlane) -> None:
-        path = plane.folder / "late.kubeconfig"
+        path, authority = plane.folder / "late.kubeconfig", plane.folder / "late.crt"
+        line.write_authority(authority)
         user = plane._clients[CONTROLLER_MANAGER]
-        kubeconfig(path, url=f"https://127.0.0.1:{line.port}", ca_file=plane.ca_file, user=user)
+        kubeconfig(path, url=f"https://127.0.0.1:{line.port}", ca_file=authority, user=user)
         plane._arguments[CONTROLLER_MANAGER] = [*slow, f"--kubeconfig={path}"]
         await furnish(plane)
 
@@ -136,7 +137,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         arguments={CONTROLLER_MANAGER: []},
     )
     slow += [f"--controllers=-{name}" for name in OFF]
-    async with DelayedLine(int(plane.url.rpartition(":")[2])) as line, plane:
+    async with LateWatches(lambda: (plane.url, plane.ca_file)) as line, plane:
         async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
             for found in objects("rbac"):
                 if not found["kind"].startswith("MutatingAdmissionPolicy"):

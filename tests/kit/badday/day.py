@@ -165,6 +165,7 @@ class Day:
         if fault.loses:
             self._lost_until = time.monotonic() + 600.0
         began = time.monotonic()
+        self.judge.note(f"FAULT {fault.name}")
         asking = asyncio.get_running_loop().create_task(self._consult(played, began))
         try:
             await fault.play(self)
@@ -275,6 +276,7 @@ async def day(folder: Path, seed: int, layout: str, *, plant: int = 0) -> AsyncI
     objects = manifests(layout)
     keys = Keys(folder / "keys", layout, PLANTS.get(plant))
     judge = Judge(TREE, say)
+    judge.record = (folder / "record").open("w", buffering=1)
     shim: Mapping[str, str] = {"PYTHONPATH": str(SHIM), "BADDAY_FOLDER": str(folder)}
     if plant:
         shim = {**shim, "BADDAY_PLANT": str(plant)}

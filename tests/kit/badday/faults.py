@@ -327,9 +327,9 @@ async def slow_controllers(day: Day) -> None:
     lender = TEAMS[2]
     day.users.on = False
     try:
-        await day.until(lambda: not day.judge.waiting(), 30.0)
         for late in day.rng.sample((2.0, 4.0, 7.0, 10.0), 2):
             day.note(f"{late:g} s")
+            await day.until(lambda: all(job.over for job in day.judge.jobs.values()), 45.0)
             # All is taken; what waits is known as suspended.
             await day.users.submit(lender, 8, 2, 6.0)
             await day.users.submit(other, 6, 2, 6.0)
@@ -340,13 +340,12 @@ async def slow_controllers(day: Day) -> None:
             await asyncio.sleep(2.0)
             with day.cluster.slow(late):
                 before = len(day.judge.resumes)
-                await day.until(lambda before=before: len(day.judge.resumes) > before, 8.0 + 3 * late)  # type: ignore[misc]
-                # The first of them has been let go this moment; its quota is asked back while it has no pods.
+                await day.until(lambda before=before: len(day.judge.resumes) >= before + 4, 10.0 + 3 * late)  # type: ignore[misc]
+                # They have been let go this moment: quota is asked back while they have no pods.
                 for _ in range(3):
                     await day.users.submit(lender, 4, 2, 6.0)
                     await asyncio.sleep(0.5)
                 await asyncio.sleep(2 * late + 4.0)
-            await day.until(lambda: not day.judge.waiting(), 30.0)
     finally:
         day.users.on = True
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from kit.badday.quota import Amounts, Node, Tree, asked, over, plus
 from kit.badday.stream import Loss, Stream
@@ -107,6 +107,8 @@ class Judge:
         self.counts: Counter[str] = Counter()
         self.touched: set[str] = set()
         """Jobs that a user suspends."""
+        self.record: TextIO | None = None
+        self._noted = ""
         self._say = say
         self._now = clock
         self._told: set[tuple[str, str]] = set()
@@ -115,6 +117,12 @@ class Judge:
         self._parts = Watched()
         self._decided: dict[tuple[str, str], deque[float]] = defaultdict(deque)
         self._gangs: dict[str, dict[str, bool]] = defaultdict(dict)
+
+    def note(self, text: str, state: str = "") -> None:
+        """Into the record of the day; ``state`` only where it changed."""
+        if self.record is not None and (text or state != self._noted):
+            self._noted = state or self._noted
+            self.record.write(f"{time.strftime('%H:%M:%S')} {text or state}\n")
 
     # --- telling ------------------------------------------------------------------------------------------------
 
@@ -125,6 +133,7 @@ class Judge:
         self._told.add((kind, once))
         self.violations.append(Violation(self._now(), kind, text))
         self._say(f"VIOLATION {kind}: {text}")
+        self.note(f"VIOLATION {kind}: {text}")
 
     # --- pods ---------------------------------------------------------------------------------------------------
 
@@ -151,6 +160,7 @@ class Judge:
     def after_pods(self) -> None:
         """The cluster was in this state at some moment."""
         now = self._now()
+        self.note("", "used " + ", ".join(f"{node.name} {_said(node.used)}" for node in self.tree.nodes if node.used))
         for node in self.tree.nodes:
             above = over(node.used, node.most)
             if above:
@@ -212,12 +222,15 @@ class Judge:
             made.starts, made.since = made.starts + 1, now
             self.resumes.append(now)
             self.counts["resumed"] += 1
+            self.note(f"resumed {made.key} {_said(made.need)}")
         elif known and not known.suspended and made.suspended and not made.over:
             made.stops, made.since = made.stops + 1, now
             self.counts["evicted"] += 1
+            self.note(f"suspended {made.key} {now - known.since:.1f} s after it was resumed")
             self._evicted(known)
         if made.over and not (known and known.over):
             self.counts["ended"] += 1
+            self.note(f"ended {made.key}")
         self.jobs[uid] = made
 
     def _evicted(self, job: Job) -> None:
