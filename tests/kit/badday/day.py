@@ -64,7 +64,7 @@ class Day:
         self.proxies: dict[str, list[Proxy]] = {}
         self.history: list[Played] = []
         self.began = time.monotonic()
-        self.doctor = Doctor(folder, cluster, nats)
+        self.doctor = Doctor(folder, cluster, nats, installed.shim)
         self.stream = Stream(nats.url, nats.keys.seed("admin"), nats.keys.context(), judge.tell, judge.heard_commit)
         self._lost_until = 0.0
         self._grounds: set[int] = set()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from kit.badday.cluster import Cluster
@@ -16,7 +17,7 @@ LIMIT_S = 45.0
 
 
 class Doctor:
-    def __init__(self, folder: Path, cluster: Cluster, nats: Nats) -> None:
+    def __init__(self, folder: Path, cluster: Cluster, nats: Nats, shim: Mapping[str, str]) -> None:
         self._argv = [
             *runnable(["muster", "doctor", "-o", "json", "--url", nats.url]),
             *("--kubeconfig", str(cluster.plane.kubeconfig), "--context", "test"),
@@ -25,6 +26,7 @@ class Doctor:
         self._env = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
+            **shim,
             "MUSTER_NATS_NKEY_FILE": str(nats.keys.seed("cli")),
             "MUSTER_NATS_CA_FILE": str(nats.keys.ca_file),
             "MUSTER_NATS_INBOX_PREFIX": "_INBOX_cli",

@@ -25,3 +25,8 @@ def _offset_ms() -> int:
 if os.environ.get("MUSTER_PROCESS"):
     time.time_ns = lambda: _time_ns() + _offset_ms() * 1_000_000
     time.time = lambda: _time() + _offset_ms() / 1000
+
+if os.environ.get("BADDAY_PLANT"):
+    import planted
+
+    planted.plant(int(os.environ["BADDAY_PLANT"]))
