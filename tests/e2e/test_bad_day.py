@@ -20,7 +20,7 @@ SEED = int(os.environ.get("MUSTER_TEST_SEED", "1"))
 PLANT = int(os.environ.get("MUSTER_CHAOS_PLANT") or "0")
 LAYOUT = os.environ.get("MUSTER_CHAOS_LAYOUT", "deciders")
 ONLY = [name for name in os.environ.get("MUSTER_CHAOS_ONLY", "").split(",") if name]
-SHORT = ("a quorum that forgot", "slow controllers")
+SHORT = ("nats leader killed", "rolling restart")
 """What is played where no time is given."""
 
 pytestmark = [

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
+
+from kit.badday import feed, quota, stream, verdict
 from kit.badday.verdict import ABOVE, CIRCLE, GROUNDLESS, PART, TWICE, WAITS, Judge
 
 Object = dict[str, Any]
@@ -124,3 +130,17 @@ def test_one_decision_again_and_again_is_a_circle() -> None:
         scene.now += 0.1
         scene.judge.heard_commit(1, seq, "", commit)
     assert scene.kinds() == [CIRCLE]
+
+
+@pytest.mark.parametrize("module", [verdict, stream, quota, feed])
+def test_the_judge_imports_nothing_of_muster(module: ModuleType) -> None:
+    assert module.__file__ is not None
+    names: list[str] = []
+    for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
+        if isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+        elif isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+    assert not [name for name in names if name.split(".")[0].startswith("muster")]
+    ours = {name for name in names if name.startswith("kit")}
+    assert ours <= {"kit.badday.quota", "kit.badday.stream"}

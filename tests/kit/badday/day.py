@@ -97,6 +97,7 @@ class Day:
         while True:
             with contextlib.suppress(Unanswered):
                 await self.stream.look()
+                await self.stream.sweep()
                 self.judge.judge_stream(self.stream, self._grounds.__contains__)
             for generation in self.stream.founded:
                 if time.monotonic() < self._lost_until:

@@ -67,6 +67,7 @@ class Stream:
         self.first: dict[int, int] = {}
         self.sealed: set[int] = set()
         self.answered_at = 0.0
+        self._swept = 0
         self.read = 0
         self.recent: deque[tuple[float, str]] = deque(maxlen=20_000)
         """(when it was read, stage) of the newest commits"""
@@ -129,7 +130,7 @@ class Stream:
         first, last, top = state["first_seq"], state["last_seq"], max(known, default=0)
         if state["messages"] and generation not in self.first:
             self.first[generation] = first
-        lost = next((each for each in self.losses if each.generation == generation), None)
+        lost = self._open_loss(generation)
         if last < top and lost is None:
             self.losses.append(Loss(generation, last, top, time.monotonic()))
         if lost is not None:
@@ -165,6 +166,21 @@ class Stream:
 
         return [*await asyncio.gather(*(one(seq) for seq in seqs))]
 
+    def _open_loss(self, generation: int) -> Loss | None:
+        """What is missing of a generation, and was not regained."""
+        return next((each for each in self.losses if each.generation == generation and not each.regained), None)
+
+    async def sweep(self, count: int = 64) -> None:
+        """Read some of what was read once more, the next ones each time. Raises Unanswered."""
+        generation = max(self.digests, default=0)
+        known = self.digests.get(generation, {})
+        top = max(known, default=0)
+        if top:
+            first = min(known)
+            at = first + self._swept % (top - first + 1)
+            self._swept += count
+            await self._verify(generation, range(at, min(at + count, top + 1)))
+
     async def verify(self, most: int = 400) -> None:
         """Read the newest of what was read once more, and see that it is the same. Raises Unanswered."""
         for generation in await self.generations():
@@ -189,7 +205,7 @@ class Stream:
             used += [seq for seq in other if seq not in used]
             text = f"generation {generation}: from {used[0]} on other commits stand where others were read"
             self._tell("sequence used twice", text, str(generation))
-        if missing and not any(each.generation == generation for each in self.losses):
+        if missing and self._open_loss(generation) is None:
             self.losses.append(Loss(generation, missing[0] - 1, missing[-1], time.monotonic()))
         return not missing and not other
 
