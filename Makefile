@@ -90,8 +90,10 @@ test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, wher
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py tests/sim/*_props.py || exit 1; done
 
-chaos: $(READY)  ## hostile keys, a broker that loses commits: COUNT seeds from SEED on, simulated; or MINUTES of it on real processes
-	MUSTER_TEST_SEED=$(or $(SEED),1) $(if $(MINUTES),MUSTER_CHAOS_MINUTES=$(MINUTES) $(PYTEST) -s tests/e2e/test_log_chaos_real.py,\
+chaos: $(READY)  ## a bad day: MINUTES of it on real servers (SEED, LAYOUT, ONLY these faults, PLANT a bug); or COUNT seeds simulated
+	$(if $(MINUTES)$(PLANT),$(MAKE) --no-print-directory controlplane)
+	MUSTER_TEST_SEED=$(or $(SEED),1) $(if $(MINUTES)$(PLANT),MUSTER_CHAOS_MINUTES=$(or $(MINUTES),10) MUSTER_CHAOS_PLANT=$(PLANT) \
+	    MUSTER_CHAOS_LAYOUT=$(or $(LAYOUT),deciders) MUSTER_CHAOS_ONLY="$(ONLY)" $(PYTEST) -s tests/e2e/test_bad_day.py,\
 	    MUSTER_TEST_SEEDS=$(or $(COUNT),100) $(PYTEST) -q -n $(WORKERS) tests/sim/test_log_chaos.py)
 
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)

@@ -3,7 +3,7 @@
 The scene is two RayJobs of which only one fits. Both end, each started once, never both at once; what counts of the
 log replays without divergence. Meanwhile one service is killed, or stopped for a while: each seed plays one cell of
 the matrix LOSSES x FATES x processes x LAYOUTS, and as many seeds in a row play all of it. `make chaos SEED=N COUNT=M`
-plays other seeds; `make chaos MINUTES=N` plays the same with real processes (tests/e2e/test_log_chaos_real.py).
+plays other seeds; `make chaos MINUTES=N` plays the same with real processes (tests/e2e/test_bad_day.py).
 """
 
 from __future__ import annotations
