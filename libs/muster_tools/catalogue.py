@@ -20,16 +20,16 @@ import muster.core
 import muster.runtime
 from muster.core.actuation.intents import Actuator
 from muster.core.cell.deciders import DECIDERS
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.core.reading.watcher import Watcher
-from muster.core.readmodel.model import ReadModel
-from muster.core.views import publication
 from muster.events import public
 from muster.events.base import Decision, Event
 from muster.events.effects import Effect
 from muster.events.facts import Fact
 from muster.events.raydemand import RayDemandObserved
 from muster.events.registry import EVENT_TYPES
+from muster.told.readmodel.model import ReadModel
+from muster.told.views import publication
 from muster_tools.attributes import summary
 
 PAGE = Path("docs/events.md")
@@ -43,7 +43,7 @@ EMITTERS: Mapping[str, str] = {
     "muster.core.workloads": "watcher",
     "muster.runtime.runners.acting": "actuator",
     "muster.runtime.runners.activating": "quota_accountant's runner",
-    "muster.core.cell.seat": "every stage's runner",
+    "muster.core.cell.seats": "every stage's runner",
     "muster.runtime.runners.leader": "every stage's runner",
     "muster.runtime.process": "quota_accountant's runner",
     "muster.runtime.runners.watching": "watcher",

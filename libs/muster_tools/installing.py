@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from muster.core.objects.labels import RAY_HEAD, RAY_NODE_TYPE
+from muster.core.objects.meta import RAY_HEAD, RAY_NODE_TYPE
 from muster.runtime.clusterlease import NAMESPACE
 from muster.runtime.layouts import GROUPS, KEEPER, LAYOUTS, SERVICES, members
 from muster.runtime.natsaccounts import ACCOUNTS_FILE, API, KEYS, dashed, inbox, secret_of

@@ -13,12 +13,11 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from muster.core.codes.codes import CODES
-from muster.core.codes.pods import POD_CODES
-from muster.core.wording.codes import MEANINGS
-from muster.core.wording.pods import WORDS, matter
 from muster.model.podtrouble import PodTrouble
 from muster.runtime.config import PREFIX, Config
+from muster.told.codes.codetable import CODES, POD_CODES
+from muster.told.wording.meanings import MEANINGS
+from muster.told.wording.pods import WORDS, matter
 from muster_cli import exits
 from muster_cli.helping import MAX_WIDTH, overview
 from muster_cli.main import make_app
@@ -42,7 +41,7 @@ def pages() -> dict[str, str]:
 def status_page() -> str:
     """Every code of the status of a job."""
     parts = [
-        "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/wording/codes.py. -->",
+        "<!-- Written by `python -m muster_tools.pages` from libs/muster/told/wording/meanings.py. -->",
         "",
         "# The status of a job",
         "",

@@ -14,8 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from muster.core.autoscaling.reading import closely, heads, news, served, to_drain
-from muster.core.autoscaling.state import BridgeState
+from muster.core.autoscaling.bridgestate import BridgeState, closely, heads, news, served, to_drain
 from muster.events.elastic import WorkersChosen
 from muster.model.elastic import HeadService
 from muster.model.keys import Ref

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.wording import problems
 from muster.model.problem import FieldProblem
 from muster.model.resources import format_quantity
+from muster.told.wording import problems
 
 
 class BrokenRule(Struct, frozen=True):

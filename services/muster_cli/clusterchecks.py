@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE
 from muster.core.reading.quotatree import NAMESPACE as TREE_NAMESPACE
-from muster.core.reading.registry import WATCHED, shards_of
+from muster.core.reading.watched import WATCHED, shards_of
 from muster.core.workloads.registry import KINDS
 from muster.kube import scalegates
 from muster.kube.discovery import ServerVersion, can_i, has_status_subresource, served, server_version

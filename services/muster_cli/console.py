@@ -15,8 +15,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from muster.core.codes.codes import Tone
 from muster.model.text import clean
+from muster.told.codes.codetable import Tone
 
 BAD = "red"
 WARN = "yellow"

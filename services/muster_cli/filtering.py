@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from muster.core.readmodel.state import ReadState
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
+from muster.told.readmodel.readstate import ReadState
 
 _TREE = (d.QuotaTreeAccepted, d.QuotaTreeRejected, d.QuotaTreeRemoved)
 

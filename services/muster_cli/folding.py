@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from muster.bus.errors import BusError
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder, Stage, StageState
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.snapshotting import decode_state, state_schema, usable
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 from muster_cli.console import Output
 from muster_cli.positions import Bookmark, mark, reached, until
 from muster_cli.reading import LogReading, commits

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
-from muster.core.readmodel.touched import Touched
 from muster.core.stage import Folder
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.readmodel.touched import Touched
 from muster_cli.folding import present_view
 from muster_cli.reading import LogReading, followed
 

@@ -7,14 +7,14 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.codes.values import Promise
-from muster.core.learned.pace import Estimate
-from muster.core.views.gangstory import GangTale
-from muster.core.views.queuestory import QueueTale
-from muster.core.views.story import JobStory
+from muster.core.learned import Estimate
 from muster.serving import shapes, tales
 from muster.serving.board import Board
 from muster.serving.joblist import JobFilter, place_of
+from muster.told.codes.values import Promise
+from muster.told.views.gangstory import GangTale
+from muster.told.views.queuestory import QueueTale
+from muster.told.views.story import JobStory
 from muster_cli import gatewayviews
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.gateway import Gateway, MissingThereError

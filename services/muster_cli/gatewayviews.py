@@ -5,15 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, cast
 
-from muster.core.codes.codes import JobCode
-from muster.core.codes.happenings import Weight
-from muster.core.codes.values import GangCode, NoPromise, Phase, Promise
-from muster.core.learned.pace import Estimate
-from muster.core.views.gangstory import GangTale
-from muster.core.views.narrator import NarratedEvent
-from muster.core.views.queuestory import QueueTale, Tally, Waiter
-from muster.core.views.standing import ShownHolder, ShownWanting, Standing
-from muster.core.views.story import JobStory, StoryEntry, Waits
+from muster.core.learned import Estimate
 from muster.model.keys import Ref
 from muster.model.resources import parse_quantity
 from muster.model.workload import Outcome
@@ -21,6 +13,13 @@ from muster.serving import shapes
 from muster.serving.board import Amount, Board, BoardNode, QueueHead, RayWorkers
 from muster.serving.joblist import JobRow
 from muster.serving.tales import TaleView
+from muster.told.codes.codetable import JobCode
+from muster.told.codes.happenings import Weight
+from muster.told.codes.values import GangCode, NoPromise, Phase, Promise
+from muster.told.views.gangstory import GangTale
+from muster.told.views.narrator import NarratedEvent
+from muster.told.views.queuestory import QueueTale, Tally, Waiter
+from muster.told.views.story import JobStory, ShownHolder, ShownWanting, Standing, StoryEntry, Waits
 
 
 def ms(text: str) -> int:

@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from msgspec import Struct
 
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY
-from muster.core.readmodel.state import ReadState
-from muster.core.status.job import job_status
-from muster.core.wording import jobs
 from muster.core.workloads.registry import KINDS
 from muster.model.workload import Workload
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.wording import jobs
 from muster_cli.api import Api, api_of, check_pair
 from muster_cli.commands.why import named
 from muster_cli.console import Output

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from muster.core.codes.codes import CODES, JobCode
-from muster.core.codes.pods import POD_CODES
-from muster.core.codes.values import ResumeRefused, Start
-from muster.core.presentation.desired import pauses_over, trouble_reason
-from muster.core.readmodel.state import ReadState, Trouble
-from muster.core.status.job import job_status
-from muster.core.status.jobstatus import JobStatus
-from muster.core.wording import jobs
 from muster.model.keys import Ref
 from muster.model.resources import format_part
 from muster.model.text import counted, span
+from muster.told.codes.codetable import CODES, POD_CODES, JobCode
+from muster.told.codes.values import ResumeRefused, Start
+from muster.told.presentation.desired import pauses_over, trouble_reason
+from muster.told.readmodel.readstate import ReadState, Trouble
+from muster.told.status.jobstatus import JobStatus
+from muster.told.status.statuses import job_status
+from muster.told.wording import jobs
 from muster_cli.findings import Finding
 
 SHOWN = 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from muster.core.actuation.gating import pointer
+from muster.core.actuation.patches import pointer
 from muster.kube.objects import decode_status
 from muster.model.api import JSON_PATCH, ApiResource
 from muster.model.keys import Ref

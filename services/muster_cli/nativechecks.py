@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.actuation.gathering import GROUPS
+from muster.core.actuation.patches import GROUPS
 from muster.kube.discovery import can_i, served
 from muster.model import api
 from muster.ports import ApiTransport

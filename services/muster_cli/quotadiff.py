@@ -11,16 +11,15 @@ from msgspec.structs import replace
 from muster.core.queueing.queues import Job
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import demand_of
-from muster.core.quota.ledger.ledger import Ledger, leaf_of
-from muster.core.quota.trees.kai import compile_queues
-from muster.core.quota.trees.kaisource import tree_of
-from muster.core.readmodel.state import ReadState
-from muster.core.wording.terms import amounts, terms
+from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
+from muster.core.quota.trees.kaisource import compile_queues, tree_of
 from muster.model.demand import Demand, Shortfall
 from muster.model.kaiqueue import KaiQueue
 from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
+from muster.told.readmodel.readstate import ReadState
+from muster.told.wording.explain import amounts, terms
 
 
 class FieldChange(Struct, frozen=True):

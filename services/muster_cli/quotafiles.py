@@ -10,17 +10,16 @@ from msgspec import Struct, field
 
 from muster.core.objects.kaiqueue import read_kai_queue
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX, UnreadableError
-from muster.core.quota.trees.kai import compile_queues
-from muster.core.quota.trees.kaisource import tree_of
+from muster.core.quota.trees.kaisource import compile_queues, tree_of
 from muster.core.quota.trees.rules import KNOWN
-from muster.core.quota.trees.tree import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
+from muster.core.quota.trees.treesource import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
 from muster.core.reading.quotatree import NAMESPACE, PROFILE, read_quota_tree
-from muster.core.wording import problems
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.kaiqueue import KaiQueue
 from muster.model.quota import QuotaTree
 from muster.model.resources import format_quantity
+from muster.told.wording import problems
 from muster_cli.brokenrules import BrokenRule, in_words
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.core.preemption.preemptor import Preemptor
-from muster.core.preemption.state import PreemptorState
-from muster.core.wording.queues import reclaim_off
+from muster.core.preemption.preemptorstate import PreemptorState
+from muster.told.wording.queuewords import reclaim_off
 from muster_cli.folding import present_state
 from muster_cli.reading import LogReading
 

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from muster.core.actuation.gathering import GROUPS
-from muster.core.objects.gpus import RESERVATIONS
-from muster.core.reading.registry import WATCHED, shards_of
+from muster.core.actuation.patches import GROUPS
+from muster.core.objects.gpushares import RESERVATIONS
+from muster.core.reading.watched import WATCHED, shards_of
 from muster.core.workloads.registry import KINDS
 from muster.events.subjects import DEFAULT_CELL
 from muster.kube.discovery import can_i

@@ -15,15 +15,15 @@ from msgspec import Struct, field
 
 from muster.core.objects.kaiqueue import RESOURCES, read_kai_queue
 from muster.core.objects.meta import UnreadableError, is_name
-from muster.core.quota.division.fairshare import Law
-from muster.core.quota.trees import kai
-from muster.core.wording import problems
-from muster.core.wording.explain_shares import UNBOUNDED
+from muster.core.quota.division.dividing import Law
+from muster.core.quota.trees import kaisource
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.problem import FieldProblem, problem
 from muster.model.quota import QuotaNode
 from muster.model.resources import EVERYTHING, QuantityError, Vector, in_bytes, parse_quantity
+from muster.told.wording import problems
+from muster.told.wording.queuewords import UNBOUNDED
 from muster.tracesim.documents import NO_YAML, flaw, too_deep
 from muster_cli.brokenrules import BrokenRule, in_words
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
@@ -201,7 +201,7 @@ def compiled(given: Given) -> ShareQuestion:
     """The queues in force, with the requests of each: the whole capacity where none is given."""
     resources = {name for each in given.queues for name in each.quota} | given.total.keys()
     units = dict.fromkeys(resources, SCALE)
-    found = kai.compile_queues(given.queues, units, given.broken)
+    found = kaisource.compile_queues(given.queues, units, given.broken)
     nodes = list(found.nodes)
     total = {name: int(amount * SCALE) for name, amount in given.total.items()}
     requests: dict[str, Vector] = {}
@@ -300,7 +300,7 @@ def _amount(value: Any, resource: str, where: str) -> Fraction:
         return _number(value, where)
     name = RESOURCES.get(resource, resource)
     try:
-        return Fraction(parse_quantity(value, name), kai.unit_of(name))
+        return Fraction(parse_quantity(value, name), kaisource.unit_of(name))
     except QuantityError as err:
         raise CliError(f"{where}: {problems.say(err.problem)}", USAGE) from None
 

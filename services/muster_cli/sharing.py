@@ -7,12 +7,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from muster.core.quota.division.fairshare import UNLIMITED
-from muster.core.quota.division.fairtree import Divided, asked_above, divide_tree
+from muster.core.quota.division.dividing import UNLIMITED, Divided, asked_above, divide_tree
 from muster.core.quota.ledger.shares import Shares
-from muster.core.wording.explain_shares import UNBOUNDED, why_share
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import format_quantity
+from muster.told.wording.queuewords import UNBOUNDED, why_share
 from muster_cli.brokenrules import BrokenRule
 from muster_cli.exits import VIOLATED, CliError
 from muster_cli.manifests import Manifest

@@ -9,7 +9,7 @@ from msgspec import Struct
 from muster.bus.lease import JetStreamLease
 from muster.bus.log import LogUsage
 from muster.core.cell.deciders import DECIDERS
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.events.subjects import log_stream
 from muster_cli.reading import LogReading
 

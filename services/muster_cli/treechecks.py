@@ -8,14 +8,14 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from muster.core.objects.meta import UnreadableError
-from muster.core.quota.trees.tree import read_tree
+from muster.core.quota.trees.treesource import read_tree
 from muster.core.reading.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.reading.quotatree import read_quota_tree
-from muster.core.wording import problems
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.text import counted
 from muster.ports import ApiTransport
+from muster.told.wording import problems
 from muster_cli.findings import Finding
 from muster_cli.policychecks import MANAGED
 

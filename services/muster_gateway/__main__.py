@@ -1,4 +1,4 @@
-"""Entry point of the stage ``ReadModel`` (``muster.core.readmodel.model``) and of the HTTP that asks it."""
+"""Entry point of the stage ``ReadModel`` (``muster.told.readmodel.model``) and of the HTTP that asks it."""
 
 from muster.runtime.process import Process
 from muster.runtime.service import main

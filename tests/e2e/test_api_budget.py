@@ -16,7 +16,7 @@ from kit.muster import Muster, running
 from kit.story import quota_tree, rayjob
 from kit.witness import Witness
 from muster.bus.server import EmbeddedServer
-from muster.core.reading.registry import required_of
+from muster.core.reading.watched import required_of
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import QuotaReleased, WorkloadQueued
 from muster.events.facts import TreeNodeSpec

@@ -35,8 +35,17 @@ from kit.guarded import (
 )
 from kit.kubeclient import ApiError, KubeClient, Object
 from kit.waiting import until
-from muster.core.objects.labels import RECLAIM_GRACE, RUN_TIME
-from muster.core.objects.meta import CHECKPOINTED_AT, DRAIN, DRIVE, INTENT, NODE_WAIT, QUEUED_AT, START
+from muster.core.objects.meta import (
+    CHECKPOINTED_AT,
+    DRAIN,
+    DRIVE,
+    INTENT,
+    NODE_WAIT,
+    QUEUED_AT,
+    RECLAIM_GRACE,
+    RUN_TIME,
+    START,
+)
 from muster.core.workloads.registry import KINDS
 
 QUOTA = "quota.scheduling.alibabacloud.com/name"

@@ -7,7 +7,7 @@ from kit.cluster import RAY
 from kit.controlplane import ControlPlane
 from kit.guarded import ALICE, LEAF, MANAGED, NO_SUBMIT, OPERATOR, client, cron_job, refused
 from kit.kubeclient import Object
-from muster.core.objects.labels import KAI_PRIORITY, KAI_QUEUE, RAY_PRIORITY
+from muster.core.objects.meta import KAI_PRIORITY, KAI_QUEUE, RAY_PRIORITY
 from muster.core.workloads.registry import KINDS
 
 CLASS = "system-node-critical"

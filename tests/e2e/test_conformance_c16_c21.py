@@ -19,7 +19,7 @@ from kit.muster import Muster, running
 from kit.words import in_words
 from muster.bus.server import EmbeddedServer
 from muster.core.gang.admitter import GangAdmitter
-from muster.core.gang.notices import round_ends
+from muster.core.gang.podunits import round_ends
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.model.api import POD_GROUPS, ApiResource
 

@@ -41,7 +41,7 @@ from kit.waiting import until
 from muster.bus.server import EmbeddedServer
 from muster.core.actuation.intents import known_of
 from muster.core.actuation.orders import Outstanding
-from muster.core.actuation.patch import resume_patch
+from muster.core.actuation.patches import resume_patch
 from muster.core.cell.deciders import DECIDERS
 from muster.core.gang.declare import NAME_ANNOTATION
 from muster.core.gang.declare import NAME_LABELS as GANG_NAMES

@@ -17,7 +17,7 @@ from kit.guarded import mutates
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
-from muster.core.objects.gpus import GROUP, RESERVATIONS
+from muster.core.objects.gpushares import GROUP, RESERVATIONS
 from muster.core.objects.kaiqueue import POD_GROUP_NAME
 from muster.core.objects.meta import GPU_PORTION, GPU_UUIDS
 from muster_cli import samples

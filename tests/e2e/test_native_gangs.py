@@ -18,12 +18,12 @@ from kit.muster import Muster, running
 from kit.raywalk import NAME, Walk
 from kit.words import in_words
 from muster.bus.server import EmbeddedServer
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.gangstory import gang_tale
 from muster.events.decisions import QuotaReserved
 from muster.events.facts import PodGroupObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.gangstory import gang_tale
 from muster_cli.clusterchecks import cluster_findings
 
 pytestmark = pytest.mark.timeout(240)

@@ -11,7 +11,7 @@ from kit.controlplane import ControlPlane
 from kit.guarded import ACTUATOR, ALICE, FREE, MANAGED, client
 from kit.kubeclient import ApiError, KubeClient, Object
 from kit.waiting import until
-from muster.core.objects.gpus import RESERVATIONS
+from muster.core.objects.gpushares import RESERVATIONS
 
 WORKER = {"ray.io/cluster": "owner", "ray.io/group": "small", "ray.io/node-type": "worker"}
 HEAD = WORKER | {"ray.io/group": "headgroup", "ray.io/node-type": "head"}

@@ -23,12 +23,12 @@ from kit.muster import Muster, running
 from kit.promql import Recorded
 from kit.published import SCHEMAS
 from muster.bus.server import EmbeddedServer
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.workloads.registry import KINDS
 from muster.events import subjects
 from muster.serving.joblist import job_rows
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 
 NEVER = {"kit.muster.dev/start-after": "99h"}
 """KWOK leaves such a pod alone once it is bound."""

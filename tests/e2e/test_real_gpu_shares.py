@@ -12,8 +12,8 @@ from kit.gpus import reporting
 from kit.kubeclient import Object
 from kit.muster import running
 from muster.bus.server import EmbeddedServer
-from muster.core.actuation.gpus import CONFIG_MAP
-from muster.core.objects.gpus import BAD_FRACTION, GROUP, RESERVATIONS
+from muster.core.actuation.podwrites import CONFIG_MAP
+from muster.core.objects.gpushares import BAD_FRACTION, GROUP, RESERVATIONS
 from muster.core.objects.meta import GPU_DEVICE, GPU_PORTION, GPU_UUIDS
 from muster.events.gangs import GangHeldBack
 

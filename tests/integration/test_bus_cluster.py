@@ -20,7 +20,7 @@ from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.events import subjects
 from muster.events.envelope import encode_commit
 from muster.ports import FencedError, Snapshot

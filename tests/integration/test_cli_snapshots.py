@@ -16,9 +16,9 @@ from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.preemption.preemptor import Preemptor
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.runtime.logkeeping.snapshotting import make_snapshot
+from muster.told.readmodel.model import ReadModel
 from muster_cli.folding import present_state
 from muster_cli.options import Bus
 from muster_cli.reading import locate, opened

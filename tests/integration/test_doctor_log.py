@@ -26,8 +26,7 @@ from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
 from muster.bus.log import Body
 from muster.bus.server import EmbeddedServer
-from muster.core.reading.registry import WATCHED
-from muster.core.wording.events import ref_of
+from muster.core.reading.watched import WATCHED
 from muster.events import subjects
 from muster.events.envelope import Stored, encode_commit
 from muster.events.facts import ObjectUnreadable, SyncStarted
@@ -36,6 +35,7 @@ from muster.ports import ApiResponse
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.pairing import record_cluster
+from muster.told.wording.events import ref_of
 from muster_cli.api import Api, mismatch
 from muster_cli.buschecks import bus_findings
 from muster_cli.findings import Finding

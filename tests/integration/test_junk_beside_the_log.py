@@ -15,12 +15,12 @@ import pytest
 from kit.keeping import keeper_of
 from kit.nats import SMALL, Notices
 from kit.production import FILES, Keys, ProductionNats
+from muster.audit.judge import RIGHTS
 from muster.bus.cell import FOLDERS, open_log, open_stores
 from muster.bus.jetstream import JetStream
 from muster.bus.marks import JetStreamMarks
 from muster.bus.replicas import JetStreamReplicas
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime.connecting import connect_bus
 from muster.runtime.layouts import SERVICES

@@ -16,9 +16,9 @@ from nats.aio.client import Client
 from kit.nats import SMALL
 from kit.production import FILES, Keys, ProductionNats
 from kit.waiting import until
+from muster.audit.judge import RIGHTS
 from muster.bus.cell import open_log, open_stores
 from muster.bus.jetstream import JetStream
-from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime.connecting import connect_bus
 from muster.runtime.natsaccounts import API

@@ -11,9 +11,7 @@ from msgspec import Struct
 
 from kit import facts
 from kit.bench import Bench
-from muster.core.objects.labels import QUOTA_NAME, RUN_TIME
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
+from muster.core.objects.meta import QUOTA_NAME, RUN_TIME
 from muster.core.stage import Folder
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored
@@ -25,6 +23,8 @@ from muster.serving.asking import RUN_TIMES_MS, ask
 from muster.serving.scope import EVERYTHING, Lens
 from muster.serving.supposed import AskView
 from muster.serving.views import moment_of
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 
 MINUTE_MS = 60_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.audit.auditor import Auditor
+from muster.audit.auditor import Auditor
 from muster.core.stage import Violation
 from muster.events.envelope import Stored
 

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from kit.proof import proven
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.inmemory import InMemoryCell
-from muster.core.cell.seat import AnySeat, Seat
+from muster.core.cell.seats import AnySeat, InMemoryCell, Seat
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored, decode_commit, encode_commit

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.kai import queue, work
-from muster.core.actuation.answers import said as answered
-from muster.core.views.story import Story
+from muster.core.actuation.orders import said as answered
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied, EffectFailed
@@ -20,6 +19,7 @@ from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.model.placing import PodRules
 from muster.model.workload import PodSet, PodState, Workload
+from muster.told.views.story import Story
 
 
 class Play:

@@ -18,7 +18,7 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.elastic import in_queue, kai_queue
 from kit.proof import proven
 from kit.story import rayjob
-from muster.core.objects.gpus import RESERVATIONS
+from muster.core.objects.gpushares import RESERVATIONS
 from muster.core.objects.meta import HOLD
 from muster.events.base import Event
 from muster.events.claims import PlanTried

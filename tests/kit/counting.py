@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from muster.core.wording import explain
 from muster.kube.paths import describe
 from muster.model.api import JSON_PATCH, RAYJOBS
 from muster.ports import ApiResponse, ApiTransport
 from muster.runtime.clusterlease import NAMESPACE
+from muster.told.wording import explain
 
 UNIT_SUFFIX = "-ray-qu"
 PASSING = re.compile(f"it is evaluated soon$|^{re.escape(explain.ADMITTED.text)}$")

@@ -15,14 +15,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.carrying import Reply, Request, carry_out, first_request, orders_of
 from muster.core.actuation.intents import Actuator, ActuatorState, Known
-from muster.core.actuation.orders import Order, Outstanding
+from muster.core.actuation.orders import Order, Outstanding, RetryLater
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.inmemory import InMemoryCell
-from muster.core.cell.seat import AnySeat, Seat
-from muster.core.reading.registry import WATCHED, required_of, shards_of
+from muster.core.cell.seats import AnySeat, InMemoryCell, Seat
+from muster.core.reading.watched import WATCHED, required_of, shards_of
 from muster.core.reading.watcher import PATIENCE_MS, Watcher
 from muster.core.stage import Stage, StageState
 from muster.events.base import Event

@@ -9,8 +9,8 @@ from typing import Any
 from kit.disorder import Disorder, DisorderedCell
 from kit.proof import proven
 from kit.rayscaler import TICK_MS, RayScaler
-from muster.core.autoscaling.reading import heads, news
-from muster.core.quota.accounting.usage import beyond
+from muster.core.autoscaling.bridgestate import heads, news
+from muster.core.quota.accounting.rechecks import beyond
 from muster.events.base import Event
 from muster.events.system import PlacementChosen
 from muster.fakecluster.kuberay import words

@@ -69,7 +69,11 @@ def area(path: str) -> str:
     A module outside of such a folder belongs to the folder above: ``libs/muster`` for ``libs/muster/ports.py``.
     """
     parts = re.sub(r"/[^/]+\.py$", "", path).split("/")
-    depth = {"libs": 4 if parts[:3] == ["libs", "muster", "core"] else 3, "services": 2, "docs": 2}
+    depth = {
+        "libs": 4 if parts[:2] == ["libs", "muster"] and parts[2:3] in (["core"], ["told"]) else 3,
+        "services": 2,
+        "docs": 2,
+    }
     return "/".join(parts[: depth.get(parts[0], 1)])
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
-from muster.core.gang.claims import AGE_MS, CLAIM_MS
-from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS
+from muster.core.gang.nodeclaims import AGE_MS, CLAIM_MS
+from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodeGone, PodGroupObserved
 from muster.events.gangs import HELD_AS, NodesClaimed

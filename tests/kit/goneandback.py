@@ -16,8 +16,7 @@ from msgspec import Struct
 from kit import facts, kai, nodes
 from kit.podgangs import Chance
 from kit.turmoil import QUEUES, Turmoil
-from muster.core.cell.seat import AnySeat, Seat
-from muster.core.readmodel.model import ReadModel
+from muster.core.cell.seats import AnySeat, Seat
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.facts import (
@@ -35,6 +34,7 @@ from muster.events.facts import (
 )
 from muster.model.keys import Ref
 from muster.model.workload import ChildState, PodState, Workload
+from muster.told.readmodel.model import ReadModel
 
 
 class GoneAndBack(Turmoil):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from kit.cluster import Cluster
 from kit.kubeclient import ApiError
-from muster.core.objects.gpus import RESERVATIONS
+from muster.core.objects.gpushares import RESERVATIONS
 from muster.fakecluster.deviceplugin import DevicePlugin
 
 

@@ -8,7 +8,7 @@ from random import Random
 from msgspec.structs import replace
 
 from kit.proof import proven
-from muster.core.cell.judge import RIGHTS
+from muster.audit.judge import RIGHTS
 from muster.core.docket import Docket, Judge
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted

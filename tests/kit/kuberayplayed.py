@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from kit.kuberayrecords import SHARDS, Change, Object, changes
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.fakecluster.apiserver.status import StatusError
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.fakecluster.kubelet import KubeletSettings

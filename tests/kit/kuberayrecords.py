@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from kit.bench import Bench
 from kit.facts import node, tree
 from muster.core.objects.meta import UnreadableError
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.facts import ChildGone, ChildObserved, KindsConfigured
 from muster.model.keys import Ref

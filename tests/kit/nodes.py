@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from random import Random
 
 from kit import facts
-from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.placement.matching import (
     ports_clash,
     selects,
@@ -15,6 +14,7 @@ from muster.core.placement.matching import (
     term_matches,
     untolerated,
 )
+from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.core.placement.view import Ask, View
 from muster.events.facts import NodeObserved, NodePoolsObserved
 from muster.model.keys import Ref

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.kai import queue, work
-from muster.core.actuation.answers import said
-from muster.core.views.story import Story
+from muster.core.actuation.orders import said
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied, EffectFailed
@@ -29,6 +28,7 @@ from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.model.placing import GPU, PodRules
 from muster.model.workload import PodSet, PodState, Workload
+from muster.told.views.story import Story
 
 STOP_MS = 30_000
 """How long a job takes to stop."""

@@ -16,9 +16,9 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
 from kit.traces import files
-from muster.core.views.narrator import Narrator
 from muster.runtime.logkeeping.logfile import read_log
 from muster.serving.board import board_of
+from muster.told.views.narrator import Narrator
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.runner import Options, simulate
 from muster_cli.main import run

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.bench import Bench
-from muster.core.actuation.answers import applied, failed, said
 from muster.core.actuation.intents import Actuator
-from muster.core.actuation.orders import Bind, Unbind
+from muster.core.actuation.orders import Bind, Unbind, applied, failed, said
 from muster.core.stage import Folder
 from muster.events.facts import NodeGone, PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.system import PlacementChosen

@@ -12,10 +12,10 @@ from typing import Any
 from jsonschema import Draft202012Validator, FormatChecker
 
 from kit.compose import REPOSITORY
-from muster.core.views.publication import public_event
 from muster.events.envelope import Stored
 from muster.events.public import PUBLIC_TYPES
 from muster.events.registry import encode
+from muster.told.views.publication import public_event
 
 SCHEMAS = REPOSITORY / "proto-schemas" / "v1"
 _SURE = 500

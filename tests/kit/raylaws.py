@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from muster.core.cell.seat import Seat
+from muster.core.cell.seats import Seat
 from muster.core.quota.accountant import QuotaAccountant
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, WorkloadAdopted
 from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersChosen

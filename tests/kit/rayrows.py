@@ -187,8 +187,8 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
     21: (
         "`muster why` names all that waits, down to a worker without a node; what no group can hold is an alarm",
         (
-            "tests/unit/core/test_ray_waits.py::test_nothing_that_waits_is_left_out",
-            "tests/unit/core/test_ray_waits.py::test_a_worker_without_a_node_is_found_by_its_name",
+            "tests/unit/told/test_ray_waits.py::test_nothing_that_waits_is_left_out",
+            "tests/unit/told/test_ray_waits.py::test_a_worker_without_a_node_is_found_by_its_name",
             "tests/unit/core/autoscaling/test_never_fits.py::test_what_never_fits_is_named_until_it_is_gone",
         ),
     ),

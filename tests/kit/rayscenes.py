@@ -12,9 +12,9 @@ from kit import ray
 from kit.bench import Bench
 from kit.facts import node, tree
 from kit.jobs import Obj
-from muster.core.autoscaling.reading import heads, news
-from muster.core.reading.registry import WATCHED
-from muster.core.workloads import rayresize
+from muster.core.autoscaling.bridgestate import heads, news
+from muster.core.reading.watched import WATCHED
+from muster.core.workloads import rayscaling
 from muster.core.workloads.ray import RayClusterSpec
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted
@@ -162,12 +162,12 @@ def _open_to_grow(scene: RayScene) -> None:
     """Its worker is granted to grow in place, which is written; nothing comes of it."""
     size = {"max-cpu": "2", "max-memory": "2Gi", "resize-timeout": 60}
     notes = {"ray.io/ippr": json.dumps({"groups": {"small": size}})}
-    scene.notes = {**notes, **rayresize.notes_of(_spec(scene), notes, ())}
+    scene.notes = {**notes, **rayscaling.notes_of(_spec(scene), notes, ())}
     scene.written({"small": 1})
     idle = RayIdle("one-worker", "small", scene.bench.now)
     demand = RayDemand(joined={"small": 1}, idle=(idle,), pending=(RayShape({"CPU": 2 * RAY_UNIT}),))
     [gate] = [event for event in scene.demands(demand) if isinstance(event, GateSet)]
-    scene.notes = rayresize.notes_of(_spec(scene), scene.notes, gate.grow)
+    scene.notes = rayscaling.notes_of(_spec(scene), scene.notes, gate.grow)
     scene.gated(gate)
 
 

@@ -14,7 +14,7 @@ from kit.elastic import raycluster
 from kit.kubeclient import Object
 from kit.muster import Muster
 from kit.rayscaler import RayScaler
-from muster.core.autoscaling.reading import heads, news
+from muster.core.autoscaling.bridgestate import heads, news
 from muster.events.effects import EffectApplied
 from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested
 from muster.events.facts import PodObserved

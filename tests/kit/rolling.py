@@ -26,13 +26,13 @@ from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.server import free_port
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.events.effects import EffectApplied
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.layouts import members
 from muster.runtime.logkeeping.snapshotting import make_snapshot
+from muster.told.readmodel.model import ReadModel
 from muster_tools.installing import parts
 
 CELL = "main"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.core.cell.deciders import DECIDERS
 from muster.core.queueing.sorter import QueueSorter
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.sorterstate import SorterState
 from muster.core.stage import Stage
 from muster.events.base import Decision
 from muster.events.decisions import CandidatesProposed

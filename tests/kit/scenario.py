@@ -38,12 +38,8 @@ from pathlib import Path
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.words import in_words, odd
-from muster.core.actuation.answers import said
-from muster.core.objects.labels import RUN_TIME
-from muster.core.wording import events, events_nodes, explain_claims
-from muster.core.wording.explain import waiting_for_quota
-from muster.core.wording.reasons import ADOPTED
-from muster.core.wording.refusals import refused
+from muster.core.actuation.orders import said
+from muster.core.objects.meta import RUN_TIME
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
@@ -87,6 +83,9 @@ from muster.model.placing import Taint
 from muster.model.pools import NodePool
 from muster.model.resources import format_vector, summed
 from muster.model.workload import PodSet, PodState, Workload
+from muster.told.wording import events, explain, nodewords
+from muster.told.wording.explain import waiting_for_quota
+from muster.told.wording.reasons import ADOPTED, refused
 
 REWRITE = "MUSTER_TEST_REWRITE"
 
@@ -392,7 +391,7 @@ def tell(event: Event) -> str:
             refusal = event.refusal
             return f"refused {event.ref.key}: {refusal.reason}: {refused(refusal, event.ref.kind, event.ref.key)}"
         case QuotaReserved():
-            why = explain_claims.beside(event.beside, event.run_ms, event.promised)
+            why = explain.admitted_beside(event.beside, event.run_ms, event.promised)
             return f"reserved {event.ref.key} #{event.attempt} in {event.queue}{why}"
         case QuotaDenied():
             why = waiting_for_quota(event.short).text if event.short is not None else event.reason
@@ -407,22 +406,22 @@ def tell(event: Event) -> str:
         case SuspensionRecorded():
             return f"suspended outside {event.ref.key} #{event.attempt}"
         case GangAdmitted():
-            return f"admitted {event.ref.key} #{event.attempt}{events_nodes.placed(event)}"
+            return f"admitted {event.ref.key} #{event.attempt}{nodewords.placed(event)}"
         case GangAwaitingNodes():
-            return f"awaiting nodes {event.ref.key} #{event.attempt}: {events_nodes.lacks_nodes(event)}"
+            return f"awaiting nodes {event.ref.key} #{event.attempt}: {nodewords.lacks_nodes(event)}"
         case GangDeferred():
-            return f"deferred {event.ref.key} #{event.attempt}: {events_nodes.lacks_nodes(event)}"
+            return f"deferred {event.ref.key} #{event.attempt}: {nodewords.lacks_nodes(event)}"
         case PlacesFound():
-            return f"room for {event.ref.key} #{event.attempt}: {events_nodes.room(event)}"
+            return f"room for {event.ref.key} #{event.attempt}: {nodewords.room(event)}"
         case PlacesReleased():
-            return f"places of {event.ref.key} #{event.attempt}: {events_nodes.given_back(event)}"
+            return f"places of {event.ref.key} #{event.attempt}: {nodewords.given_back(event)}"
         case NodesClaimed() | NodesClaimEnded():
             told = events.tell(event)
             return f"{told.word} {event.gang}: {told.text}"
         case NodesRequested():
-            return f"asks for nodes {events.subject_of(event)}: {events_nodes.nodes_requested(event)}"
+            return f"asks for nodes {events.subject_of(event)}: {nodewords.nodes_requested(event)}"
         case NodesRequestWithdrawn():
-            return f"asks no more {events.subject_of(event)}: {events_nodes.nodes_withdrawn(event)}"
+            return f"asks no more {events.subject_of(event)}: {nodewords.nodes_withdrawn(event)}"
         case QuotaTreeAccepted():
             return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
         case QuotaTreeRejected():

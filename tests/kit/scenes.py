@@ -12,7 +12,7 @@ from kit.clearings import halves
 from kit.packed import borrowed_nodes, nodes_stay
 from kit.scenario import Play
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.objects.labels import KAI_QUEUE, QUOTA_NAME
+from muster.core.objects.meta import KAI_QUEUE, QUOTA_NAME
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.claims import PlanObjection, PlanStale

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from muster.audit.judge import RIGHTS, heard
 from muster.bus.log import Body
-from muster.core.cell.judge import RIGHTS, heard
 from muster.core.workloads.registry import KINDS
 from muster.events.envelope import Stored, encode_commit
 from muster.events.system import LeaderStarted

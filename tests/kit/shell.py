@@ -28,7 +28,7 @@ from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
 from muster.bus.vouching import REACHING
 from muster.core.cell.deciders import DECIDERS
-from muster.core.reading.registry import shards_of
+from muster.core.reading.watched import shards_of
 from muster.core.stage import Stage
 from muster.core.workloads.registry import KINDS
 from muster.events.envelope import Stored, UnknownEventError

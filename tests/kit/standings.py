@@ -8,11 +8,11 @@ from kit import claimscenes, facts, scenes
 from kit.overuse import overuse
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, stale_gang, timed_out
 from kit.words import odd
-from muster.core.codes.codes import REFUSED
 from muster.events.facts import ObjectUnreadable, QueueObserved
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
 from muster.model.podtrouble import PodCode, PodTrouble
+from muster.told.codes.codetable import REFUSED
 
 
 def after(*lines: str) -> Callable[[], tuple[Scene, str]]:

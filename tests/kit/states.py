@@ -8,7 +8,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from muster.core.quota.declared import CLASSES
+from muster.core.quota.demand import CLASSES
 from muster.tracesim.decide.answer import Answer, PodPlacedAnswer
 
 State = dict[str, Any]

@@ -15,18 +15,18 @@ import msgspec
 from kit import facts, kai, nodes
 from kit.chaos import NAMESPACES, SHAPES, Chaos
 from kit.words import odd
-from muster.core.actuation.answers import said
-from muster.core.cell.seat import Seat
-from muster.core.gang.asks import asks_of
-from muster.core.objects.labels import RUN_TIME
+from muster.core.actuation.orders import said
+from muster.core.cell.seats import Seat
+from muster.core.gang.jobplaces import asks_of
+from muster.core.objects.meta import RUN_TIME
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.core.preemption import claimants
-from muster.core.preemption.owed import nodes_for
+from muster.core.preemption.plans import nodes_for
 from muster.core.queueing.lending import Reserve
-from muster.core.quota.ledger.ledger import leaf_of
-from muster.core.quota.reclaim import basis
-from muster.core.reclaim.profiles import owed
+from muster.core.quota.candidates import basis
+from muster.core.quota.ledger.quotaledger import leaf_of
+from muster.core.victimsearch.profiles import owed
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectFailed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from muster.core.wording import problems
 from muster.model.problem import FieldProblem
+from muster.told.wording import problems
 
 
 class Troubled(Protocol):

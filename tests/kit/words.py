@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.core.wording.problems import line
 from muster.model.problem import FieldProblem, problem
+from muster.told.wording.problems import line
 
 __all__ = ["coded", "in_words", "odd", "told"]
 

@@ -21,9 +21,9 @@ from figures import Progress
 from kit.advised import Asking, advised, asked, job, starts
 from kit.chaos import NAMESPACES, Chaos
 from kit.traces import muri, philly
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.model import Trace
 from muster.tracesim.runner import MUSTER, Options, simulate

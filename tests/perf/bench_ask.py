@@ -25,13 +25,13 @@ from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.events.envelope import Commit, Stored
 from muster.ports import Log
 from muster.runtime.logkeeping.snapshotting import make_snapshot
 from muster.runtime.process import READ_MODEL_COMMITS
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 
 CELL = "ask"
 STEP = 500

@@ -22,8 +22,6 @@ from kit import facts, nodes
 from kit.alone import reader_of
 from kit.compose import REPOSITORY
 from kit.recorded import LogTime, RecordedLog
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
@@ -32,6 +30,8 @@ from muster.serving.answering import Questions
 from muster.serving.http import GatewayServer
 from muster.serving.live import Live
 from muster.serving.moments import Moments
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 from muster_cli import samples
 
 ASKED = 200

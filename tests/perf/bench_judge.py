@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from figures import Progress, Table
 
-from muster.core.cell.judge import heard
-from muster.core.cell.seat import Seat
+from muster.audit.judge import heard
+from muster.core.cell.seats import Seat
 from muster.core.docket import Docket, Judge
-from muster.core.readmodel.model import ReadModel
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, QuotaReserved
 from muster.events.envelope import Commit, Stored, decode_commit, encode_commit, genesis_commit
 from muster.events.system import Genesis, LeaderStarted
 from muster.model.keys import Ref
+from muster.told.readmodel.model import ReadModel
 
 ABOUT = (
     "CPU time of one reader for each commit of about 1 KB. Reading is decoding, and the checks that need the message "

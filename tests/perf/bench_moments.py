@@ -19,10 +19,10 @@ from figures import Progress, Table, by_hand
 
 from kit import facts
 from kit.recorded import BATCH, RecordedLog
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.events.envelope import Stored
 from muster.serving.moments import LogMark, Moments
+from muster.told.readmodel.model import ReadModel
 
 SEED = 26
 MIB = 1 << 20

@@ -25,7 +25,7 @@ from figures import Progress, Table
 
 from kit import nodes
 from muster.core.placement.choices import choices
-from muster.core.placement.ledger import NodeLedger, Occupant
+from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.model.placing import ANYWHERE, GPU, NodeTerm, PodRules, Requirement

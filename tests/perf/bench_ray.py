@@ -17,8 +17,8 @@ from kit.bench import Bench
 from kit.elastic import ElasticPlay
 from kit.elastic import raycluster as raycluster_of
 from kit.jobs import Obj, raycluster
-from muster.core.autoscaling.reading import heads, news
-from muster.core.reading.registry import WATCHED
+from muster.core.autoscaling.bridgestate import heads, news
+from muster.core.reading.watched import WATCHED
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied

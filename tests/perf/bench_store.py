@@ -18,16 +18,15 @@ from kit import facts
 from kit.disorder import DisorderedCell
 from kit.podgangs import SIGS
 from kit.story import quota_tree, rayjob
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.facets import facets_in
-from muster.core.views.publication import public_event
 from muster.events.envelope import Stored, encode_commit
 from muster.events.registry import encode
 from muster.events.system import PlacementChosen
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.config import Config
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.publication import facets_in, public_event
 
 A_DAY, MEMBERS, DAYS = 50_000, 100, 30
 EVERY_MS = 86_400_000 // A_DAY

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kit.advised import advised, asked, job, starts
 from kit.chaos import NAMESPACES, Chaos
 from kit.depth import examples
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.serving.asking import read_job
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 from muster_cli import samples
 
 SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])

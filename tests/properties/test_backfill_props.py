@@ -10,9 +10,9 @@ from hypothesis import given, settings
 
 from kit.histories import SEEDS, SETTINGS
 from kit.scenes import Scene
-from muster.core.cell.seat import Seat
-from muster.core.objects.labels import RUN_TIME
-from muster.core.quota.declared import left_by
+from muster.core.cell.seats import Seat
+from muster.core.objects.meta import RUN_TIME
+from muster.core.quota.demand import left_by
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import QuotaReserved
 from muster.model.workload import Wishes

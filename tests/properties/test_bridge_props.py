@@ -11,8 +11,7 @@ from kit.audits import audit
 from kit.depth import examples
 from kit.histories import SEEDS, goes_on_from_a_snapshot, worth
 from kit.podgangs import Chance
-from muster.core.actuation.answers import applied, failed, said
-from muster.core.actuation.orders import Asking
+from muster.core.actuation.orders import Asking, applied, failed, said
 from muster.events.facts import (
     NodePoolsGone,
     NodesRequestGone,

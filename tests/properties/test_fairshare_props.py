@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.quota.division.fairshare import UNLIMITED, Law, Sharer, allocatable, fair_shares
-from muster.core.quota.division.fairtree import asked_above, divide_tree
+from muster.core.quota.division.dividing import (
+    UNLIMITED,
+    Law,
+    Sharer,
+    allocatable,
+    asked_above,
+    divide_tree,
+    fair_shares,
+)
 from muster.model.quota import KAI_ROOT as ROOT
 from muster.model.quota import QuotaNode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.placement.gpus import WHOLE, pick, pods_fitting
+from muster.core.placement.devices import WHOLE, pick, pods_fitting
 
 LEFT = st.dictionaries(st.integers(0, 7), st.integers(0, WHOLE - 1), max_size=5)
 SHARE = st.integers(1, WHOLE)

@@ -17,7 +17,7 @@ from kit import facts, nodes
 from kit.depth import examples
 from kit.podgangs import Scene, member
 from muster.core.actuation.orders import Bind
-from muster.core.placement.gpus import WHOLE, share_on
+from muster.core.placement.devices import WHOLE, share_on
 from muster.events.facts import NodeGone
 from muster.events.gangs import PodsPlaced, PodsReleased
 from muster.model.keys import Ref

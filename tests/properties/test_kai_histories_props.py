@@ -19,7 +19,7 @@ from kit.facts import seen
 from kit.histories import kinds_of, worth
 from kit.kai import queue, queue_gone, work
 from kit.proof import proven
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied

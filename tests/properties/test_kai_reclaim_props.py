@@ -10,16 +10,15 @@ from msgspec import structs
 
 from kit import facts
 from kit.kai import queue
-from muster.core.quota import partial
+from muster.core.quota import rayclaims
+from muster.core.quota.candidates import Basis, Candidates, Run, basis, search
 from muster.core.quota.demand import Charge, QueuedRequest
-from muster.core.quota.giving import giving_objection, rules
-from muster.core.quota.ledger.kaishares import shares_with
-from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.partial import Spare
-from muster.core.quota.reclaim import Basis, Candidates, Run, basis, search
+from muster.core.quota.evictionrules import giving_objection, rules
+from muster.core.quota.ledger.quotaledger import Ledger, shares_with
+from muster.core.quota.rayclaims import Spare
 from muster.core.quota.trees.forest import Forest
-from muster.core.quota.trees.kai import compile_queues
-from muster.core.reclaim.profiles import owed, workers
+from muster.core.quota.trees.kaisource import compile_queues
+from muster.core.victimsearch.profiles import owed, workers
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.demand import Demand
@@ -253,15 +252,15 @@ def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int)
     def parts(chosen: dict[str, int]) -> tuple[PartialVictim, ...]:
         refs = {uid: structs.replace(facts.job(uid), ref=Ref("RayCluster", "ns", uid, uid)) for uid in chosen}
         groups = {uid: {"small": count} for uid, count in chosen.items()}
-        return partial.as_victims(groups, refs, dict.fromkeys(chosen, 1), found.charges, givers, {})
+        return rayclaims.as_victims(groups, refs, dict.fromkeys(chosen, 1), found.charges, givers, {})
 
     chosen = {uid: groups["small"] for uid, groups in counts.items()}
-    assert partial.workers_objection(basis(found), path, demand, parts(chosen), givers) == ""
+    assert rayclaims.workers_objection(basis(found), path, demand, parts(chosen), givers) == ""
     needed = demand.request[GPU] - (found.nodes[KAI_ROOT].limit[GPU] - found.used[KAI_ROOT][GPU])
     assert sum(chosen.values()) * 1000 == needed, "one replica is the smallest victim: nothing is released in vain"
     for uid in chosen:
         less = {other: count - (other == uid) for other, count in chosen.items() if count > (other == uid)}
-        assert not less or partial.workers_objection(basis(found), path, demand, parts(less), givers) in TOO_FEW
+        assert not less or rayclaims.workers_objection(basis(found), path, demand, parts(less), givers) in TOO_FEW
         assert chosen[uid] <= givers[uid][0].most, "its gang stays"
     gave = {uid: found.charges[uid].queue for uid in chosen}
     for uid, count in chosen.items():

@@ -7,8 +7,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.quota.ledger import fairshares
-from muster.core.quota.ledger.fairshares import FairShares, divided
+from muster.core.quota.ledger import shares
+from muster.core.quota.ledger.shares import FairShares, divided
 from muster.model.keys import Ref
 from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import EVERYTHING, Vector, add_into
@@ -84,7 +84,7 @@ def divisions(quota: int, asked: list[float], at: int, change: float) -> int:
         leaf: {GPU: int(amount * UNIT)} for leaf, amount in zip(kept.leaves, asked, strict=True)
     }
     kept.settle({tree.root: tree}, nodes, requests, {}, {})
-    leaf, count, column = [*kept.leaves][at], 0, fairshares._column
+    leaf, count, column = [*kept.leaves][at], 0, shares._column
 
     def counted(*args: object) -> object:
         nonlocal count
@@ -93,11 +93,11 @@ def divisions(quota: int, asked: list[float], at: int, change: float) -> int:
 
     add_into(requests[leaf], {GPU: int(change * UNIT)})
     kept.touch(leaf)
-    fairshares._column = counted  # type: ignore[assignment]
+    shares._column = counted  # type: ignore[assignment]
     try:
         kept.settle({tree.root: tree}, nodes, requests, {}, {})
     finally:
-        fairshares._column = column
+        shares._column = column
     assert kept.shares == divided(tree, requests, {})
     return count
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.quota.claim import Claim
+from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Charge, QueuedRequest
-from muster.core.quota.ledger import recount
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger import quotaledger
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
@@ -68,10 +68,10 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
     ledger.install(tree(3))
     for number, step in enumerate(steps):
         apply(ledger, number, step)
-        assert ledger.waiting == recount.waiting(ledger)
-        assert ledger.leaving == recount.leaving(ledger)
-        assert ledger.claims.total.extra == recount.held(ledger)
+        assert ledger.waiting == quotaledger.recounted_waiting(ledger)
+        assert ledger.leaving == quotaledger.recounted_leaving(ledger)
+        assert ledger.claims.total.extra == quotaledger.recounted_held(ledger)
         assert ledger.claims.leaving.keys() >= set(ledger.claims.victims())  # One whose claim has ended leaves still.
-        assert ledger.used == recount.used(ledger)
+        assert ledger.used == quotaledger.recounted_used(ledger)
         least = {path: node.guaranteed.get("cpu", 0) for path, node in ledger.nodes.items()}
         assert ledger.below.keys() == {path for path in least if ledger.used.get(path, {}).get("cpu", 0) < least[path]}

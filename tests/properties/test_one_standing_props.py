@@ -15,25 +15,23 @@ from kit.chaos import Chaos
 from kit.depth import examples
 from kit.scenario import Play
 from kit.standings import SCENES
-from muster.core.codes.codes import JobCode
-from muster.core.codes.values import GangCode
-from muster.core.presentation import desired
-from muster.core.presentation.gangs import gang_events
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.phases import phase_of
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.gang import gang_status
-from muster.core.status.job import job_status
-from muster.core.views.gangstory import gang_tale
-from muster.core.views.standing import standing_of
-from muster.core.views.story import Story
-from muster.core.wording import jobs
 from muster.events.decisions import WorkloadQueued
 from muster.model.keys import Ref
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.serving.board import board_of
 from muster.serving.joblist import job_rows
+from muster.told.codes.codetable import JobCode
+from muster.told.codes.values import GangCode
+from muster.told.presentation import desired
+from muster.told.presentation.gangnotes import gang_events
+from muster.told.readmodel.jobfolds import phase_of
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import gang_status, job_status
+from muster.told.views.gangstory import gang_tale
+from muster.told.views.story import Story, standing_of
+from muster.told.wording import jobs
 from muster_cli.levers import standing_line
 
 SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])

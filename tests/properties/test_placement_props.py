@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kit import nodes
 from kit.nodes import Naive
-from muster.core.placement.ledger import NodeLedger, Occupant
+from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.facts import NodeGone

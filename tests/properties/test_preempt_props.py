@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from kit.chaos import Chaos
 from kit.depth import examples
 from kit.histories import worth
+from muster.core.quota.candidates import Candidates, Objection, Run, basis, search
 from muster.core.quota.demand import Charge
-from muster.core.quota.giving import giving_objection, rules
-from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Candidates, Objection, Run, basis, search
-from muster.core.reclaim.profiles import outranked
+from muster.core.quota.evictionrules import giving_objection, rules
+from muster.core.quota.ledger.quotaledger import Ledger
+from muster.core.victimsearch.profiles import outranked
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.keys import Ref

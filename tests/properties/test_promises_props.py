@@ -10,14 +10,14 @@ from msgspec import structs
 
 from kit.depth import examples
 from kit.turmoil import Turmoil
-from muster.core.codes.values import Promise
 from muster.core.promising.projection import Projection
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.promisefolds import running
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.promise import promise_of, promises_of
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
+from muster.told.codes.values import Promise
+from muster.told.readmodel.jobfolds import running
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import promise_of, promises_of
 
 MINUTE = 60_000
 SETTINGS = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,21 +13,10 @@ from kit import facts, kai
 from kit.depth import examples
 from kit.scenes import Scene
 from kit.words import odd
-from muster.core.codes.codes import CODES
-from muster.core.codes.values import NotQueued
-from muster.core.learned.pace import Estimate
-from muster.core.objects.labels import KAI_QUEUE
-from muster.core.presentation import desired, kaigroups
-from muster.core.presentation.queues import queue_status
+from muster.core.learned import Estimate
+from muster.core.objects.meta import KAI_QUEUE
 from muster.core.quota.demand import counted
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.job import job_status
-from muster.core.status.jobstatus import JobStatus
-from muster.core.views.publication import public_event
-from muster.core.views.story import Story, more_of
-from muster.core.wording import jobs
 from muster.events.decisions import WorkloadRefused
 from muster.events.envelope import Stored
 from muster.events.facts import ObjectUnreadable
@@ -38,6 +27,17 @@ from muster.model.workload import Wishes
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.serving.board import board_of
 from muster.serving.joblist import job_rows
+from muster.told.codes.codetable import CODES
+from muster.told.codes.values import NotQueued
+from muster.told.presentation import desired, kaigroups
+from muster.told.presentation.queuestatus import queue_status
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.jobstatus import JobStatus
+from muster.told.status.statuses import job_status
+from muster.told.views.publication import public_event
+from muster.told.views.story import Story, more_of
+from muster.told.wording import jobs
 from muster_cli.levers import standing_line
 from muster_cli.local.teller import Teller
 from muster_cli.render.queuestories import expected, position_record

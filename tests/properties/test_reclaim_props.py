@@ -9,13 +9,13 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.core.quota.candidates import Basis, Candidates, Run, basis, most_of
+from muster.core.quota.candidates import search as begun
 from muster.core.quota.demand import Charge, chain_of
-from muster.core.quota.giving import giving_objection, rules
-from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Basis, Candidates, Run, basis, most_of
-from muster.core.quota.reclaim import search as begun
-from muster.core.reclaim import search
-from muster.core.reclaim.profiles import owed
+from muster.core.quota.evictionrules import giving_objection, rules
+from muster.core.quota.ledger.quotaledger import Ledger
+from muster.core.victimsearch import search
+from muster.core.victimsearch.profiles import owed
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree

@@ -15,7 +15,7 @@ from kit.audits import audit
 from kit.bench import Bench
 from kit.depth import examples
 from kit.histories import SEEDS, SETTINGS, replays_and_goes_on_from_a_snapshot
-from muster.core.cell.seat import Seat
+from muster.core.cell.seats import Seat
 from muster.core.observed.seen import TOMBSTONE_MS
 from muster.core.reading.watcher import Watcher
 from muster.core.workloads.registry import KINDS

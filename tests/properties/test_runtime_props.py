@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.quota.division.weights import Sibling, divide
+from muster.core.quota.division.dividing import Sibling, divide
 
 A, B, C = (Sibling("a", 5, 10, 40), Sibling("b", 20, 15, 60), Sibling("c", 40, 20, 50))
 VECTORS = {

@@ -14,9 +14,9 @@ from kit.chaos import Chaos
 from kit.depth import examples
 from kit.histories import kinds_of, worth
 from kit.words import in_words
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.core.quota.ledger.shares import Shares
-from muster.core.quota.trees.tree import read_tree
+from muster.core.quota.trees.treesource import read_tree
 from muster.events.decisions import QuotaDenied
 from muster.events.facts import TreeNodeSpec
 from muster.model.quota import QuotaNode

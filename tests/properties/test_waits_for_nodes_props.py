@@ -13,8 +13,8 @@ from kit import facts, nodes
 from kit.bench import Bench
 from kit.depth import examples
 from kit.histories import SEEDS, SETTINGS
-from muster.core.gang.asks import asks_of
-from muster.core.gang.state import AdmitterState
+from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.jobplaces import asks_of
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.events.decisions import GangAdmitted, GangDeferred

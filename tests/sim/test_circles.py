@@ -9,9 +9,9 @@ import pytest
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.histories import goes_on_from_a_snapshot
-from muster.core.cell.seat import Seat
+from muster.core.cell.seats import Seat
 from muster.core.quota.accountant import QuotaAccountant
-from muster.core.quota.state import AccountantState
+from muster.core.quota.accountantstate import AccountantState
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
     CandidatesProposed,

@@ -13,12 +13,12 @@ from kit import facts, nodes
 from kit.audits import audit
 from kit.bench import Bench
 from kit.histories import SEEDS, SETTINGS
-from muster.core.audit.auditor import Auditor
-from muster.core.cell.seat import AnySeat, Seat
-from muster.core.gang.asks import asks_of
-from muster.core.gang.claims import CLAIM_MS
-from muster.core.gang.podgang import NodeClaim
-from muster.core.gang.state import AdmitterState
+from muster.audit.auditor import Auditor
+from muster.core.cell.seats import AnySeat, Seat
+from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.jobplaces import asks_of
+from muster.core.gang.nodeclaims import CLAIM_MS
+from muster.core.gang.podgangs import NodeClaim
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.events.base import Event

@@ -10,7 +10,7 @@ from typing import Any
 
 from kit.podgangs import SIGS
 from kit.shell import NODES, Cell, play
-from muster.core.gang.notices import STARVED_MS
+from muster.core.gang.podunits import STARVED_MS
 from muster.events.gangs import GangHeldBack
 from muster.model import api
 

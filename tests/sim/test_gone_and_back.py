@@ -14,10 +14,10 @@ from kit.goneandback import GoneAndBack, PodsGoneAndBack, differences
 from kit.histories import is_sound
 from muster.core.actuation.intents import Actuator
 from muster.core.cell.deciders import DECIDERS
-from muster.core.reading.registry import WATCHED
-from muster.core.readmodel.model import ReadModel
+from muster.core.reading.watched import WATCHED
 from muster.core.stage import Stage
 from muster.events.facts import ChildGone, ChildObserved
+from muster.told.readmodel.model import ReadModel
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))

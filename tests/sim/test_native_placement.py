@@ -13,15 +13,15 @@ from kit.proof import proven
 from kit.story import quota_tree, rayjob
 from kit.why import why
 from kit.words import in_words
-from muster.core.actuation.gathering import GROUPS
+from muster.core.actuation.patches import GROUPS
 from muster.core.objects.meta import ATTEMPT
-from muster.core.views.story import Story
 from muster.events.decisions import GangAdmitted, QuotaReleased, SuspensionOrdered
 from muster.events.effects import EffectFailed
 from muster.events.gangs import PodsPlaced
 from muster.events.system import PlacementChosen
 from muster.fakecluster.world import SimCluster, node
 from muster.model import api
+from muster.told.views.story import Story
 from muster_cli.nativechecks import native_findings
 
 NODES = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(2)}

@@ -17,7 +17,7 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.doubles.nativegangs import DEFINITION, NativeScheduler
 from kit.proof import proven
 from kit.story import quota_tree, rayjob, template
-from muster.core.actuation.gathering import GROUPS
+from muster.core.actuation.patches import GROUPS
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import ATTEMPT, INTENT
 from muster.events.decisions import GangAdmitted, SuspensionOrdered

@@ -13,9 +13,9 @@ from kit import nodes
 from kit.audits import audit
 from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot, worth
 from kit.podgangs import Chance, member
-from muster.core.cell.seat import AnySeat, Seat
+from muster.core.cell.seats import AnySeat, Seat
+from muster.core.gang.admitterstate import AdmitterState
 from muster.core.gang.declare import satisfied
-from muster.core.gang.state import AdmitterState
 from muster.events.effects import EffectFailed
 from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state

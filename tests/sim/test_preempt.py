@@ -10,9 +10,9 @@ from test_reclaim import Play, three_teams
 
 from kit import facts
 from kit.why import why
-from muster.core.views.story import Story
 from muster.events.effects import EffectFailed
 from muster.events.facts import TreeNodeSpec
+from muster.told.views.story import Story
 
 LOWER_GIVES = {"preempt-lower-priority": "true"}
 

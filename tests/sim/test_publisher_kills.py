@@ -21,13 +21,13 @@ from kit.histories.files import read
 from kit.recorded import RecordedLog
 from kit.snapshots import Few
 from muster.bus.public import PublicPublisher
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.events.envelope import Stored
 from muster.events.public import parse_ce_id
 from muster.ports import LogIdentity, Snapshot
 from muster.runtime.logkeeping.snapshotting import make_snapshot
 from muster.runtime.runners.publishing import Publisher
+from muster.told.readmodel.model import ReadModel
 
 HISTORY = "scenario-order"
 LIMIT_S = 3_600.0

@@ -9,12 +9,12 @@ import pytest
 from kit.contention import fixed_size
 from kit.elastic import CORE, HEAD_CPU, ElasticPlay, in_queue, kai_queue, raycluster, rayjob, template
 from kit.rayscaler import RayScaler
-from muster.core.views.story import Story
 from muster.events.claims import ClaimEnded, PlanTried
 from muster.events.decisions import EvictionOrdered, GangAdmitted, PreemptionProposed
 from muster.events.elastic import GrowthGranted, GrowthOption
 from muster.events.system import PlacementChosen
 from muster.model import api
+from muster.told.views.story import Story
 
 
 def lent(make: Any = raycluster, *, each: int = 1, most: str = "100", **given: Any) -> tuple[ElasticPlay, RayScaler]:

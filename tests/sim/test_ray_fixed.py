@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kit.elastic import ElasticPlay, raycluster, rayjob
-from muster.core.autoscaling.reading import heads
-from muster.core.wording.events_ray import alarm
+from muster.core.autoscaling.bridgestate import heads
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.elastic import GateSet, GrowthRequested
 from muster.model import api
+from muster.told.wording.raywords import alarm
 
 MINUTE = 12
 """Ticks."""

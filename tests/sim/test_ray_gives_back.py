@@ -10,11 +10,11 @@ from kit.contention import contended, fixed_size, grown
 from kit.disorder import Disorder
 from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, rayjob
 from muster.core.autoscaling.giveback import DRAIN_MS
-from muster.core.views.narrator import Narrator
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthWithdrawn, WorkersChosen
 from muster.model import api
 from muster.serving.board import RayWorkers, board_of, record
+from muster.told.views.narrator import Narrator
 from muster_cli.render.queues import tree_lines
 
 

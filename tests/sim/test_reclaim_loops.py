@@ -16,7 +16,6 @@ from test_reclaim import Play, three_teams
 
 from kit import facts
 from muster.core.reading.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FULLNAME
-from muster.core.wording.events import tell
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     PreemptionProposed,
@@ -24,6 +23,7 @@ from muster.events.decisions import (
 )
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
+from muster.told.wording.events import tell
 
 
 def two_teams(whole: int = 20, least: int = 10) -> TreeNodeSpec:

@@ -13,8 +13,7 @@ from kit.shell import Cell, play
 from kit.story import quota_tree, rayjob
 from kit.traffic import TEAMS, tree
 from muster.core.cell.deciders import DECIDERS
-from muster.core.rulesets import UnknownRulesetError
-from muster.core.stage import Folder
+from muster.core.stage import Folder, UnknownRulesetError
 from muster.events.decisions import CandidatesProposed
 from muster.events.envelope import Commit, Stored
 from muster.events.system import RulesetActivated

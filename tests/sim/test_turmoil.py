@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kit.histories import is_sound, kinds_of, worth
 from kit.secondreading import Reading
 from kit.turmoil import Turmoil
-from muster.core.audit.auditor import Auditor
+from muster.audit.auditor import Auditor
 from muster.core.preemption.preemptor import Preemptor
 from muster.events.claims import ClaimEnded
 from muster.events.decisions import EvictionOrdered

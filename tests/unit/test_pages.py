@@ -82,7 +82,7 @@ def test_every_service_says_what_it_does(service: Path) -> None:
     if service.name != "muster_cli":
         assert re.findall(r"^- \*\*(.+?)\*\*:", text, re.MULTILINE) == list(SAID_OF_A_SERVICE)
         assert f"python -m {service.name}" in text
-        named = re.search(r"- \*\*Stage\*\*: `(\w+)` in \[`(core/\w+)`\]\(\S+\), see `(\w+\.py)`", text)
+        named = re.search(r"- \*\*Stage\*\*: `(\w+)` in \[`((?:core|told)/\w+)`\]\(\S+\), see `(\w+\.py)`", text)
         assert named is not None
         stage, room, module = named.groups()
         assert re.search(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,8 +13,11 @@ import pytest
 from kit.compose import REPOSITORY
 
 LIBS = REPOSITORY / "libs"
-MOST_ROOMS = 27
-"""Folders of the core, with those inside them."""
+HOUSES = ("core", "told", "audit")
+MOST_ROOMS = 28
+"""Folders of the three houses, with those inside them."""
+MOST_FILES = 170
+"""Modules of the three houses, without those that only say what a room is."""
 
 
 def modules() -> dict[str, Path]:
@@ -33,7 +37,7 @@ def imports() -> dict[str, set[str]]:
 
 def test_no_module_imports_itself_through_others() -> None:
     found = imports()
-    assert len(found) > 500, "the modules were not found"
+    assert len(found) > 400, "the modules were not found"
     assert sum(map(len, found.values())) > 2000, "their imports were not found"
     try:
         TopologicalSorter({name: others - {name} for name, others in found.items()}).prepare()
@@ -41,11 +45,36 @@ def test_no_module_imports_itself_through_others() -> None:
         pytest.fail(f"a circle of imports: {' -> '.join(circle.args[1])}; move what both need below both")
 
 
-def test_the_core_has_few_rooms_and_each_says_what_it_is() -> None:
-    rooms = sorted(path.parent for path in (LIBS / "muster" / "core").rglob("__init__.py"))[1:]
-    assert 20 < len(rooms) <= MOST_ROOMS, [room.name for room in rooms]
-    silent = [room.name for room in rooms if not ast.get_docstring(ast.parse((room / "__init__.py").read_text()))]
-    assert not silent
+def houses() -> list[Path]:
+    return [path for house in HOUSES for path in sorted((LIBS / "muster" / house).rglob("*.py"))]
+
+
+def test_the_houses_have_few_rooms_and_each_says_what_it_is() -> None:
+    rooms = [path for path in houses() if path.name == "__init__.py"]
+    assert 20 < len(rooms) <= MOST_ROOMS, [room.parent.name for room in rooms]
+    short = [
+        str(room) for room in rooms if len((ast.get_docstring(ast.parse(room.read_text())) or "").splitlines()) < 3
+    ]
+    assert not short, "say what the room decides, and which code calls it"
+
+
+def test_a_base_name_of_the_houses_means_one_module() -> None:
+    files = [path for path in houses() if path.name != "__init__.py"]
+    assert 100 < len(files) <= MOST_FILES
+    rooms = [path.parent.name for path in houses() if path.name == "__init__.py"]
+    counts = Counter([*(path.stem for path in files), *rooms])
+    assert not [name for name, count in counts.items() if count > 1]
+
+
+def test_every_room_is_on_the_map() -> None:
+    page = (REPOSITORY / "docs" / "architecture.md").read_text()
+    rooms = [path.parent for path in houses() if path.name == "__init__.py"]
+    named = [
+        room
+        for room in rooms
+        if f"`libs/muster/{room.relative_to(LIBS / 'muster')}`" in page or f"`{room.name}`" in page
+    ]
+    assert [room.name for room in rooms if room not in named] == ["told", "kinds"] or named == rooms
 
 
 def test_the_wheel_has_what_runs_and_neither_generators_nor_doubles() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.core.wording.reasons import TABLES
+from muster.told.wording.reasons import TABLES
 
 ROOT = Path(__file__).parents[2]
-LARGEST = 400
-"""Lines of a module; most stay under 300. Tests may have 500."""
+LARGEST = 600
+"""Lines of a module; most stay under 400. Tests may have 500."""
 _MACHINE = re.compile(r"(?<![A-Za-z0-9_.-])/(?:work|farm|root)/")
 _SLEEPS = re.compile(r"time\.sleep\(")
 

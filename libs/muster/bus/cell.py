@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.audit.judge import RIGHTS
 from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, StreamInfo
 from muster.bus.kv import KvBucket, KvEntry
@@ -37,7 +38,6 @@ from muster.bus.streams import (
     public_config,
     quarantine_config,
 )
-from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.events.envelope import UNREADABLE, encode_commit, genesis_commit, genesis_of
 from muster.events.registry import encode

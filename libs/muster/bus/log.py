@@ -16,6 +16,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from muster.audit.judge import heard, overtakes
 from muster.bus.errors import (
     STREAM_MISMATCH,
     STREAM_NOT_FOUND,
@@ -35,7 +36,6 @@ from muster.bus.jetstream import (
     StreamInfo,
 )
 from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
-from muster.core.cell.judge import heard, overtakes
 from muster.core.docket import digest_of
 from muster.events import subjects
 from muster.events.envelope import (

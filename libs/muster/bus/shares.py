@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from muster.audit.judge import RIGHTS
 from muster.bus.jetstream import JetStream
 from muster.bus.reader import StreamReader
-from muster.core.cell.judge import RIGHTS
 from muster.core.docket import parts
 from muster.events import subjects
 from muster.ports import LogGoneError, LogIdentity

@@ -1,4 +1,5 @@
-"""The pure deciders: no clock, no randomness, no I/O, no logging, no environment, no floats.
+"""The house of decisions: pure stages, without clock, chance, I/O, logging, environment or floats.
 
-A stage folds the log into its state and decides from that state alone; runners do everything else.
+A stage folds the log into a state and decides from the state alone; runners do everything else. The core imports
+nothing of the other two houses: ``muster.told`` tells readers about the log, ``muster.audit`` judges the log.
 """

@@ -1,4 +1,11 @@
-"""The contract every decider keeps, and the two functions every runner drives it with.
+"""The contract that every stage keeps, its rule sets and its deadlines.
+
+Rule sets: by which rules the stages decide is said by the log, not by the build that happens to run.
+
+A build knows the rule sets up to NEWEST and decides by the one that the log has put in force: what is new stays dark
+until ``ruleset_activated``, and every stage switches at that very sequence. To change what is decided: raise NEWEST,
+ask ``state.ruleset`` where the rules part, and keep the code of the rule set before. Until the first release there is
+one rule set (decision record 21).
 
 ``fold`` is the only thing that changes a state. ``decide`` is level-triggered: it returns whatever the state makes
 due, whenever it is asked, and nothing once its own decisions have been folded. A decision is decided at ``in_seq``
@@ -7,7 +14,8 @@ and becomes effective at its own sequence; other commits may lie between, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from types import FunctionType, ModuleType
@@ -17,12 +25,59 @@ from msgspec import Struct, field
 
 from muster.core.docket import Docket, judged
 from muster.core.observed.seen import OBSERVATIONS, Seen, about
-from muster.core.rulesets import UnknownRulesetError
 from muster.events.base import Decision, Event
-from muster.events.envelope import MAX_EVENTS, Stored, cut
+from muster.events.envelope import MAX_EVENTS, Stored, UnknownEventError, cut
 from muster.events.facts import ChildGone, ChildObserved, KindsConfigured, ObjectGone, Synced, SyncStarted
 from muster.events.system import Genesis, LogNearlyFull, RulesetActivated
 from muster.model.keys import Position
+
+# --- rule sets --------------------------------------------------------------------------------------------------------
+
+
+OLDEST = 1
+NEWEST = 1
+"""The newest rule set this build can decide by."""
+
+
+class UnknownRulesetError(UnknownEventError):
+    """The log has put rules in force that this build does not know: it must not decide by others."""
+
+    def __init__(self, number: int, newest: int) -> None:
+        super().__init__(["ruleset_activated"])
+        self.args = (f"rule set {number} is in force and this build knows rule sets up to {newest}; upgrade it",)
+
+
+# --- deadlines --------------------------------------------------------------------------------------------------------
+
+
+class DueTimes(Struct):
+    """Log times (ms) by the key of the thing they belong to."""
+
+    at: dict[str, int] = field(default_factory=dict)
+    order: list[tuple[int, str]] = field(default_factory=list)
+    """sorted (log time, key)"""
+
+    def put(self, key: str, at: int) -> None:
+        """It has this moment from here on, in place of the one it had; 0: none."""
+        before = self.at.pop(key, None)
+        if before is not None:
+            del self.order[bisect_left(self.order, (before, key))]
+        if at:
+            self.at[key] = at
+            insort(self.order, (at, key))
+
+    def first(self) -> int | None:
+        """The first of all."""
+        return self.order[0][0] if self.order else None
+
+    def after(self, now: int) -> Iterator[tuple[int, str]]:
+        """(log time, key) of those to come, in order."""
+        for at in range(bisect_right(self.order, (now + 1,)), len(self.order)):
+            yield self.order[at]
+
+
+# --- stage ------------------------------------------------------------------------------------------------------------
+
 
 MAX_DECISIONS = MAX_EVENTS
 """``decide`` stops after this many decisions; the rest stays due and follows in the next commit."""

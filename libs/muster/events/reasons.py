@@ -1,4 +1,4 @@
-"""Why a job is denied, dequeued, released, deferred, adopted: closed sets, worded in `core.wording`."""
+"""Why a job is denied, dequeued, released, deferred, adopted: closed sets, worded in `told.wording`."""
 
 from __future__ import annotations
 

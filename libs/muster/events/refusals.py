@@ -1,4 +1,4 @@
-"""Why a workload that asks to be queued is not: codes with names, and no sentence (see core.wording.refusals)."""
+"""Why a workload that asks to be queued is not: codes with names, and no sentence (see told.wording.reasons)."""
 
 from __future__ import annotations
 

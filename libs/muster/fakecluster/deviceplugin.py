@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from muster.core.actuation.gpus import REPORTED
-from muster.core.objects.gpus import RESERVATIONS
+from muster.core.actuation.podwrites import REPORTED
+from muster.core.objects.gpushares import RESERVATIONS
 from muster.fakecluster.apiserver.status import Obj
 from muster.fakecluster.apiserver.store import ChangeType
 from muster.fakecluster.controllers import WorkQueue

@@ -1,6 +1,6 @@
 """A fault of an object, or of a write: the field, the rule, and the names and amounts against the rule.
 
-No English: a reader words the problem (`core.wording.problems`), so an edit of a sentence changes no event.
+No English: a reader words the problem (`told.wording.problems`), so an edit of a sentence changes no event.
 """
 
 from __future__ import annotations

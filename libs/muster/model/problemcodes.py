@@ -1,4 +1,4 @@
-"""The codes of problems: closed vocabularies, one for each kind of object. `core.wording` has the sentences."""
+"""The codes of problems: closed vocabularies, one for each kind of object. `told.wording` has the sentences."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from muster.core.rulesets import NEWEST, OLDEST
+from muster.core.stage import NEWEST, OLDEST
 from muster.core.workloads.registry import KINDS
 from muster.events.subjects import DEFAULT_CELL, check_cell
 from muster.events.system import PlacementMode

@@ -11,7 +11,7 @@ import subprocess
 
 import msgspec
 
-from muster.core.actuation.gpus import REPORTED
+from muster.core.actuation.podwrites import REPORTED
 from muster.kube.config import connect
 from muster.model.api import MERGE_PATCH, PODS
 

@@ -13,8 +13,8 @@ from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
 
 if TYPE_CHECKING:
-    from muster.core.views.measures import Measure
     from muster.runtime.runners.publishing import Publisher
+    from muster.told.views.measures import Measure
 
 
 class Measured(Protocol):
@@ -49,7 +49,10 @@ class Measuring:
             yield "muster_stage_lag_seconds", key, age_s(now, publisher.unfolded_since)
             yield "muster_stage_sequence", key, publisher.state.seq
             if publisher.lease.held and publisher.caught_up:
-                from muster.core.views.measures import devices, measures  # Its process has loaded them.
+                from muster.told.views.measures import (
+                    devices,
+                    measures,  # Its process has loaded them.
+                )
 
                 for path, node in publisher.state.queues.ledger.nodes.items():
                     if not node.children:

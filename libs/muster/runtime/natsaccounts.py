@@ -35,12 +35,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from muster.audit.judge import RIGHTS
 from muster.bus.cell import POINTER, object_buckets
 from muster.bus.connection import API_PREFIX, INBOX
 from muster.bus.marks import MARKS
 from muster.bus.public import KEPT
 from muster.bus.snapshots import SNAPSHOTS
-from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime import pairing
 from muster.runtime.endings import ENDED

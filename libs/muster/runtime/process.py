@@ -55,7 +55,7 @@ from muster.telemetry.observer import StageTelemetry
 from muster.telemetry.traces import WorkloadTraces, make_tracing
 
 if TYPE_CHECKING:
-    from muster.core.gang.state import AdmitterState
+    from muster.core.gang.admitterstate import AdmitterState
     from muster.runtime.runners.keeping import LogKeeper
     from muster.runtime.runners.publishing import Publisher
 
@@ -196,7 +196,7 @@ class Process(Struct, dict=True):
 
         Profile ``lean`` leaves out resources for presentation only.
         """
-        from muster.core.reading.registry import WATCHED
+        from muster.core.reading.watched import WATCHED
         from muster.runtime.runners.watching import WatcherRunner
 
         for shard in WATCHED:
@@ -260,8 +260,8 @@ class Process(Struct, dict=True):
 
     def add_publisher(self) -> None:
         """Copy public events to the public stream; keep the read model for questions, in every profile."""
-        from muster.core.readmodel.model import ReadModel
         from muster.runtime.runners.publishing import Publisher
+        from muster.told.readmodel.model import ReadModel
 
         own = self.opened("readmodel")
         self.runners.append(

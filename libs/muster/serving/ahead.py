@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from muster.core.promising.projection import Projected
-from muster.core.readmodel.state import ReadState
 from muster.model.workload import Workload
 from muster.serving import supposed
 from muster.serving.asking import ask
@@ -16,6 +15,7 @@ from muster.serving.forking import projected
 from muster.serving.scope import Lens, Scope
 from muster.serving.views import moment_of
 from muster.serving.whatif import what_if
+from muster.told.readmodel.readstate import ReadState
 
 
 class Ahead:

@@ -15,7 +15,6 @@ from msgspec import Struct
 import muster
 from muster.core.docket import Judge
 from muster.core.promising.projection import Projected
-from muster.core.readmodel.state import ReadState
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadAbridged
 from muster.ports import Clock
@@ -32,6 +31,7 @@ from muster.serving.live import Live
 from muster.serving.moments import LogMark, OutsideError
 from muster.serving.scope import Lens, Scope
 from muster.serving.whatif import ChangeError
+from muster.told.readmodel.readstate import ReadState
 
 SECOND = 1_000
 TOO_DEEP = "the body is nested too deeply to be read: no job and no change is as deep as that"

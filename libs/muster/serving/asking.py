@@ -12,16 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from muster.core.codes.values import Promise
-from muster.core.objects.labels import QUOTA_NAME
-from muster.core.objects.meta import UnreadableError
+from muster.core.objects.meta import QUOTA_NAME, UnreadableError
 from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import counted
-from muster.core.quota.ledger.ledger import leaf_of
-from muster.core.readmodel.state import ReadState
-from muster.core.status.promise import promised
-from muster.core.wording import queues as queue_words
+from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.core.workloads.registry import KINDS
 from muster.model.keys import path_chain
 from muster.model.quota import QuotaNode
@@ -34,6 +29,10 @@ from muster.serving.forking import binds, new_job, projected, with_job
 from muster.serving.scope import Lens
 from muster.serving.views import start_shape
 from muster.serving.whatif import fits
+from muster.told.codes.values import Promise
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import promised
+from muster.told.wording import queuewords
 
 MOST_COSTS = 5
 LOOKED_AT = 2_000
@@ -105,7 +104,7 @@ def ask(
     return structs.replace(
         known,
         promise=start_shape(promise),
-        why_no_promise=queue_words.no_promise(promise.why, "it") if refused else "",
+        why_no_promise=queuewords.no_promise(promise.why, "it") if refused else "",
         costs=costs,
         advice=advice,
         summary=lens.words(summary),
@@ -253,7 +252,7 @@ def _summary(refused: str, promise: Promise, advice: list[supposed.Advice], now:
     if owed:
         text += ", and is owed its start: jobs that borrow may be suspended for it"
     elif not promise.why:
-        text += f". {queue_words.promise(promise, now)}"
+        text += f". {queuewords.promised_start(promise, now)}"
     else:
-        text += f"; no start is promised: {queue_words.no_promise(promise.why, 'it')}"
+        text += f"; no start is promised: {queuewords.no_promise(promise.why, 'it')}"
     return f"{text}. {advice[0].text[0].upper()}{advice[0].text[1:]}." if advice else f"{text}."

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Protocol
 
-from muster.core.readmodel.state import ReadState
 from muster.events.envelope import Stored
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving import forks
 from muster.serving.ahead import Ahead
 from muster.serving.forks import HEAD, Verdict, framed
+from muster.told.readmodel.readstate import ReadState
 
 MOST_UNREAD = 32 << 20
 """Bytes that the process has not read yet, beside the copy that it begins with, beyond which it is sent no commit."""

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.presentation.desired import pauses_over
-from muster.core.presentation.queues import shown_amounts
 from muster.core.reading.kubequeue import DEFAULT_POLICY
-from muster.core.readmodel.state import ReadState
-from muster.core.status.job import job_status
-from muster.core.wording import jobs
 from muster.model.elastic import workers_in
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_quantity, summed, texts
 from muster.model.text import instant
+from muster.told.presentation.desired import pauses_over
+from muster.told.presentation.queuestatus import shown_amounts
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.wording import jobs
 
 
 class Amount(Struct, frozen=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from muster.core.readmodel.state import ReadState
-from muster.core.wording.events import ref_of, tell_of
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Decision
 from muster.events.envelope import Stored
 from muster.model.text import instant
 from muster.serving import shapes
 from muster.serving.scope import Lens
+from muster.told.readmodel.readstate import ReadState
+from muster.told.wording.events import ref_of, tell_of
 
 MOST_CAUSES = 30
 

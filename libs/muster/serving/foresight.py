@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.core.promising.projection import Projected
-from muster.core.readmodel.state import ReadState
 from muster.ports import Clock
 from muster.serving.ahead import Ahead
 from muster.serving.beside import AwayError, Beside, Here, LateError, LooksAhead
+from muster.told.readmodel.readstate import ReadState
 
 ANSWER_S = 2.0
 """A reader's question has the answer that is known by then."""

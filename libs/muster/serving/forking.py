@@ -11,17 +11,17 @@ from copy import deepcopy
 
 from msgspec import structs
 
-from muster.core.learned.durations import Durations
+from muster.core.learned import Durations
 from muster.core.promising.projection import MAX_STARTS, Projected, Projection
 from muster.core.queueing.book import Book, Place, Shape, shape_key
-from muster.core.queueing.learned import Learned
 from muster.core.queueing.queues import Job, Queues
-from muster.core.readmodel.promisefolds import running
-from muster.core.readmodel.state import ReadState
-from muster.core.wording.explain import waiting_for_quota
+from muster.core.queueing.sorterstate import Learned
 from muster.events.base import Cause
 from muster.model.quota import QuotaNode
 from muster.model.workload import Workload
+from muster.told.readmodel.jobfolds import running
+from muster.told.readmodel.readstate import ReadState
+from muster.told.wording.explain import waiting_for_quota
 
 FIELDS = {"min": "guaranteed", "max": "limit", "weight": "weight"}
 """What of a quota may be changed -> the field of its node."""

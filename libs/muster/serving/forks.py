@@ -23,11 +23,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from muster.core.cell.seat import Seat
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
+from muster.core.cell.seats import Seat
 from muster.runtime.logkeeping.snapshotting import decode_state
 from muster.serving.ahead import Ahead
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 
 HEAD = 8
 MOST_MEMORY = 512 << 20

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import nlargest
 
-from muster.core.codes.happenings import Happening
-from muster.core.readmodel.state import ReadState
-from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.model.keys import Ref
 from muster.serving import shapes
 from muster.serving.scope import Lens
 from muster.serving.views import event_shape
+from muster.told.codes.happenings import Happening
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.narrator import NarratedEvent, entry_of
 
 MOST_EVENTS = 500
 MOST_MARKS = 1000

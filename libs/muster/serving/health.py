@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.codes.codes import CODES
-from muster.core.readmodel.phases import phase_of
-from muster.core.readmodel.state import ReadState
-from muster.core.status.job import job_status
-from muster.core.wording import events_ray, explain, problems
-from muster.core.wording import jobs as job_words
-from muster.core.wording import pods as pod_words
 from muster.model.text import counted
 from muster.serving import shapes
 from muster.serving.board import board_of
 from muster.serving.joblist import ENDED
 from muster.serving.scope import Lens
+from muster.told.codes.codetable import CODES
+from muster.told.readmodel.jobfolds import phase_of
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.wording import explain, jobs, pods, problems, raywords
 
 MOST = 20
 """Findings of one sort that are listed."""
@@ -64,11 +62,11 @@ def _held_up(state: ReadState, lens: Lens) -> Found:
         record, status = state.records[uid], job_status(state, uid)
         text = ""
         if status.pods is not None:
-            text = pod_words.reason(status.pods).text
+            text = pods.reason(status.pods).text
         elif record.growth.alarm is not None:
-            text = events_ray.alarm(record.growth.alarm)
+            text = raywords.alarm(record.growth.alarm)
         elif CODES[status.code].tone == "act":
-            text = job_words.reason(status).text + (f" ({counted(alike - 1, 'more job')} alike)" if alike > 1 else "")
+            text = jobs.reason(status).text + (f" ({counted(alike - 1, 'more job')} alike)" if alike > 1 else "")
         if text:
             found.append((record.ref.key, text))
     for key, text in sorted(found)[:MOST]:

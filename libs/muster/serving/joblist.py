@@ -8,19 +8,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.codes.codes import JobCode
-from muster.core.codes.values import Over, Phase, Promise
-from muster.core.readmodel.phases import phase_of
-from muster.core.readmodel.records import Record
-from muster.core.readmodel.state import ReadState
-from muster.core.status.job import job_status
-from muster.core.status.promise import promises_of
-from muster.core.wording import jobs
 from muster.model.keys import path_chain
 from muster.model.resources import Vector, texts
 from muster.model.text import instant
 from muster.model.workload import Outcome
 from muster.serving.promises import promise_record
+from muster.told.codes.codetable import JobCode
+from muster.told.codes.values import Over, Phase, Promise
+from muster.told.readmodel.jobfolds import phase_of
+from muster.told.readmodel.readstate import ReadState, Record
+from muster.told.status.statuses import job_status, promises_of
+from muster.told.wording import jobs
 
 ENDED: tuple[Phase, ...] = ("finished", "gone")
 ORDER: tuple[Phase, ...] = (

@@ -9,11 +9,7 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from muster.core.codes.happenings import Happening
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
@@ -24,6 +20,10 @@ from muster.runtime.runners.shared import SharedLog
 from muster.serving.foresight import Foresight
 from muster.serving.moments import Moments
 from muster.serving.series import UseSeries
+from muster.told.codes.happenings import Happening
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.narrator import NarratedEvent, Narrator, entry_of
 
 RING = 5_000
 """Happenings that are kept for streams; what is older is read again from the log."""

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.events.envelope import Stored
 from muster.ports import Log, Snapshot
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state, state_schema
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 
 NEAR = 2_000
 """Commits between two rungs near the end."""

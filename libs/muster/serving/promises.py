@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.core.codes.values import Promise
-from muster.core.promising.calibration import KEPT_PERCENT
+from muster.core.promising.promises import KEPT_PERCENT
 from muster.model.text import instant
+from muster.told.codes.values import Promise
 
 
 def promise_record(found: Promise) -> dict[str, Any] | None:

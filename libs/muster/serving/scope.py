@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.readmodel.state import ReadState
 from muster.model.keys import path_chain
+from muster.told.readmodel.readstate import ReadState
 
 JOB_HIDDEN = "a job of another namespace"
 QUOTA_HIDDEN = "another quota"

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from muster.core.readmodel.state import ReadState
 from muster.model.resources import Vector
 from muster.model.text import instant
 from muster.serving import shapes
+from muster.told.readmodel.readstate import ReadState
 
 MOST_POINTS = 1_200
 """Points that are kept; beyond it every second one of the older half goes."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.readmodel.state import ReadState
-from muster.core.views.queuestory import KEPT, QueueStory
 from muster.serving import shapes
 from muster.serving.scope import Lens
 from muster.serving.views import MissingError, event_shape, hears, pace_shape
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.queuestory import KEPT, QueueStory
 
 MOST_EVENTS = KEPT
 

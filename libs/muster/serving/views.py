@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.codes.codes import CODES
-from muster.core.codes.values import Promise
-from muster.core.learned.pace import Estimate
+from muster.core.learned import Estimate
 from muster.core.promising.projection import Projected
-from muster.core.readmodel.state import ReadState
-from muster.core.status.promise import promises_of
-from muster.core.views.gangstory import gang_tale, gangs_named
-from muster.core.views.narrator import NarratedEvent
-from muster.core.views.podsnamed import pods_named
-from muster.core.views.story import JobStory, Story, Waits
-from muster.core.wording import queues as queue_words
 from muster.model.resources import add_into, format_part, texts
 from muster.model.text import instant
 from muster.serving import shapes
@@ -22,6 +13,14 @@ from muster.serving.board import BoardNode, board_of
 from muster.serving.joblist import JobFilter, JobRow, listing, row_of
 from muster.serving.promises import promise_record
 from muster.serving.scope import Lens
+from muster.told.codes.codetable import CODES
+from muster.told.codes.values import Promise
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import promises_of
+from muster.told.views.gangstory import gang_tale, gangs_named, pods_named
+from muster.told.views.narrator import NarratedEvent
+from muster.told.views.story import JobStory, Story, Waits
+from muster.told.wording import queuewords
 
 GPU = "nvidia.com/gpu"
 WHOLE = 1000
@@ -75,7 +74,7 @@ def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
         cause=row.cause,
         cause_since=instant(row.cause_since) if row.cause_since else "",
         promise=start_shape(row.promise),
-        why_no_promise=queue_words.no_promise(row.promise.why, row.code),
+        why_no_promise=queuewords.no_promise(row.promise.why, row.code),
         owner=row.owner,
         no_promise=row.promise.why,
     )

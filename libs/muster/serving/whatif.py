@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from muster.core.queueing.queues import Queues
-from muster.core.readmodel.state import ReadState
-from muster.core.status.job import job_status
-from muster.core.wording import jobs as job_words
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, parse_quantity
 from muster.model.text import counted, span
 from muster.model.workload import Workload
 from muster.serving import shapes, supposed
 from muster.serving.forking import FIELDS, binds, projected, with_quota, with_request
 from muster.serving.scope import Lens
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.wording import jobs
 
 MOST_CHANGES = 16
 SHOWN = 50
@@ -110,7 +110,7 @@ def _binds(state: ReadState, queues: Queues, uid: str, nodes: Sequence[Vector], 
         return (
             ""
             if nodes and uid in state.queues.workloads and fits(state, state.queues.workloads[uid], nodes)
-            else job_words.text(status, now)
+            else jobs.text(status, now)
         )
     return binds(queues, queues.jobs[uid], now)
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from muster.telemetry.instruments import COUNTERS, GAUGES, HISTOGRAMS
 
 if TYPE_CHECKING:
-    from muster.core.views.measures import Labels, Measure
+    from muster.told.views.measures import Labels, Measure
 
 
 def labels(**values: str) -> Labels:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from muster.core.stage import Violation
-from muster.core.wording import problems
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
@@ -21,9 +20,10 @@ from muster.telemetry import counting
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.traces import WorkloadTraces
+from muster.told.wording import problems
 
 if TYPE_CHECKING:
-    from muster.core.views.measures import Labels, Measure
+    from muster.told.views.measures import Labels, Measure
 
 _TOLD = frozenset({AlarmRaised, ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued, WorkloadRefused})
 _LEVELS = frozenset({"debug", "info", "warning", "error"})

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from muster.core.quota.trees.rules import KNOWN, read_rules
-from muster.core.rulesets import NEWEST, OLDEST
-from muster.core.wording import problems
+from muster.core.stage import NEWEST, OLDEST
 from muster.events.envelope import Stored
 from muster.events.facts import QuotaTreeObserved
 from muster.events.system import PlacementMode, RulesetActivated
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
+from muster.told.wording import problems
 from muster.tracesim.model import Trace, TraceError
 from muster.tracesim.past import Past, pooled, queues_of, single
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from muster.core.wording import problems
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, is_resource_name, parse_quantity
+from muster.told.wording import problems
 from muster.tracesim.documents import Document, DocumentPlace
 from muster.tracesim.model import (
     CPU,

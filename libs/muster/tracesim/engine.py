@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from muster.core.cell.inmemory import InMemoryCell
-from muster.core.cell.seat import AnySeat
+from muster.core.cell.seats import AnySeat, InMemoryCell
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, WorkloadQueued
 from muster.events.envelope import MAX_EVENTS, CommitKind, Stored

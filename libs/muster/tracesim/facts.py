@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from muster.core.objects.labels import RUN_TIME
-from muster.core.quota.trees.tree import PREEMPTS
+from muster.core.objects.meta import RUN_TIME
+from muster.core.quota.trees.treesource import PREEMPTS
 from muster.core.stage import REQUIRED_KINDS
 from muster.core.workloads.common import basis_of
 from muster.events.base import Event

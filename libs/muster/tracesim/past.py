@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from muster.core.objects.labels import is_preemptible
-from muster.core.quota.declared import run_time_ms
-from muster.core.rulesets import OLDEST
+from muster.core.objects.meta import is_preemptible
+from muster.core.quota.demand import run_time_ms
+from muster.core.stage import OLDEST
 from muster.events.base import Event
 from muster.events.decisions import QuotaTreeAccepted
 from muster.events.envelope import Stored

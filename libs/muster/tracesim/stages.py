@@ -10,8 +10,7 @@ from typing import Any
 
 from muster.core.actuation.intents import Actuator, ActuatorState
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.inmemory import InMemoryCell
-from muster.core.cell.seat import Seat
+from muster.core.cell.seats import InMemoryCell, Seat
 from muster.core.docket import Docket, Judge
 from muster.core.stage import Stage
 from muster.events.base import Event

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.core.audit.auditor import Auditor
+from muster.audit.auditor import Auditor
 from muster_cli.console import Output
 from muster_cli.exits import OK, VIOLATED
 from muster_cli.logfiles import complete, existing, progress

@@ -7,9 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from muster.core.docket import parts
-from muster.core.wording import problems
 from muster.events.envelope import Stored
 from muster.model.text import clean, counted, moment, shorten
+from muster.told.wording import problems
 from muster_cli.console import GOOD, Output, styled
 from muster_cli.options import Document
 from muster_cli.sources import Source, source_of

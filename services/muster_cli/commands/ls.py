@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from cyclopts import Parameter
 from msgspec.structs import replace
 
-from muster.core.codes.values import Phase, Promise
-from muster.core.readmodel.state import ReadState
-from muster.core.readmodel.touched import Touched
 from muster.model.text import counted
 from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row, row_of
+from muster.told.codes.values import Phase, Promise
+from muster.told.readmodel.readstate import ReadState
+from muster.told.readmodel.touched import Touched
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_at

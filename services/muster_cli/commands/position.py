@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.views.story import Story
+from muster.told.views.story import Story
 from muster_cli.commands.why import chosen, named
 from muster_cli.console import Output
 from muster_cli.folding import read_at

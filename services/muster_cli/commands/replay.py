@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from muster.core.cell.deciders import DECIDERS
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.sorterstate import SorterState
 from muster.runtime.replaying.replay import Replayer
 from muster.runtime.replaying.states import plain
 from muster_cli.console import Output

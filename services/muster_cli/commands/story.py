@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.core.views.queuestory import QueueStory, QueueTale
+from muster.told.views.queuestory import QueueStory, QueueTale
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import begun, read_model

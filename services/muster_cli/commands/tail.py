@@ -9,8 +9,8 @@ from cyclopts import Parameter
 
 from muster.bus.log import JetStreamLog
 from muster.core.docket import Docket, Judge
-from muster.core.readmodel.model import ReadModel
 from muster.events.envelope import Stored
+from muster.told.readmodel.model import ReadModel
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.filtering import EventFilter

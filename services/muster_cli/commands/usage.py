@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.usage import By, UsageAccount
 from muster.runtime.clock import SystemClock
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.usage import By, UsageAccount
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.folding import begun

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from msgspec import Struct
 
-from muster.core.codes.values import Over
-from muster.core.readmodel.state import ReadState
-from muster.core.status.job import job_status
-from muster.core.views.story import Story
-from muster.core.wording import jobs as words
+from muster.told.codes.values import Over
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.views.story import Story
+from muster.told.wording import jobs
 from muster_cli.commands.why import chosen, named
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, OK, TIMED_OUT, USAGE, CliError
@@ -106,7 +106,7 @@ def ending(state: ReadState, uid: str, goal: Goal) -> Ending | None:
 
 def told(state: ReadState, uid: str) -> str:
     """A job and its status in one line."""
-    return f"{state.records[uid].ref}: {words.text(job_status(state, uid), state.now)}"
+    return f"{state.records[uid].ref}: {jobs.text(job_status(state, uid), state.now)}"
 
 
 def uid_of(state: ReadState, text: str) -> str:

@@ -9,9 +9,9 @@ from cyclopts import Parameter
 from msgspec import to_builtins
 from rich.text import Text
 
-from muster.core.quota.trees.tree import leaves
-from muster.core.wording import problems
+from muster.core.quota.trees.treesource import leaves
 from muster.model.resources import QuantityError, Vector, parse_quantity
+from muster.told.wording import problems
 from muster.tracesim.changes import (
     POLICIES,
     decided_by,

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 
-from muster.core.readmodel.state import ReadState
-from muster.core.views.gangstory import gang_tale, gangs_named
-from muster.core.views.podsnamed import PodNamed, pods_named
-from muster.core.views.queueshare import queue_share, queues_named
-from muster.core.views.story import Story
 from muster.core.workloads.registry import KINDS
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.gangstory import PodNamed, gang_tale, gangs_named, pods_named
+from muster.told.views.measures import queue_share, queues_named
+from muster.told.views.story import Story
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_at

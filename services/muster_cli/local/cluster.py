@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from muster.core.objects.labels import RAY_CLUSTER
+from muster.core.objects.meta import RAY_CLUSTER
 from muster.fakecluster.apiserver.http import HttpApiServer
 from muster.fakecluster.apiserver.journal import Journal, JournalError
 from muster.fakecluster.deviceplugin import DevicePlugin

@@ -23,7 +23,6 @@ from muster.bus.cell import open_log
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
 from muster.core.cell.deciders import DECIDERS
-from muster.core.views.narrator import NarratedEvent
 from muster.events.envelope import UnknownEventError, UnreadableCommitError, decode_commit
 from muster.events.subjects import log_stream
 from muster.kube.config import connect as connect_kube
@@ -34,6 +33,7 @@ from muster.runtime.clock import SystemClock, WarpedClock
 from muster.runtime.config import Config, load
 from muster.runtime.process import Process
 from muster.telemetry import logs
+from muster.told.views.narrator import NarratedEvent
 from muster_cli.commands.version import nats_server_version
 from muster_cli.console import BAD, DIM, Output, styled
 from muster_cli.exits import FAILED, OK

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.objects.labels import RAY_CLUSTER
+from muster.core.objects.meta import RAY_CLUSTER
 from muster.events.system import PlacementMode
 from muster.fakecluster.apiserver.status import Obj
 from muster_cli import samples

@@ -10,11 +10,11 @@ from msgspec import Struct
 from muster.bus.cell import open_log
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
-from muster.core.status.job import job_status
-from muster.core.views.narrator import NarratedEvent, Narrator
-from muster.core.wording import explain, jobs
 from muster.model.text import lower
 from muster.ports import LogGoneError, LogSealedError
+from muster.told.status.statuses import job_status
+from muster.told.views.narrator import NarratedEvent, Narrator
+from muster.told.wording import explain, jobs
 
 AGAIN_S = 0.5
 

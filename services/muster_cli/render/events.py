@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.wording.events import tell_of
 from muster.events.envelope import Stored
 from muster.events.registry import encode
 from muster.model.text import instant, moment
+from muster.told.wording.events import tell_of
 from muster_cli.console import DIM, STRONG, WORDS, styled
 
 POSITION_WIDTH = 9

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
-from muster.core.views.gangstory import GangTale
-from muster.core.views.story import StoryEntry
 from muster.model.text import instant
+from muster.told.views.gangstory import GangTale
+from muster.told.views.story import StoryEntry
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled
 from muster_cli.render.why import happening_lines
 

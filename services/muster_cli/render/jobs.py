@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 from rich.text import Text
 
-from muster.core.codes.codes import CODES
 from muster.core.objects.meta import rfc3339
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
 from muster.serving.joblist import ENDED, JobRow
+from muster.told.codes.codetable import CODES
 from muster_cli.console import DIM, STRONG, TONES, columns
 
 NARROW = 90

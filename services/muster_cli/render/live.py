@@ -6,7 +6,7 @@ import textwrap
 
 from rich.text import Text
 
-from muster.core.views.narrator import NarratedEvent
+from muster.told.views.narrator import NarratedEvent
 from muster_cli.console import DIM, STRONG, WORDS, styled
 
 WORD_WIDTH = 12

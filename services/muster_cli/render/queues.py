@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.core.quota.trees.tree import ROOT
+from muster.core.quota.trees.treesource import ROOT
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import format_part, format_quantity, format_vector
 from muster.model.text import counted, moment

@@ -6,8 +6,8 @@ import textwrap
 
 from rich.text import Text
 
-from muster.core.views.queueshare import QueueShare
 from muster.model.text import moment
+from muster.told.views.measures import QueueShare
 from muster_cli.console import DIM, STRONG, columns, styled
 
 WIDTH = 110

@@ -9,16 +9,16 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from muster.core.codes.values import Promise
-from muster.core.learned.pace import Estimate
-from muster.core.readmodel.state import ReadState
-from muster.core.status.promise import promise_of
-from muster.core.views.queuestory import QueueTale
-from muster.core.views.story import JobStory
-from muster.core.wording import queues
+from muster.core.learned import Estimate
 from muster.model.text import counted, instant, moment, shorten, span
 from muster.serving.promises import promise_record
 from muster.serving.views import pace_of
+from muster.told.codes.values import Promise
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import promise_of
+from muster.told.views.queuestory import QueueTale
+from muster.told.views.story import JobStory
+from muster.told.wording import queuewords
 from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
 
 SHOWN = 60
@@ -46,7 +46,7 @@ def expected(story: JobStory, state: ReadState) -> Expected:
 def expecting(story: JobStory, promise: Promise, pace: Estimate | None) -> Expected:
     """The same of values that are known. ``pace``: by the speed of its queue, None where that does not say it."""
     if pace is not None:
-        return Expected(story, promise, pace, queues.no_estimate(pace))
+        return Expected(story, promise, pace, queuewords.no_estimate(pace))
     standing = story.standing
     why = f"how long {standing.code} lasts does not follow from the speed of its queue"
     return Expected(story, promise, Estimate(), why if standing.position else "it does not wait in a queue")
@@ -60,11 +60,11 @@ def position_lines(found: Expected, width: int = 110) -> list[Text]:
     )
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), f"  {place}")]
     if not found.promise.why:
-        lines += _wrapped(f"{queues.promise(found.promise, story.now)}.", width)
+        lines += _wrapped(f"{queuewords.promised_start(found.promise, story.now)}.", width)
     elif found.promise.why != "not_waiting":
-        lines += _wrapped(f"No promise: {queues.no_promise(found.promise.why, standing.code)}.", width)
+        lines += _wrapped(f"No promise: {queuewords.no_promise(found.promise.why, standing.code)}.", width)
     if found.promise.why and found.estimate.known:
-        lines += _wrapped(queues.estimate(found.estimate, standing.position, standing.queue), width)
+        lines += _wrapped(queuewords.estimate(found.estimate, standing.position, standing.queue), width)
     elif found.promise.why and standing.position:
         first, *rest = _wrapped(f"No estimate: {found.why}.", width)
         first.stylize(WARN, 0, len("  No estimate:"))
@@ -94,7 +94,7 @@ def position_record(found: Expected) -> dict[str, Any]:
         ),
         "why_no_estimate": found.why,
         "promise": promise_record(found.promise),
-        "why_no_promise": queues.no_promise(found.promise.why, standing.code),
+        "why_no_promise": queuewords.no_promise(found.promise.why, standing.code),
         "text": standing.text,
     }
 
@@ -121,8 +121,8 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
         if tale.length > len(tale.waiting):
             lines.append(Text(f"  and {tale.length - len(tale.waiting)} more"))
         found = tale.next_start
-        text = f"no estimate for the next: {queues.no_estimate(found)}"
-        lines += _wrapped(f"next: {queues.estimate(found, 1, tale.queue)}" if found.known else text, width, DIM)
+        text = f"no estimate for the next: {queuewords.no_estimate(found)}"
+        lines += _wrapped(f"next: {queuewords.estimate(found, 1, tale.queue)}" if found.known else text, width, DIM)
     if tale.entries:
         lines += [Text(), styled(("What happened", STRONG))]
     hidden = tale.left_out + max(0, len(tale.entries) - SHOWN)

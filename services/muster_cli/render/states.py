@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.sorterstate import SorterState
 from muster.core.stage import StageState
-from muster.core.wording import events
 from muster.model.quota import COUNTED
 from muster.model.resources import format_part, format_vector
 from muster.model.text import counted, instant, moment, shorten
 from muster.runtime.replaying.states import about, plain
 from muster.runtime.replaying.stepping import Step
+from muster.told.wording import events
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
 from muster_cli.render.differences import EVENT_WIDTH, SHOWN, state_difference_lines, where_differs
 

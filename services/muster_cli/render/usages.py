@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 from rich.text import Text
 
-from muster.core.views.usage import By, Sums
 from muster.model.quota import is_device
 from muster.model.resources import in_bytes
 from muster.model.text import instant, moment
+from muster.told.views.usage import By, Sums
 from muster_cli.console import DIM, STRONG, columns, styled
 
 HOUR_MS = 3_600_000

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.audit.auditor import Auditor
+from muster.audit.auditor import Auditor
 from muster.core.stage import Violation
 from muster.model.text import counted, moment, shorten
 from muster.runtime.replaying.canonical import FirstDifference

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.codes.codes import CODES
-from muster.core.views.standing import Standing
-from muster.core.views.story import JobStory, StoryEntry
 from muster.model.text import counted, instant, moment, span
+from muster.told.codes.codetable import CODES
+from muster.told.views.story import JobStory, Standing, StoryEntry
 from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, styled
 
 WORD_WIDTH = 12

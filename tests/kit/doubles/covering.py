@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored
+from muster.told.readmodel.model import ReadModel
 
 
 class Promised(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.cell.judge import heard, overtakes
+from muster.audit.judge import heard, overtakes
 from muster.core.docket import parts
 from muster.events.envelope import Commit, Stored, body_hash, encode_commit, genesis_commit
 from muster.events.registry import encode

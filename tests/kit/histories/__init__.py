@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kit.audits import audit
 from kit.bench import Bench
 from kit.depth import examples
-from muster.core.cell.seat import AnySeat, Seat
+from muster.core.cell.seats import AnySeat, Seat
 from muster.events.envelope import Stored
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.runtime.replaying.replay import replay

@@ -14,13 +14,13 @@ import msgspec
 from kit.audits import audit
 from kit.histories.files import FOLDER, line_of, path_of, read, read_lines
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.seat import AnySeat, Seat
-from muster.core.views.narrator import NarratedEvent, Narrator
+from muster.core.cell.seats import AnySeat, Seat
 from muster.events.base import Cause, Event
 from muster.events.envelope import Stored
 from muster.events.system import TimeReached
 from muster.runtime.logkeeping.logfile import LogFileError
 from muster.runtime.replaying.replay import Divergence, replay
+from muster.told.views.narrator import NarratedEvent, Narrator
 
 WIDTH = 240
 """Of a line about the state, which may hold all of it."""

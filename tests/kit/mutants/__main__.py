@@ -22,6 +22,8 @@ TESTS = (
     "tests/histories",
     "tests/scenarios",
     "tests/unit/core",
+    "tests/unit/told",
+    "tests/unit/audit",
     "tests/unit/tracesim",
     "tests/properties",
     *LONG,

@@ -16,7 +16,8 @@ from types import CodeType
 from msgspec import Struct
 
 ROOT = Path(__file__).parents[3]
-CORE = ROOT / "libs" / "muster" / "core"
+MUSTER = ROOT / "libs" / "muster"
+HOUSES = ("core", "told", "audit")
 VARIABLE = "MUSTER_MUTANT"
 """Names the mutant that a run of the tests is about."""
 PLAIN = (0, 1)
@@ -26,7 +27,7 @@ APART = ("CHECKED",)
 
 
 class Mutant(Struct, frozen=True, order=True):
-    """One number changed. ``path``: below core; ``scope``: a constant, or a function with its classes."""
+    """One number changed. ``path``: below libs/muster; ``scope``: a constant, or a function with its classes."""
 
     path: str
     scope: str
@@ -54,8 +55,8 @@ def less_and_more(value: int) -> Iterator[int]:
 def mutants() -> list[Mutant]:
     """All there are, in order."""
     found = []
-    for path in sorted(CORE.rglob("*.py")):
-        name = path.relative_to(CORE).as_posix()
+    for path in sorted(path for house in HOUSES for path in (MUSTER / house).rglob("*.py")):
+        name = path.relative_to(MUSTER).as_posix()
         for scope, place, node in numbers(ast.parse(path.read_text())):
             found += [Mutant(name, scope, place, node.value, new) for new in less_and_more(node.value)]
     return found
@@ -110,11 +111,11 @@ class MutantFinder:
 
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant
-        parts = ("muster", "core", *Path(mutant.path).with_suffix("").parts)
+        parts = ("muster", *Path(mutant.path).with_suffix("").parts)
         self.name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def find_spec(self, fullname: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         if fullname != self.name:
             return None
-        loader = MutantLoader(fullname, str(CORE / self.mutant.path), self.mutant)
+        loader = MutantLoader(fullname, str(MUSTER / self.mutant.path), self.mutant)
         return importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)

@@ -15,11 +15,11 @@ from types import FrameType
 EVERY_S = 0.001
 PARTS = (
     ("decode", "muster/events/envelope.py", ("decode_commit", "decode_envelope")),
-    ("decode", "muster/core/cell/judge.py", ()),
+    ("decode", "muster/audit/judge.py", ()),
     ("fold", "muster/core/docket.py", ("judged", "hear")),
     ("fold", "muster/core/stage.py", ("hear", "fold", "move_on")),
     ("fold", "muster/runtime/runners/folding.py", ()),
-    ("decide", "muster/core/cell/seat.py", ("decisions", "commit_due", "deadline")),
+    ("decide", "muster/core/cell/seats.py", ("decisions", "commit_due", "deadline")),
     ("decide", "muster/core/actuation/", ()),
     ("encode", "muster/events/registry.py", ("encode",)),
     ("encode", "muster/core/abridging.py", ("abridged",)),

@@ -6,10 +6,10 @@ import pytest
 from msgspec import Struct
 
 from kit.traces import trace
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.events.decisions import GangAdmitted
 from muster.runtime.logkeeping.logfile import read_log
+from muster.told.readmodel.model import ReadModel
 from muster.tracesim.runner import Options, simulate
 
 

@@ -7,7 +7,7 @@ import yaml
 
 from kit.story import quota_tree
 from muster.bus.log import LogUsage
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.fakecluster.apiserver import SimApiServer, SimTransport
 from muster.model import api
 from muster.runtime.config import Config

@@ -10,10 +10,10 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import seen
 from kit.kai import queue, work
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.serving.board import board_of
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 from muster_cli import samples
 from muster_cli.exits import CliError
 from muster_cli.quotadiff import difference, with_queues

@@ -9,8 +9,8 @@ import pytest
 from kit import facts
 from kit.scenario import Play
 from kit.story import quota_tree
-from muster.core.readmodel.state import ReadState
-from muster.core.views.narrator import Narrator
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.narrator import Narrator
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.levers import above_all, is_settled, job_named, standing_line
 from muster_cli.marking import patch_of, short, user_here

@@ -5,18 +5,17 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.scenario import Play
-from muster.core.codes.values import Promise
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.records import GONE_KEPT, GONE_KEPT_MS
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.views.story import Story
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import PodGone, WorkloadFinished, WorkloadGone
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row
 from muster.serving.promises import promise_record
+from muster.told.codes.values import Promise
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import GONE_KEPT, GONE_KEPT_MS, ReadState
+from muster.told.views.story import Story
 from muster_cli.exits import CliError
 from muster_cli.positions import span_of
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines

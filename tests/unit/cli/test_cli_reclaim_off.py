@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kit import facts
 from kit.scenes import Scene
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.wording.queues import reclaim_off
 from muster.serving.board import board_of, record
+from muster.told.readmodel.model import ReadModel
+from muster.told.wording.queuewords import reclaim_off
 from muster_cli.reclaiming import off_in
 from muster_cli.render.queues import tree_lines
 

@@ -7,15 +7,15 @@ import pytest
 from rich.text import Text
 
 from kit.scenario import scene_of
-from muster.core.audit.auditor import Auditor
+from muster.audit.auditor import Auditor
 from muster.core.stage import Violation
-from muster.core.views.narrator import NarratedEvent, Narrator
 from muster.events.envelope import Stored, genesis_commit
 from muster.events.facts import SyncStarted
 from muster.events.system import Genesis
 from muster.model.keys import Ref
 from muster.runtime.replaying.replay import Divergence, ReplayReport, replay
 from muster.serving import board
+from muster.told.views.narrator import NarratedEvent, Narrator
 from muster_cli import findings, invariants
 from muster_cli.console import Output, cleaned, columns, styled
 from muster_cli.filtering import EventFilter
@@ -227,7 +227,7 @@ def test_elapsed() -> None:
 
 
 def test_a_story_begins_with_where_the_job_stands() -> None:
-    from muster.core.views.story import Story
+    from muster.told.views.story import Story
 
     story = Story("video/one")
     for stored in BUSY.bench.log:
@@ -404,8 +404,8 @@ def test_what_users_wrote_cannot_steer_the_terminal(capsys: pytest.CaptureFixtur
 
 
 def test_a_story_and_a_position_are_readable_at_sixty_columns() -> None:
-    from muster.core.views.queuestory import QueueStory
-    from muster.core.views.story import Story
+    from muster.told.views.queuestory import QueueStory
+    from muster.told.views.story import Story
     from muster_cli.render import queuestories
 
     told, story = QueueStory("video"), Story("video/one")

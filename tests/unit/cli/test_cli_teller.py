@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kit.scenes import Scene
-from muster.core.views.narrator import Narrator
+from muster.told.views.narrator import Narrator
 from muster_cli.local.teller import Teller
 
 

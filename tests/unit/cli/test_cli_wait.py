@@ -6,13 +6,13 @@ import pytest
 
 from kit import facts
 from kit.scenario import Play
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
-from muster.core.readmodel.touched import Touched
 from muster.core.stage import Folder
 from muster.events.facts import WorkloadFinished
 from muster.model.workload import Origin
 from muster.serving.joblist import JobFilter, job_rows
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.readmodel.touched import Touched
 from muster_cli.commands.ls import ChangedJobs
 from muster_cli.commands.wait import AwaitedJobs, ending, uid_of
 from muster_cli.console import Output

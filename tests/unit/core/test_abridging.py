@@ -16,7 +16,6 @@ from kit.generated import values
 from muster.core import abridging
 from muster.core.abridging import abridged
 from muster.core.docket import Docket, Judge
-from muster.core.wording import problems
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored, encode_commit
 from muster.events.facts import WorkloadAbridged, WorkloadGone, WorkloadObserved
@@ -24,6 +23,7 @@ from muster.events.system import LeaderStarted
 from muster.model.keys import Ref
 from muster.model.workload import Workload
 from muster.ports import LogIdentity
+from muster.told.wording import problems
 
 SEAT = "watcher.rayjobs"
 REFS = [Ref("RayJob", "video", f"job-{number}", f"uid-{number}") for number in range(5)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit.scenes import Scene
-from muster.core.preemption.age_claims import IDLE_PART, RUNS_PART
+from muster.core.preemption.heads import IDLE_PART, RUNS_PART
 from muster.events.claims import ClaimOpened
 
 HOUR_S = 3600

@@ -7,8 +7,8 @@ import pytest
 from kit import nodes
 from kit.packed import Packed, Shape
 from kit.scenes import Scene
-from muster.core.views.story import Story
 from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.told.views.story import Story
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S

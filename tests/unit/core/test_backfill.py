@@ -8,13 +8,13 @@ from msgspec import structs
 from kit import facts
 from kit.audits import audit
 from kit.scenes import Scene
-from muster.core.cell.seat import Seat
-from muster.core.objects.labels import RUN_TIME
-from muster.core.quota.declared import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms
-from muster.core.views.story import JobStory, Story
+from muster.core.cell.seats import Seat
+from muster.core.objects.meta import RUN_TIME
+from muster.core.quota.demand import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import QuotaReserved
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
+from muster.told.views.story import JobStory, Story
 
 BEGAN = 1_000_000
 """Log time (ms) at which a bench begins."""

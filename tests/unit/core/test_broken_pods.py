@@ -13,24 +13,22 @@ import pytest
 from kit import facts
 from kit.brokenpods import BROKEN, CROWDED, INIT, UNSCHEDULABLE, Obj, ended, waiting
 from kit.scenes import Scene, beginning
-from muster.core.presentation import desired
-from muster.core.reading.cluster import read_pod
-from muster.core.reading.podtrouble import refusals
+from muster.core.reading.cluster import read_pod, refusals
 from muster.core.reading.watcher import Watcher
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.job import job_status
-from muster.core.views.facets import facets_in
-from muster.core.views.publication import public_event
-from muster.core.views.story import Story
-from muster.core.wording import jobs
-from muster.core.wording.pods import WORDS
 from muster.events.facts import PodObserved, WorkloadFinished
 from muster.events.public import PublicWorkloadFinished, PublicWorkloadHeldUp
 from muster.model.keys import Position
 from muster.model.podtrouble import NodesRefuse
 from muster.serving.joblist import job_rows
+from muster.told.presentation import desired
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.views.publication import facets_in, public_event
+from muster.told.views.story import Story
+from muster.told.wording import jobs
+from muster.told.wording.pods import WORDS
 
 FINE: list[Obj] = [
     {},

@@ -4,10 +4,9 @@ from kit import facts
 from kit.audits import audit
 from kit.bench import Bench
 from kit.scenes import Scene
-from muster.core.quota.claim import Claim, Part
 from muster.core.quota.claiming import expires_at
-from muster.core.quota.claims import Claims
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.claims import Claim, Claims, Part
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (

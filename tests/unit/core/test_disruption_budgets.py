@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from kit.why import why
-from muster.core.actuation.answers import Effect, RetryLater, said
 from muster.core.actuation.carrying import Reply, carry_out
 from muster.core.actuation.intents import ActuatorState
-from muster.core.actuation.orders import Outstanding
+from muster.core.actuation.orders import Effect, Outstanding, RetryLater, said
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.model.keys import Intent, Ref
 

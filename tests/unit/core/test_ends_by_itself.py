@@ -5,7 +5,7 @@ from __future__ import annotations
 from kit import facts
 from kit.claimscenes import about_to_end
 from kit.scenes import Scene
-from muster.core.preemption.ends import Ends
+from muster.core.preemption.preemptorstate import Ends
 from muster.core.quota.demand import Charge
 from muster.events.claims import ClaimOpened, VictimStays
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, QuotaReserved

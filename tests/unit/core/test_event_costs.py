@@ -13,15 +13,15 @@ import pytest
 from kit import facts, kai, nodes
 from kit.bench import Bench
 from kit.steps import calls
-from muster.core.preemption import claimants, unplaced
+from muster.core.preemption import claimants, makingroom
 from muster.core.preemption.heads import Heads, Refused
-from muster.core.preemption.state import PreemptorState, UnplacedClaimant
+from muster.core.preemption.preemptorstate import PreemptorState, UnplacedClaimant
 from muster.core.queueing import choice, lending
 from muster.core.queueing.book import Book, Shape
 from muster.core.queueing.queues import Job
-from muster.core.queueing.state import SorterState
-from muster.core.quota.division import fairtree
-from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
+from muster.core.queueing.sorterstate import SorterState
+from muster.core.quota.division import dividing
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, GangDeferred
 from muster.events.effects import EffectApplied
@@ -162,13 +162,13 @@ def test_an_order_costs_the_same_however_many_claims_are_in_force() -> None:
 
 
 def test_what_is_asked_beyond_a_share_or_for_just_it_divides_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, divided, divide = full(5, 5, 0, of_kai=16), list[str](), fairtree.fair_shares
+    bench, divided, divide = full(5, 5, 0, of_kai=16), list[str](), dividing.fair_shares
 
     def counted(*args: object) -> object:
         divided.append("gpu")
         return divide(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fairtree, "fair_shares", counted)
+    monkeypatch.setattr(dividing, "fair_shares", counted)
     come(bench, [of_gpu("one-more", "k3")])
     assert not divided
     bench.facts(facts.gone("gpu-4", "default"))
@@ -196,13 +196,13 @@ def test_gangs_that_are_owed_nothing_of_what_their_queue_lacks_are_passed_at_a_g
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their queue uses less memory than it is guaranteed from here on; they ask for cpu, of which it has no min."""
-    bench, looked, due = full(10, 0, 200), list[str](), unplaced._is_due
+    bench, looked, due = full(10, 0, 200), list[str](), makingroom._is_due
 
     def counted(state: PreemptorState, found: UnplacedClaimant) -> bool:
         looked.append(found.job.ref.name)
         return due(state, found)
 
-    monkeypatch.setattr(unplaced, "_is_due", counted)
+    monkeypatch.setattr(makingroom, "_is_due", counted)
     bench.facts(facts.gone("running-4", "q4"))
     bench.settle()
     assert not looked

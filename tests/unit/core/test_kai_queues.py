@@ -8,13 +8,10 @@ from kit.facts import seen, tree
 from kit.kai import queue, queue_gone, work
 from kit.words import in_words
 from muster.core.objects.kaiqueue import KIND, read_kai_queue
-from muster.core.presentation.kaiqueues import kai_status
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.core.quota.trees import kaisource
-from muster.core.reading.registry import KAI_QUEUES, WATCHED
-from muster.core.readmodel.model import ReadModel
+from muster.core.reading.watched import KAI_QUEUES, WATCHED
 from muster.core.stage import Folder
-from muster.core.wording.events import tell
 from muster.events.base import Event
 from muster.events.decisions import (
     EvictionOrdered,
@@ -28,6 +25,9 @@ from muster.events.decisions import (
 from muster.model.keys import Ref
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import EVERYTHING
+from muster.told.presentation.queuestatus import kai_status
+from muster.told.readmodel.model import ReadModel
+from muster.told.wording.events import tell
 
 GPU = "nvidia.com/gpu"
 TEAMS = (queue("department-1"), queue("team-a", "department-1", gpu=(2, -1, 1)), queue("team-b", "department-1"))

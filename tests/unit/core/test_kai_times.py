@@ -8,7 +8,7 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import seen
 from kit.kai import queue, work
-from muster.core.quota.ledger.minrun import protected_ms
+from muster.core.quota.ledger.kaitimes import protected_ms
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, ReclaimDeferred
 from muster.events.facts import KaiQueueObserved

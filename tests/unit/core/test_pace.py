@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.core.learned.pace import ENOUGH, Pace
-from muster.core.wording.queues import estimate, no_estimate
+from muster.core.learned import ENOUGH_ADMISSIONS, Pace
+from muster.told.wording.queuewords import estimate, no_estimate
 
 
 def admissions(*times: int, waiting: int = 9) -> Pace:
@@ -32,8 +32,8 @@ def test_too_little_is_said_and_not_guessed():
     found = admissions(0, 60_000, 120_000).expect("root/a", 4, now=120_000)
     assert not found.known
     assert no_estimate(found) == ("2 admissions in a row were seen in this queue while jobs waited; 5 are needed")
-    assert not admissions(*range(ENOUGH)).expect("root/a", 1, now=9).known
-    assert admissions(*range(ENOUGH + 1)).expect("root/a", 1, now=ENOUGH).known
+    assert not admissions(*range(ENOUGH_ADMISSIONS)).expect("root/a", 1, now=9).known
+    assert admissions(*range(ENOUGH_ADMISSIONS + 1)).expect("root/a", 1, now=ENOUGH_ADMISSIONS).known
     assert not Pace().expect("root/a", 1, now=0).known
 
 

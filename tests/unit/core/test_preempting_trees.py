@@ -7,7 +7,7 @@ import pytest
 
 from kit import facts
 from kit.words import in_words
-from muster.core.quota.trees.tree import read_tree
+from muster.core.quota.trees.treesource import read_tree
 from muster_cli.main import run
 
 ASKED = {"preempt-lower-priority": "true"}

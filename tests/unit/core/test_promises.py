@@ -11,22 +11,22 @@ from msgspec import structs
 from kit.doubles.covering import Coverage
 from kit.scenes import Scene
 from kit.traces import SAMPLES
-from muster.core.codes.values import NoPromise, Promise
-from muster.core.learned import durations
-from muster.core.learned.durations import ENOUGH, REMEMBERED, Durations, RunTimes, end_of, kinds_of, span_of
-from muster.core.promising import calibration
-from muster.core.promising.calibration import Calibration, score_of
+from muster.core import learned
+from muster.core.learned import ENOUGH_RUNS, REMEMBERED, Durations, RunTimes, end_of, kinds_of, span_of
+from muster.core.promising import promises
 from muster.core.promising.projection import Projection
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.promisefolds import running
-from muster.core.readmodel.state import ReadState
+from muster.core.promising.promises import Calibration, score_of
 from muster.core.stage import Folder
-from muster.core.status.promise import promise_of
-from muster.core.wording.queues import no_promise, promise
 from muster.events.claims import ClaimOpened
 from muster.events.facts import QueueObserved, WorkloadFinished, WorkloadStarted
 from muster.model.keys import Ref
 from muster.model.workload import Wishes
+from muster.told.codes.values import NoPromise, Promise
+from muster.told.readmodel.jobfolds import running
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import promise_of
+from muster.told.wording.queuewords import no_promise, promised_start
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.runner import Options, simulate
 
@@ -60,10 +60,10 @@ def test_the_finest_kind_of_which_enough_is_known_counts() -> None:
     known, other = Durations(), kinds_of("text", "eval-1", "root/b", {"cpu": 2})
     own, alike = kinds_of("video", "train-7", "root/a", {"cpu": 1}), kinds_of("audio", "train-1", "root/a", {"cpu": 1})
     assert known.left(own, 0) is None
-    for _ in range(ENOUGH):
+    for _ in range(ENOUGH_RUNS):
         known.ended(other, 8 * MINUTE)
     assert known.left(own, 0) == end_of(span_of(8 * MINUTE)), "of all jobs"
-    for _ in range(ENOUGH):
+    for _ in range(ENOUGH_RUNS):
         known.ended(alike, MINUTE)
     assert known.left(own, 0) == end_of(span_of(MINUTE)), "of the same queue, stem and request"
     assert known.left(other, 0) == end_of(span_of(8 * MINUTE))
@@ -79,7 +79,7 @@ def test_what_is_long_ago_is_forgotten_and_memory_is_bounded(monkeypatch: pytest
     assert spread.left(0) < 17 * MINUTE, "the mean of all is half an hour"
     assert spread.kept < REMEMBERED
     assert (spread.count, spread.total) == (2 * REMEMBERED, REMEMBERED * 61 * MINUTE)
-    monkeypatch.setattr(durations, "MAX_KINDS", 20)
+    monkeypatch.setattr(learned, "MAX_KINDS", 20)
     many = Durations()
     for number in range(100):
         many.ended(kinds_of("a", "job", f"root/{number}", {"cpu": 1}), MINUTE)
@@ -130,13 +130,13 @@ def test_broken_promises_raise_the_quantile_and_kept_ones_lower_it_within_its_li
     assert found.level == before, "one of ten"
     for _ in range(10_000):
         found.settled(kept=False)
-    assert found.level == calibration.MILLION
+    assert found.level == promises.MILLION
     for _ in range(10_000):
         found.settled(kept=True)
-    assert found.level == calibration.LOWEST
-    for _ in range(3 * calibration.REMEMBERED):
+    assert found.level == promises.LOWEST
+    for _ in range(3 * promises.REMEMBERED):
         found.waited(MINUTE, 5 * MINUTE)
-    assert found.total < calibration.REMEMBERED
+    assert found.total < promises.REMEMBERED
     assert max(found.scores) == score_of(MINUTE, 5 * MINUTE)
 
 
@@ -175,7 +175,7 @@ def busy(*leaves: tuple[str, int], **rules: str) -> Scene:
     scene = Scene()
     scene.tree_of(*(leaves or (("a", 8),)), **rules)
     scene.lines("synced")
-    for number in range(ENOUGH):
+    for number in range(ENOUGH_RUNS):
         scene.lines(f"job a/x{number} cpu=8")
         runs(scene, f"a/x{number}")
         passes(scene, 10 * MINUTE)
@@ -247,7 +247,7 @@ def test_a_paused_queue_is_left_out_and_what_never_ends_gives_no_time() -> None:
 # --- promises -----------------------------------------------------------------------------------------------------
 
 
-def asked(scene: Scene, name: str, *, waits: int = calibration.ENOUGH) -> Promise:
+def asked(scene: Scene, name: str, *, waits: int = promises.ENOUGH_WAITS) -> Promise:
     """What is promised where so many waits ended as they were projected."""
     state = read(scene)
     for _ in range(waits):
@@ -262,9 +262,9 @@ def test_a_promise_names_both_times_and_how_many_were_kept() -> None:
     found, now = asked(scene, "a/one"), read(scene).now
     assert not found.why
     assert 9 * MINUTE <= found.start - now <= found.latest - now <= 14 * MINUTE
-    assert promise(found, now).startswith("Starts at about 1970-01-01T")
-    assert promise(found, now).endswith("no promise of this log has been settled yet")
-    assert "of 10 promises 9 were kept" in promise(structs.replace(found, settled=10, kept=9), now)
+    assert promised_start(found, now).startswith("Starts at about 1970-01-01T")
+    assert promised_start(found, now).endswith("no promise of this log has been settled yet")
+    assert "of 10 promises 9 were kept" in promised_start(structs.replace(found, settled=10, kept=9), now)
 
 
 def test_no_promise_is_made_where_none_can_be_kept() -> None:
@@ -291,10 +291,10 @@ def test_no_promise_is_made_where_none_can_be_kept() -> None:
 
 def test_the_sentence_says_what_is_meant_and_what_was_kept() -> None:
     at = 1_800_000_000_000
-    assert "in 9 of 10 cases: projected" in promise(Promise(at, at, 0, 0), at)
-    assert "no promise of this log has been settled yet" in promise(Promise(at, at, 0, 0), at)
-    assert promise(Promise(at, at, 50, 40), at).endswith("of 50 promises 40 were kept")
-    assert promise(Promise(at, at, 1412, 1045), at).endswith("of 1,412 promises 1,045 were kept (74 of 100)")
+    assert "in 9 of 10 cases: projected" in promised_start(Promise(at, at, 0, 0), at)
+    assert "no promise of this log has been settled yet" in promised_start(Promise(at, at, 0, 0), at)
+    assert promised_start(Promise(at, at, 50, 40), at).endswith("of 50 promises 40 were kept")
+    assert promised_start(Promise(at, at, 1412, 1045), at).endswith("of 1,412 promises 1,045 were kept (74 of 100)")
 
 
 def test_an_edited_job_gets_another_promise_and_its_old_one_teaches_nothing() -> None:

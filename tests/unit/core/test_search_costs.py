@@ -16,10 +16,10 @@ from kit.depth import examples
 from kit.packed import Packed, Shape, claim, filled
 from kit.steps import calls
 from muster.core.placement.view import Ask, Kept, View
-from muster.core.quota.reclaim import Basis, Search
-from muster.core.reclaim.search import _Planner
-from muster.core.reclaim.sets import Option
-from muster.core.reclaim.sites import Site
+from muster.core.quota.candidates import Basis, Search
+from muster.core.victimsearch.prices import Option
+from muster.core.victimsearch.search import _Planner
+from muster.core.victimsearch.sites import Site
 from muster.model.demand import Demand
 
 ONE = Shape(1, 1)

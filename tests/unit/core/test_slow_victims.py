@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from kit import facts
 from kit.audits import audit
 from kit.scenes import Scene
-from muster.core.actuation.answers import said as answered
+from muster.core.actuation.orders import said as answered
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, VictimStays
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved, WorkloadQueued

@@ -20,14 +20,8 @@ from kit.bench import Bench
 from kit.hostile import Hostile, Watching, corpus, watching
 from kit.scenario import tell as tell_decision
 from kit.words import coded, in_words, odd
-from muster.core.presentation import desired, queues
 from muster.core.reading.watcher import MAX_FACT_BYTES, about
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.views.narrator import Narrator
-from muster.core.views.publication import public_event
-from muster.core.wording.events import tell
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRejected, WorkloadRefused
 from muster.events.envelope import MAX_BYTES, encode_commit
@@ -35,6 +29,12 @@ from muster.events.facts import ChildGone, ObjectUnreadable, QuotaTreeObserved, 
 from muster.events.registry import encode
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.runtime.replaying.replay import replay
+from muster.told.presentation import desired, queuestatus
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.narrator import Narrator
+from muster.told.views.publication import public_event
+from muster.told.wording.events import tell
 
 CASES = corpus()
 READ_S = 2.0
@@ -268,10 +268,10 @@ def check_presentation(bench: Bench, odd: list[Event]) -> None:
         if unit is not None:
             check_object(unit)
     for path in list(state.queues.ledger.nodes)[:50]:
-        queue = queues.queue_object(state, path)
+        queue = queuestatus.queue_object(state, path)
         if queue is not None:
             check_object(queue)
-    encode(queues.tree_status(state))
+    encode(queuestatus.tree_status(state))
 
 
 def check_note(note: desired.EventNote) -> None:

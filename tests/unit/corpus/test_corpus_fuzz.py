@@ -15,7 +15,7 @@ from kit.depth import examples
 from kit.hostile import BASES, watching
 from kit.words import in_words
 from muster.core.objects.meta import UnreadableError
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.core.reading.watcher import MAX_FACT_BYTES, about, gist
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import MAX_BYTES, encode_commit

@@ -14,10 +14,10 @@ from kit.deployed import NAMESPACE, Right, needed, objects, of_kind, rights
 from kit.nodes import ATOMIC
 from kit.shell import NODES, Cell, play
 from kit.story import quota_tree, rayjob
-from muster.core.objects.gpus import RESERVATIONS as GPU_RESERVATIONS
+from muster.core.objects.gpushares import RESERVATIONS as GPU_RESERVATIONS
 from muster.core.objects.nodepools import NAME
 from muster.core.objects.nodepools import NAMESPACE as NODE_POOLS
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.core.workloads.registry import KINDS
 from muster.fakecluster.world import SimCluster
 from muster.model import api

@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 from kit import facts
 from kit.bench import Bench
 from kit.compose import REPOSITORY
-from muster.core.views.publication import public_event
 from muster.events.public import PUBLIC_TYPES, ce_type_of
 from muster.events.registry import encode
+from muster.told.views.publication import public_event
 from muster_tools.schemas import Schema, breaking, files, main, recorded, sample_of, schemas
 
 FOLDER = REPOSITORY / "proto-schemas"

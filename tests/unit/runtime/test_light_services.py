@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-DECISIONS = ("muster.core.cell.deciders", "muster.core.readmodel", "muster.core.preemption", "muster.core.views")
+DECISIONS = ("muster.core.cell.deciders", "muster.told.readmodel", "muster.core.preemption", "muster.told.views")
 SERVICES = ("muster_watcher", "muster_actuator", "muster_preemptor", "muster_publisher")
 
 

@@ -17,10 +17,7 @@ from kit import facts, nodes
 from kit.promql import Recorded
 from kit.scenes import Scene, beginning, claimed, refused
 from kit.standings import SCENES, held_up
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder, Violation
-from muster.core.views.facets import facets_in
-from muster.core.views.publication import public_event
 from muster.events.decisions import WorkloadRefused
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvicted
@@ -30,6 +27,8 @@ from muster.telemetry.instruments import COUNTERS, GAUGES, HISTOGRAMS
 from muster.telemetry.metrics import Metrics
 from muster.telemetry.observer import StageTelemetry
 from muster.telemetry.traces import WorkloadTraces, make_tracing
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.publication import facets_in, public_event
 from muster_tools import monitoring
 from muster_tools.alerts import ALERTS, BOARDS, QUESTIONS
 

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
+from muster.audit.judge import RIGHTS
 from muster.bus.cell import FOLDERS
 from muster.bus.connection import Connection
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.core.cell.judge import RIGHTS
 from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config

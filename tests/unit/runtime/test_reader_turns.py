@@ -15,8 +15,8 @@ from kit.doubles.log import MemoryLeases, MemoryLog
 from kit.frozen import FrozenProcess, task_factory
 from muster.core import docket, stage
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.seat import Seat
-from muster.core.reading.registry import WATCHED
+from muster.core.cell.seats import Seat
+from muster.core.reading.watched import WATCHED
 from muster.core.reading.watcher import Watcher
 from muster.core.stage import Folder, StageState
 from muster.events.base import Event

@@ -14,11 +14,6 @@ import pytest
 from msgspec import structs
 
 from kit.rayscenes import RayScene
-from muster.core.presentation import scalegates
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
-from muster.core.readmodel.state import ReadState
-from muster.core.readmodel.touched import Marker, Touched
 from muster.core.stage import Folder
 from muster.kube.scalegates import lacking
 from muster.model import api
@@ -30,6 +25,11 @@ from muster.ports import ApiResponse, ApiStatusError, ApiUnreachableError
 from muster.runtime.presenting.objectwriting import ObjectWriter
 from muster.runtime.presenting.scalegates import AGAIN_S, GateSignals
 from muster.runtime.runners.hooks import NoHooks
+from muster.told.presentation import scalegates
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.objectfolds import cluster_gone, cluster_seen
+from muster.told.readmodel.readstate import ReadState
+from muster.told.readmodel.touched import Marker, Touched
 
 Obj = dict[str, Any]
 OPENAPI = "/openapi/v3/apis/ray.io/v1"

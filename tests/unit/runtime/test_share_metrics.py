@@ -7,11 +7,10 @@ from kit.bench import Bench
 from kit.facts import seen, tree
 from kit.kai import queue, work
 from kit.scenario import Play
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.views.measures import measures, share_measures
-from muster.core.views.queueshare import queue_share, queues_named
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.measures import measures, queue_share, queues_named, share_measures
 
 GPU = "nvidia.com/gpu"
 

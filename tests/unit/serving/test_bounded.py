@@ -15,22 +15,22 @@ from kit.alone import reader_of
 from kit.growing import tables
 from kit.recorded import LogTime, RecordedLog
 from kit.traces import trace
-from muster.core.codes import happenings
-from muster.core.learned import durations, pace
-from muster.core.promising import calibration
-from muster.core.readmodel import ganghistory, history, records
+from muster.core import learned
+from muster.core.promising import promises
 from muster.events.envelope import Stored
 from muster.serving import live as following
 from muster.serving import series
 from muster.serving.live import Live
 from muster.serving.moments import Moments
+from muster.told.codes import happenings
+from muster.told.readmodel import history, readstate
 from muster.tracesim.runner import MUSTER, Options, simulate
 
 DAYS, JOBS = 12, 40
 DAY_S = 24 * 3_600
 LIMITS = (
-    (records, "GONE_KEPT", 20), (ganghistory, "GONE_KEPT", 20), (durations, "MAX_KINDS", 30), (pace, "KEPT", 8),
-    (history, "RELEASES", 20), (history, "TAKERS", 20), (calibration, "REMEMBERED", 40), (series, "MOST_POINTS", 40),
+    (readstate, "GONE_KEPT", 20), (history, "GONE_KEPT", 20), (learned, "MAX_KINDS", 30), (learned, "KEPT", 8),
+    (history, "RELEASES", 20), (history, "TAKERS", 20), (promises, "REMEMBERED", 40), (series, "MOST_POINTS", 40),
     (happenings, "MAX_PER_SUBJECT", 10), (following, "RING", 100),
 )  # fmt: skip
 CLUSTER = {"nodes": [{"count": 2, "gpus": 8}], "queues": {"a": {"min": 8, "max": 16}, "b": {"min": 8, "max": 16}}}

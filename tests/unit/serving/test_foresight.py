@@ -15,9 +15,7 @@ import pytest
 from kit import facts
 from kit.chaos import Chaos
 from kit.waiting import until
-from muster.core.cell.seat import Seat
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
+from muster.core.cell.seats import Seat
 from muster.events.envelope import Commit, Stored
 from muster.serving import asking
 from muster.serving.ahead import Ahead
@@ -27,6 +25,8 @@ from muster.serving.foresight import Foresight
 from muster.serving.scope import EVERYTHING, Scope
 from muster.serving.supposed import AskView, Change
 from muster.serving.whatif import ChangeError
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 from muster_cli import samples
 
 WORKLOAD = read_job({**samples.manifest(samples.TRAINING), "metadata": {"name": "new", "namespace": "video"}})

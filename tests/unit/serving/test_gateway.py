@@ -19,10 +19,7 @@ from kit.compose import REPOSITORY
 from kit.recorded import ADMIN, BATCH, LogTime, RecordedLog, questions, tenant
 from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Queues
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.promise import promises_of
 from muster.events.envelope import Commit, Stored
 from muster.ports import ApiResponse, ApiUnreachableError
 from muster.runtime.logkeeping.snapshotting import encode_state
@@ -35,6 +32,9 @@ from muster.serving.http import GatewayServer
 from muster.serving.limits import TooManyError, UnderWay
 from muster.serving.moments import LogMark, Moments, OutsideError
 from muster.serving.streaming import messages, resumed
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import promises_of
 from muster_cli import samples
 from muster_tools import openapi
 

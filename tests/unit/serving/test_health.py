@@ -5,13 +5,13 @@ from __future__ import annotations
 from kit import facts
 from kit.bench import Bench
 from kit.recorded import ADMIN, tenant
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.serving.health import health
 from muster.serving.scope import Lens
 from muster.serving.shapes import HealthView
 from muster.serving.views import moment_of
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 
 
 def found(bench: Bench, *namespaces: str) -> HealthView:

@@ -15,11 +15,9 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.actuation.answers import Effect, RetryLater, failed, refused, said_by
-from muster.core.actuation.orders import Order
-from muster.core.objects.conditions import Condition, is_true
-from muster.core.objects.meta import Meta, UnreadableError, decode
-from muster.core.objects.podrules import RawLabelSelector, selector_of
+from muster.core.actuation.orders import Effect, Order, RetryLater, failed, refused, said_by
+from muster.core.objects.meta import Condition, Meta, UnreadableError, decode, is_true
+from muster.core.objects.podspec import RawLabelSelector, selector_of
 from muster.core.placement.matching import selects
 from muster.model.problem import problem
 from muster.model.problemcodes import WriteCode

@@ -12,15 +12,36 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.core.actuation import budgets, gathering, gpus, provisioning
-from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, deletion, message_of, patched
-from muster.core.actuation.bind import after_binding, after_unbind, binding_for, read_binding
-from muster.core.actuation.gating import patch_gate
+from muster.core.actuation import budgets, patches, podwrites, provisioning
 from muster.core.actuation.intents import ActuatorState, Known, is_held, leaving, workers_leaving
-from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Removing, Unbind
-from muster.core.actuation.patch import after_reread, patch_for
-from muster.core.actuation.removing import before_deletion, is_worker, read_deletion
-from muster.core.objects.gpus import RESERVATIONS
+from muster.core.actuation.orders import (
+    Asking,
+    Bind,
+    Effect,
+    Freeing,
+    Gating,
+    Order,
+    Outstanding,
+    Removing,
+    Reread,
+    RetryLater,
+    Unbind,
+    applied,
+    deletion,
+    message_of,
+    patched,
+)
+from muster.core.actuation.patches import after_reread, patch_for, patch_gate
+from muster.core.actuation.podwrites import (
+    after_binding,
+    after_unbind,
+    before_deletion,
+    binding_for,
+    is_worker,
+    read_binding,
+    read_deletion,
+)
+from muster.core.objects.gpushares import RESERVATIONS
 from muster.core.workloads.registry import KINDS
 from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
 from muster.model.problem import problem
@@ -79,7 +100,7 @@ def _tables(state: ActuatorState) -> tuple[Mapping[str, Order], ...]:
     )
 
 
-def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = gpus.IMAGE) -> Steps:
+def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = podwrites.IMAGE) -> Steps:
     """The requests for one order. ``state``: the actuator's, as of now; ``image``: of pods that keep shared GPUs."""
     match order:
         case Bind():
@@ -113,7 +134,7 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
     known = state().known.get(order.ref.uid, Known())
     gathered = order.together == 0
     for _ in range(REREADS):
-        if not gathered and gathering.groups(order, known):
+        if not gathered and patches.groups(order, known):
             trouble = yield from _gather(order, state().seq)
             if trouble is not None:
                 return trouble
@@ -133,17 +154,17 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
 
 def _gather(order: Outstanding, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:
     """Make the PodGroup that its pods are going to name; None: it is there. ``end``: how far our own log is known."""
-    groups = gathering.GROUPS
-    path = groups.path(order.ref.namespace, gathering.group_name(order.ref))
-    made = yield Request("POST", groups.path(order.ref.namespace), gathering.group_for(order))
+    groups = patches.GROUPS
+    path = groups.path(order.ref.namespace, patches.group_name(order.ref))
+    made = yield Request("POST", groups.path(order.ref.namespace), patches.group_for(order))
     if made.status != 409:
-        return gathering.read_made(order, made.status, made.body)
+        return patches.read_made(order, made.status, made.body)
     found = yield Request("GET", path)
-    former = gathering.read_former(order, end, found.status, found.body)
+    former = patches.read_former(order, end, found.status, found.body)
     if not isinstance(former, bytes):
         return former
     gone = yield Request("DELETE", path, former)
-    return gathering.read_removed(order, gone.status, gone.body)
+    return patches.read_removed(order, gone.status, gone.body)
 
 
 def _budgets_allow(
@@ -221,39 +242,39 @@ def _unbind(order: Unbind) -> Steps:
 
 def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | RetryLater]:
     """Keep a device for a group; returns its UUID."""
-    path = PODS.path(RESERVATIONS, gpus.keeper_name(group))
+    path = PODS.path(RESERVATIONS, podwrites.keeper_name(group))
     reply = yield Request("GET", path)
     if reply.status == 404:
-        reply = yield Request("POST", PODS.path(RESERVATIONS), gpus.keeper_for(order, group, image))
-        trouble = gpus.read_kept(order, reply.status, reply.body)
+        reply = yield Request("POST", PODS.path(RESERVATIONS), podwrites.keeper_for(order, group, image))
+        trouble = podwrites.read_kept(order, reply.status, reply.body)
         if trouble is not None:
             return trouble
         reply = yield Request("GET", path)
-    return gpus.read_uuid(order, reply.status, reply.body)
+    return podwrites.read_uuid(order, reply.status, reply.body)
 
 
 def _wire(order: Bind, uuids: tuple[str, ...]) -> Generator[Request, Reply, Effect | RetryLater | None]:
     """Write to a pod and its ConfigMaps which devices it shares; None: that is written already."""
     path = PODS.path(order.ref.namespace, order.ref.name)
     reply = yield Request("GET", path)
-    wiring = gpus.wiring_for(order, reply.status, reply.body, uuids)
-    if not isinstance(wiring, gpus.Wiring):
+    wiring = podwrites.wiring_for(order, reply.status, reply.body, uuids)
+    if not isinstance(wiring, podwrites.Wiring):
         return wiring
     for name, body in wiring.config_maps:
         reply = yield Request("POST", CONFIG_MAPS.path(order.ref.namespace), body)
         if reply.status == 409:
             reply = yield Request("PATCH", CONFIG_MAPS.path(order.ref.namespace, name), body, MERGE_PATCH)
-        trouble = gpus.read_written(order, reply.status, reply.body)
+        trouble = podwrites.read_written(order, reply.status, reply.body)
         if trouble is not None:
             return trouble
     reply = yield Request("PATCH", path, wiring.labels, MERGE_PATCH)
-    return gpus.read_written(order, reply.status, reply.body)
+    return podwrites.read_written(order, reply.status, reply.body)
 
 
 def _free(order: Freeing) -> Steps:
     path = PODS.path(order.ref.namespace, order.ref.name)
     reply = yield Request("DELETE", path, deletion(order))
-    return gpus.read_freed(order, reply.status, reply.body)
+    return podwrites.read_freed(order, reply.status, reply.body)
 
 
 def _remove(order: Removing) -> Steps:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from muster.core.actuation.budgets import PodsLeaving
 from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Removing, Unbind
-from muster.core.autoscaling.state import request_ref
+from muster.core.autoscaling.bridgestate import request_ref
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.stage import Stage, StageState
 from muster.events.decisions import (

@@ -1,16 +1,21 @@
-"""Orders of the actuator: what is to be done about one object on the API server, and by which decision."""
+"""Orders of the actuator, and what the API server's answers to them mean."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
+from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.events.base import Cause
-from muster.events.effects import Action
+from muster.events.effects import Action, EffectApplied, EffectFailed, FailureReason
 from muster.events.elastic import GateSet
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.keys import Intent, Ref
+from muster.model.problem import FieldProblem, problem
+
+# --- orders -----------------------------------------------------------------------------------------------------------
 
 
 class Order(Struct, frozen=True):
@@ -102,3 +107,120 @@ class Removing(Order, frozen=True):
     owner: str
     """uid of the charged workload"""
     action: Literal["remove_worker"] = "remove_worker"
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+class _ApiAnswer(Struct, frozen=True):
+    message: str = ""
+    reason: str = ""
+
+
+class _WrittenObject(Struct, frozen=True):
+    metadata: Meta
+
+
+class Reread(Struct, frozen=True):
+    """The object is not as the write supposed: read it, and see what it says about the decision."""
+
+
+class RetryLater(Struct, frozen=True):
+    """Try again later: the API server is busy, out of reach, or forbids us what it should not."""
+
+    reason: Literal["unavailable", "throttled", "conflict", "forbidden"]
+    problem: FieldProblem
+
+
+Effect = EffectApplied | EffectFailed
+Answer = Effect | Reread | RetryLater
+
+
+def applied(order: Order, rv: int = 0) -> EffectApplied:
+    """The effect of a decision that is carried out. ``rv``: resourceVersion of the written object, 0 where unknown."""
+    return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
+
+
+def failed(order: Order, reason: FailureReason, why: FieldProblem) -> EffectFailed:
+    """The effect of a decision that cannot be carried out."""
+    return EffectFailed(
+        cause=order.cause,
+        ref=order.ref,
+        attempt=order.attempt,
+        reason=reason,
+        problem=why,
+        action=order.action,
+    )
+
+
+def absent(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater | None:
+    """What it means that an object could not be read; None: it is there."""
+    if status == 404:
+        return failed(order, "gone", said_by(body))
+    return None if 200 <= status < 300 else RetryLater("unavailable", said_by(body))
+
+
+def not_done(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater:
+    """What an answer other than 2xx to a write on one object means."""
+    return failed(order, "gone", said_by(body)) if status == 404 else refused(order, status, body)
+
+
+def patched(order: Order, status: int, body: bytes) -> Answer:
+    """What the answer to a fenced patch means."""
+    if 200 <= status < 300:
+        return applied(order, rv_of(body))
+    return Reread() if status == 422 else not_done(order, status, body)
+
+
+def refused(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater:
+    """What an answer means that is neither what was hoped for nor of any other meaning: try later, or never."""
+    return retry(status, body) or failed(order, "refused", said_by(body))
+
+
+def retry(status: int, body: bytes) -> RetryLater | None:
+    """Whether an answer says to try again later."""
+    if status in (409, 429) or status >= 500:
+        return RetryLater({409: "conflict", 429: "throttled"}.get(status, "unavailable"), said_by(body))  # type: ignore[arg-type]
+    verbs = ("patch", "create", "delete")
+    if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message_of(body) for verb in verbs)):
+        return RetryLater("forbidden", said_by(body))
+    return None
+
+
+def said(message: str) -> FieldProblem:
+    """What the API server answered: the one text of others that an effect carries, quoted and cut."""
+    return problem("", "said", said=message)
+
+
+def said_by(body: bytes) -> FieldProblem:
+    """What an answer says in the words of the API server."""
+    return said(message_of(body))
+
+
+def message_of(body: bytes) -> str:
+    """The message of a Status object, or the head of whatever came instead."""
+    try:
+        status: _ApiAnswer = decode(body, _ApiAnswer)
+    except UnreadableError:
+        return body[:200].decode("utf-8", "replace")
+    return status.message or status.reason
+
+
+def meta_of(body: bytes) -> Meta:
+    """The metadata of an object; raises UnreadableError."""
+    found: _WrittenObject = decode(body, _WrittenObject)
+    return found.metadata
+
+
+def rv_of(body: bytes) -> int:
+    """ResourceVersion of an object; 0 where the body is none."""
+    try:
+        return meta_of(body).rv
+    except UnreadableError:
+        return 0
+
+
+def deletion(order: Order) -> bytes:
+    """The options of the deletion of an object: one of that name and another uid stays."""
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": order.ref.uid}}
+    return msgspec.json.encode(body, order="deterministic")

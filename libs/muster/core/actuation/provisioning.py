@@ -12,9 +12,18 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Effect, RetryLater, applied, failed, message_of, refused, rv_of, said_by
-from muster.core.actuation.orders import Asking
-from muster.core.autoscaling.state import templates_of
+from muster.core.actuation.orders import (
+    Asking,
+    Effect,
+    RetryLater,
+    applied,
+    failed,
+    message_of,
+    refused,
+    rv_of,
+    said_by,
+)
+from muster.core.autoscaling.bridgestate import templates_of
 from muster.core.objects.meta import INTENT
 from muster.core.objects.nodepools import REQUESTED
 from muster.core.workloads.registry import KINDS

@@ -1,1 +1,5 @@
-"""Requests to the autoscalers of nodes and of Ray clusters: decided by the autoscaler bridge."""
+"""Autoscaling: the nodes to request, and the size of each Ray cluster that scales itself.
+
+Stage ``AutoscalerBridge`` (``bridge.py``) decides requests for nodes, asks the accountant for growth, chooses workers
+to release and raises alarms. The reader of Ray heads and the actuator use the state.
+"""

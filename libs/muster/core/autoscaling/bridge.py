@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.autoscaling import clusters, gate, raypods
-from muster.core.autoscaling.state import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
+from muster.core.autoscaling import clusterfolds, gate
+from muster.core.autoscaling.bridgestate import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
 from muster.core.gang.declare import declared_by
 from muster.core.objects.meta import digest
-from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Stage, Violation, arms_of, first
+from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, QuotaReleased, QuotaReserved
 from muster.events.effects import EffectFailed
@@ -44,7 +43,7 @@ class AutoscalerBridge(Stage[BridgeState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return arms_of(self, clusters, raypods)
+        return arms_of(self, clusterfolds)
 
     # --- jobs -------------------------------------------------------------------------------------------------
 

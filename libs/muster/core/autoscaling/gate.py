@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from muster.core.autoscaling import giveback, resizing, watchdog
-from muster.core.autoscaling.state import BridgeState, Cluster, Grant
+from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant
 from muster.events.base import Decision
 from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit, ReplicaCost
 from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup

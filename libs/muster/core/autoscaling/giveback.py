@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Reclaim, Worker
+from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant, Reclaim, Worker
 from muster.core.quota.trees.rules import span_or
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen, WorkersKept, WorkersRemoved

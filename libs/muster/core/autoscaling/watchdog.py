@@ -1,4 +1,11 @@
-"""Watches Ray clusters: their head and whether they become ready, and the autoscaler of those that scale themselves.
+"""What goes wrong with Ray clusters for longer than it may, and the alarms about it.
+
+Workers of Ray clusters that no node takes: nothing counts on them while another group would do.
+
+After a while that is an alarm of the watchdog. Where what waits could run in another group, that one is asked for, and
+the workers without nodes are taken back; their group is tried again after a pause, longer each time.
+
+Watches Ray clusters: their head and whether they become ready, and the autoscaler of those that scale themselves.
 
 What is wrong for longer than it may be is an alarm; the most severe one is shown. While an autoscaler is not heard its
 cluster is granted nothing more, and its unused grant is released, so that no quota waits for it. One that stalls with
@@ -12,8 +19,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from muster.core.autoscaling import nodeless, resizing
-from muster.core.autoscaling.state import NOTHING, BridgeState, Cluster, Grant, Worker
+from muster.core.autoscaling import resizing
+from muster.core.autoscaling.bridgestate import NOTHING, BridgeState, Cluster, Grant, Worker
+from muster.core.quota.trees.rules import span_or
 from muster.events.alarms import DEAF, AlarmCleared, AlarmRaised, AlarmReason
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen
@@ -21,13 +29,78 @@ from muster.model.closed import total
 from muster.model.elastic import Counts, ScaledGroup
 from muster.model.raydemand import RayDemand, RayShape, Trouble
 
+# --- workers that no node takes ---------------------------------------------------------------------------------------
+
+
+WAIT_MS = 30_000
+"""How long workers may be without a node where their cluster does not say."""
+NODELESS_HOLD_MS = 60_000
+"""How long their group is not tried again; twice as long each time."""
+
+
+def limit_ms(cluster: Cluster) -> int:
+    """How long its workers may be without a node."""
+    return span_or(cluster.elastic.node_wait, WAIT_MS)
+
+
+def nodeless_deadlines(state: BridgeState, cluster: Cluster) -> Iterator[int]:
+    """Log times (ms) at which a worker has been without a node for too long."""
+    return (each.stuck_since + limit_ms(cluster) for pods in stuck(state, cluster).values() for each in pods)
+
+
+def groups(state: BridgeState, cluster: Cluster) -> tuple[Counts, int]:
+    """Worker groups with pods that no node takes, and since when; those of the alarm, while another group is tried."""
+    held, found = state.alarms.get(cluster.owner), stuck(state, cluster)
+    counts = {name: len(pods) for name, pods in found.items()}
+    if held is not None and held.reason == "no_nodes":
+        return held.groups | counts, held.since
+    return counts, min((each.stuck_since for pods in found.values() for each in pods), default=0)
+
+
+def barren(state: BridgeState, cluster: Cluster) -> Counts:
+    """{worker group whose workers find no nodes: its pods that no node takes}, while that is an alarm."""
+    alarm = state.alarms.get(cluster.owner)
+    if alarm is None or alarm.reason != "no_nodes" or alarm.cluster != cluster.ref:
+        return {}
+    found = stuck(state, cluster)
+    return {name: len(found.get(name, ())) for name in alarm.groups}
+
+
+def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
+    """Replicas of a closed group that no node takes: whole ones, the newest first, down to the least."""
+    if group.name not in cluster.closed:
+        return []
+    replicas = state.replicas_in(cluster.ref.uid, group.name)
+    pods = stuck(state, cluster).get(group.name, [])
+    names = dict.fromkeys(each.replica for each in sorted(pods, key=lambda each: (-each.created, each.ref.name)))
+    going = [*names][: max(len(replicas) - group.least, 0)]
+    return [workers for name, workers in replicas.items() if name in going]
+
+
+def stuck(state: BridgeState, cluster: Cluster) -> dict[str, list[Worker]]:
+    """{worker group: its pods that no node takes}"""
+    groups = state.workers.get(cluster.ref.uid, {}) if not cluster.fixed else {}
+    found = {name: [each for each in pods.values() if each.stuck_since] for name, pods in groups.items()}
+    return {name: pods for name, pods in sorted(found.items()) if pods}
+
+
+def late_groups(state: BridgeState, cluster: Cluster) -> Counts:
+    """{worker group: pods that no node has taken for too long}"""
+    since = state.now - limit_ms(cluster)
+    found = {name: sum(each.stuck_since <= since for each in pods) for name, pods in stuck(state, cluster).items()}
+    return {name: count for name, count in found.items() if count}
+
+
+# --- watchdog ---------------------------------------------------------------------------------------------------------
+
+
 LIMITS_MS: dict[AlarmReason, int] = {
     "no_head": 60_000,
     "unauthorized": 30_000,
     "unreadable": 60_000,
     "unreachable": 60_000,
     "stalled": 0,
-    "no_nodes": nodeless.WAIT_MS,
+    "no_nodes": WAIT_MS,
     "not_growing": 60_000,
     "not_resizing": 60_000,
     "not_shrinking": 60_000,
@@ -105,7 +178,7 @@ def deadlines(state: BridgeState) -> Iterator[int]:
     for uid in state.watched:
         cluster = state.clusters[uid]
         yield from (since + _limit_ms(state, cluster, reason) for reason, since in cluster.watch.since.items())
-        yield from nodeless.deadlines(state, cluster)
+        yield from nodeless_deadlines(state, cluster)
         alarm = state.alarms.get(cluster.owner)
         if alarm is not None:
             yield alarm.until
@@ -128,7 +201,7 @@ def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChose
     group does.
     """
     alarm = state.alarms.get(cluster.owner)
-    which, wait = (nodeless.leaving, 0) if cluster.closed else (_kept, DRAIN_MS)
+    which, wait = (leaving, 0) if cluster.closed else (_kept, DRAIN_MS)
     itself = cluster.elastic.driven or (alarm is not None and alarm.reason in ("not_shrinking", "stalled"))
     if not (itself or cluster.closed):
         return None
@@ -197,7 +270,7 @@ def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, 
         yield "not_resizing", Wrong(small)
     if cluster.wish.unfit and not trouble:
         yield "no_group", Wrong({})
-    without, since = nodeless.groups(state, cluster)
+    without, since = groups(state, cluster)
     if without:
         yield "no_nodes", Wrong(without, since=since)
     job = state.jobs.get(cluster.owner)
@@ -235,7 +308,7 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
     over = known is not None and 0 < known.until <= state.now
     if known is not None and known.reason == reason == "not_growing" and over:
         reason = None  # It is tried again.
-    barren = nodeless.late(state, cluster)
+    barren = late_groups(state, cluster)
     if known is not None and known.reason == reason == "no_nodes" and over and not barren:
         reason = None
     if reason is None:
@@ -255,7 +328,7 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
     if reason == "no_nodes":
         groups = (known.groups if known is not None and known.reason == reason and not over else {}) | barren
         tries = max(tries, watch.barren + 1) if known is None else tries
-        hold = nodeless.HOLD_MS * 2 ** min(tries - 1, LONGEST_HOLD)
+        hold = NODELESS_HOLD_MS * 2 ** min(tries - 1, LONGEST_HOLD)
     elif reason == "not_growing":
         hold = HOLD_MS * 2 ** min(watch.tries, LONGEST_HOLD)
     elif reason == "stalled" and tries == 1:
@@ -291,7 +364,7 @@ def _limit_ms(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> int:
     if cluster.elastic.driven and reason == "not_shrinking":
         return 0
     if reason == "no_nodes":
-        return nodeless.limit_ms(cluster)
+        return limit_ms(cluster)
     return max(LIMITS_MS[reason], LATE * _demand(state, cluster).tick_ms if reason == "not_growing" else 0)
 
 

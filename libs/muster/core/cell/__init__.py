@@ -1,1 +1,5 @@
-"""The deciders at work: their list, the seat of each, a cell in memory, and the judge of the commits they read."""
+"""The cell: the list of all deciders, the seat in which a stage works, and a cell in memory.
+
+Nothing is decided here: a seat folds commits and returns the next commit of its stage. Runners, the replay, the trace
+simulation and tests drive every stage through a seat.
+"""

@@ -11,17 +11,25 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import ClassVar
 
-from muster.core.gang import binding, claims, folds, gpugroups, orders, podquota, unplaced, waiting
-from muster.core.gang import state as g
-from muster.core.gang.asks import asks_of
-from muster.core.gang.gpugroups import groups_of
-from muster.core.gang.growing import Growing
+from muster.core.gang import (
+    admitterfolds,
+    admitterstate,
+    binding,
+    heldplaces,
+    newnodes,
+    nodeclaims,
+    placelines,
+    plantrials,
+    podquota,
+)
+from muster.core.gang.admitterstate import AdmitterState, Hold, Reservation
+from muster.core.gang.heldplaces import groups_of
+from muster.core.gang.jobplaces import asks_of
+from muster.core.gang.newnodes import Growing
 from muster.core.gang.placer import PodGangPlacer
-from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.placement.place import place
 from muster.core.placement.view import Kept, View
-from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Stage, Violation, arms_of, first
+from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     GangAdmitted,
@@ -40,7 +48,7 @@ class GangAdmitter(Stage[AdmitterState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return arms_of(*folds.SOURCES, podquota)
+        return arms_of(*admitterfolds.SOURCES, podquota)
 
     # --- decide -----------------------------------------------------------------------------------------------
 
@@ -55,7 +63,7 @@ class GangAdmitter(Stage[AdmitterState]):
                 yield from _given_back(state, found)
         released = list(binding.releases_due(state))
         yield from released
-        yield from gpugroups.ends_due(state)
+        yield from heldplaces.ends_due(state)
         if not state.admitting:
             return
         view = View(state.ledger)
@@ -65,12 +73,12 @@ class GangAdmitter(Stage[AdmitterState]):
             acted = True
             yield each
         if not acted:  # What is placed in this commit is on no node yet: plans are tried on what it leaves.
-            yield from orders.trials_due(state)
-            yield from unplaced.retries_due(state, view, placer.growing)
+            yield from plantrials.trials_due(state)
+            yield from placelines.retries_due(state, view, placer.growing)
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
-        yield from claims.over(state)
-        mine, ordered = {claim.key for claim in claims.standing(state)}, dict.fromkeys(orders.kept(state))
+        yield from nodeclaims.over(state)
+        mine, ordered = {claim.key for claim in nodeclaims.standing(state)}, dict.fromkeys(plantrials.kept(state))
         if state.placement.strategy is not None and (state.reservations or state.unplaced or state.pods.open or mine):
             yield from self._served(state, view, placer, ordered, mine - ordered.keys())  # else nothing is placed
         yield from self._claimants(state, view, placer)
@@ -97,11 +105,11 @@ class GangAdmitter(Stage[AdmitterState]):
 
         ``ordered``: those that have an order with places; ``later``: those that are tried later.
         """
-        kept, placed = orders.keep(state, view), set[str]()
+        kept, placed = plantrials.keep(state, view), set[str]()
         for uid, reservation in state.reservations.items():
             if uid in later or not (reservation.room_until or uid in ordered):
                 continue
-            awaits = orders.awaits(state, uid)
+            awaits = plantrials.awaits(state, uid)
             if awaits and state.orders[uid].of_move:
                 continue
             mark = _unkept(view, kept.get(uid, ()))
@@ -110,7 +118,7 @@ class GangAdmitter(Stage[AdmitterState]):
                 view.undo(mark)
                 continue
             if anywhere:
-                _unkept(view, chain(*(each for other, each in kept.items() if orders.yields(state, other, uid))))
+                _unkept(view, chain(*(each for other, each in kept.items() if plantrials.yields(state, other, uid))))
             yield from _tried(state, view, reservation, {}, placer)
             if len(view.taken) == mark[1]:
                 view.undo(mark)
@@ -118,12 +126,12 @@ class GangAdmitter(Stage[AdmitterState]):
             placed.add(uid)
             kept.pop(uid, None)  # It is not kept any more.
             if anywhere:
-                kept = orders.keep(state, view, placed)
+                kept = plantrials.keep(state, view, placed)
         for uid in [each for each in ordered if each in state.unplaced]:
             here = any(each.whole for _, each in kept.get(uid, ())) and not state.orders[uid].of_move
-            if here or not orders.awaits(state, uid):
+            if here or not plantrials.awaits(state, uid):
                 mark = _unkept(view, kept.get(uid, ()))
-                yield from unplaced.claimed(state, view, uid)
+                yield from placelines.claimed(state, view, uid)
                 view.undo(mark)
 
     @staticmethod
@@ -138,7 +146,7 @@ class GangAdmitter(Stage[AdmitterState]):
             if reservation.owed:
                 yield from _tried(state, view, reservation, hopeless, placer)
         borrow, mark, acted = [each for each in plain if not each.owed], view.mark(), False
-        trials = [unplaced.owed_first(state, view)] if borrow else []
+        trials = [placelines.owed_first(state, view)] if borrow else []
         for decision in chain(*trials, *(_tried(state, view, each, hopeless, placer) for each in borrow)):
             acted = True
             yield decision
@@ -152,9 +160,9 @@ class GangAdmitter(Stage[AdmitterState]):
 
         A job that others were suspended for has been tried before: its plan was tried without regard to kept places.
         """
-        found = claims.standing(state)
+        found = nodeclaims.standing(state)
         kept = {
-            claim.key: claims.keep(view, claim.places, placer.asks_of_claim(claim)) for claim in reversed(found[1:])
+            claim.key: nodeclaims.keep(view, claim.places, placer.asks_of_claim(claim)) for claim in reversed(found[1:])
         }
         for claim in found:
             for node, amounts in kept.get(claim.key, ()):
@@ -164,12 +172,12 @@ class GangAdmitter(Stage[AdmitterState]):
                 yield from placer.claimant(claim)
             elif claim.key in state.orders and state.orders[claim.key].places:
                 pass  # It has been tried before the others.
-            elif claim.key in state.reservations and not orders.awaits(state, claim.key):
+            elif claim.key in state.reservations and not plantrials.awaits(state, claim.key):
                 yield from _tried(state, view, state.reservations[claim.key], {}, placer)
             elif claim.key in state.unplaced:
-                yield from unplaced.claimed(state, view, claim.key)
+                yield from placelines.claimed(state, view, claim.key)
             if view.mark() == mark:
-                claims.keep(view, claim.places, placer.asks_of_claim(claim))
+                nodeclaims.keep(view, claim.places, placer.asks_of_claim(claim))
 
     def next_deadline(self, state: AdmitterState) -> int | None:
         """When places are released, or a gang stops waiting for nodes."""
@@ -180,7 +188,7 @@ class GangAdmitter(Stage[AdmitterState]):
             ends += [each.until for each in waiting_for if each.until and not each.deferred]
             ends += [each.room_until for each in waiting_for if not each.deferred and _devices_go(state, each)]
         ends += [each.until for each in state.orders.values() if each.places and each.until > state.now]
-        ends += unplaced.deadlines(state)
+        ends += placelines.deadlines(state)
         ends += binding.deadlines(state)
         return min(ends, default=None)
 
@@ -239,12 +247,12 @@ def _tried(
     asks, mode = asks_of(state, gang), state.placement.strategy
     assert mode is not None
     key, mark = repr(asks), view.mark()
-    as_planned = orders.take(state, view, reservation.ref.uid, asks)
+    as_planned = plantrials.take(state, view, reservation.ref.uid, asks)
     short = None if as_planned else hopeless.get(key)
     if short is None and not as_planned:
         short = place(view, asks, mode)
         if short is not None:
-            short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode, placer.asks_of_claim)
+            short = hopeless[key] = nodeclaims.in_the_way(state, view, short, asks, mode, placer.asks_of_claim)
     if short is not None and _devices_go(state, reservation):
         return  # Its victims shared devices: a moment later no group keeps these any more.
     if short is None:
@@ -257,11 +265,11 @@ def _tried(
         until = state.now + state.placement.hold_ms
         yield _admission(reservation, (*gang.pod_sets, *gang.auxiliary), placements, until, gang.placement)
         return
-    decision = waiting.waits(state, reservation, short, asks, view, placer.growing)
+    decision = newnodes.waits(state, reservation, short, asks, view, placer.growing)
     if decision is not None:
         yield decision
     if not placer.claimed:
-        claim = claims.claim_of_job(state, reservation, asks)
+        claim = nodeclaims.claim_of_job(state, reservation, asks)
         placer.claimed = bool(claim)
         yield from claim
 
@@ -298,7 +306,7 @@ def _given_back(state: AdmitterState, found: Hold) -> Iterator[Decision]:
     """Held places whose time is over, or whose node is gone."""
     for reason in ("node_gone", "not_taken"):
         placements = []
-        for key, gone in g.due_places(state, found):
+        for key, gone in admitterstate.due_places(state, found):
             occupant = state.ledger.occupants[key]
             if gone == (reason == "node_gone"):
                 placements.append(Placement(found.places[key], occupant.node, occupant.count, tuple(occupant.devices)))

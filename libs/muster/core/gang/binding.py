@@ -10,16 +10,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang import claims
-from muster.core.gang import pods as crew
-from muster.core.gang import state as g
-from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS, TELL_AGAIN_MS, round_ends
-from muster.core.gang.parked import park
-from muster.core.gang.podgang import Placed
-from muster.core.gang.state import AdmitterState
-from muster.core.gang.units import OWNER_MS
-from muster.core.placement.classes import PODS
-from muster.core.placement.ledger import Occupant
+from muster.core.gang import admitterstate, nodeclaims, podgangs
+from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.podgangs import Placed
+from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, OWNER_MS, STARVED_MS, TELL_AGAIN_MS, park, round_ends
+from muster.core.placement.needs import PODS
+from muster.core.placement.nodeledger import Occupant
 from muster.core.stage import Violation
 from muster.events.base import Cause
 from muster.events.effects import EffectApplied, EffectFailed
@@ -34,9 +30,9 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
         return
     for place in event.pods:
         pod = state.pods.pods.get(place.ref.uid)
-        if pod is None or not crew.place_pod(state.pods, place, Cause(at.seq, at.item), event.bind_until):
+        if pod is None or not podgangs.place_pod(state.pods, place, Cause(at.seq, at.item), event.bind_until):
             continue
-        g.arrived(state, replace(pod, node=place.node))
+        admitterstate.arrived(state, replace(pod, node=place.node))
         rules = replace(pod.rules, labels=pod.labels)
         occupant = Occupant(
             place.node,
@@ -47,31 +43,31 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
             list(place.devices),
             passing=True,
             groups=list(place.groups),
-            owner=g.workload_of(state, pod),
+            owner=admitterstate.workload_of(state, pod),
         )
         state.ledger.settle(pod.ref.uid, occupant)
         state.ledger.mix.learn(pod.request, pod.rules, 1)
-    crew.passed(state.pods, event.gangs)
+    podgangs.passed(state.pods, event.gangs)
 
 
 def released(state: AdmitterState, _at: Position, event: PodsReleased) -> None:
     for place in event.pods:
-        crew.release(state.pods, place)
+        podgangs.release(state.pods, place)
 
 
 def held_back(state: AdmitterState, at: Position, event: GangHeldBack) -> None:
-    gang = crew.held_back(state.pods, at, event, state.pools_rv)
+    gang = podgangs.held_back(state.pods, at, event, state.pools_rv)
     if gang is not None:
         park(state, gang)
 
 
 def applied(state: AdmitterState, _at: Position, event: EffectApplied) -> None:
     if event.action == "bind":
-        crew.bind_applied(state.pods, event.ref.uid, event.cause)
+        podgangs.bind_applied(state.pods, event.ref.uid, event.cause)
 
 
 def failed(state: AdmitterState, at: Position, event: EffectFailed) -> None:
-    if event.action == "bind" and crew.bind_failed(state.pods, event, at.at):
+    if event.action == "bind" and podgangs.bind_failed(state.pods, event, at.at):
         state.ledger.evict(event.ref.uid)
 
 
@@ -114,7 +110,7 @@ def _lost(state: AdmitterState, found: Placed, lacking: dict[str, Vector]) -> Po
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When something may be due for pods though nothing happens."""
     pods, now = state.pods, state.now
-    yield from claims.deadlines(state)
+    yield from nodeclaims.deadlines(state)
     for found in pods.placed.values():
         if not found.applied and not found.released:
             yield found.until
@@ -133,7 +129,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         if gang.told is not None and gang.told.refused:
             times.append(gang.told.at + TELL_AGAIN_MS)
         if gang.claimant.since:
-            times += [gang.claimant.since + STARVED_MS, claims.may_claim_at(state, gang)]
+            times += [gang.claimant.since + STARVED_MS, nodeclaims.may_claim_at(state, gang)]
         yield from (at for at in times if at > now)
 
 

@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang import claims, jobpods, notices, podquota
-from muster.core.gang.asks import asks_of, in_force, strategy_of
-from muster.core.gang.gpugroups import placed_on
-from muster.core.gang.growing import Growing
-from muster.core.gang.parked import is_parked, key_of
-from muster.core.gang.podgang import NodeClaim, Parked, PodGang
-from muster.core.gang.pods import said
-from muster.core.gang.state import AdmitterState
-from muster.core.gang.units import MAX_AT_ONCE, Unit, Why, problems, unit_of, units
+from muster.core.gang import heldplaces, nodeclaims, podquota, podunits
+from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.heldplaces import placed_on
+from muster.core.gang.jobplaces import asks_of, in_force, strategy_of
+from muster.core.gang.newnodes import Growing
+from muster.core.gang.podgangs import NodeClaim, Parked, PodGang, said
+from muster.core.gang.podunits import MAX_AT_ONCE, Unit, Why, is_parked, key_of, problems, unit_of, units
 from muster.core.placement.matching import pod_labels_asked
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
@@ -73,11 +71,11 @@ class PodGangPlacer:
 
     def decisions_due(self) -> Iterator[Decision]:
         """Every decision that is due for pods that wait, and for gangs that are no longer whole."""
-        yield from notices.broken(self._state)
+        yield from podunits.broken(self._state)
         if not self._state.pods.open:
             return
         taken: set[str] = set()
-        for decision in jobpods.placements_due(self._state, self._until):
+        for decision in heldplaces.placements_due(self._state, self._until):
             taken.update(each.ref.uid for each in decision.pods)
             yield decision
         for each in units(self._state):
@@ -101,9 +99,9 @@ class PodGangPlacer:
             self._looked = len(taken)
         if ledger.averse or self._apart:
             return False  # Pods that ask for the same may differ by their labels.
-        if not self.claimed and claims.may_claim(state, gang):
+        if not self.claimed and nodeclaims.may_claim(state, gang):
             return False
-        return self._any or notices.told_lately(self._state, gang) or self._told_the_same(gang, parked)
+        return self._any or podunits.told_lately(self._state, gang) or self._told_the_same(gang, parked)
 
     def _try(self, unit: Unit) -> Iterator[Decision]:
         left, refused = podquota.without_refused(self._state, unit)
@@ -137,7 +135,7 @@ class PodGangPlacer:
     def _claim(self, unit: Unit) -> Iterator[Decision]:
         """One gang at a time claims nodes: the first that has waited too long, and would ever fit."""
         if not self.claimed:
-            found = claims.claim(self._state, unit.gangs[0], self._asks_of(unit), self._strategy)
+            found = nodeclaims.claim(self._state, unit.gangs[0], self._asks_of(unit), self._strategy)
             self.claimed = bool(found)
             yield from found
 
@@ -181,7 +179,7 @@ class PodGangPlacer:
         start = len(self._view.taken)
         none = place(self._view, asks, self._strategy)
         if none is not None:
-            none = claims.in_the_way(self._state, self._view, none, asks, self._strategy, self.asks_of_claim)
+            none = nodeclaims.in_the_way(self._state, self._view, none, asks, self._strategy, self.asks_of_claim)
             self._hopeless[key] = (none, next(i for i, ask in enumerate(asks) if ask.name == none.pod_set))
             return none
         left = {id(ask): iter(each) for ask, each in zip(asks, alike, strict=True)}
@@ -261,20 +259,20 @@ class PodGangPlacer:
     def _tell(self, unit: Unit, gang: PodGang, why: Why) -> Iterator[Decision]:
         """Why a gang waits, if it is due to say so now."""
         now, told = self._state.now, gang.told
-        if why.patient and now < gang.since + notices.GRACE_MS:
+        if why.patient and now < gang.since + podunits.GRACE_MS:
             return
         tried = why.reason == "no_nodes"
         if tried and self._any:
             return  # A gang was admitted just now: what that means for this one is said when it is in force.
-        if tried and notices.told_lately(self._state, gang):
+        if tried and podunits.told_lately(self._state, gang):
             return
-        over = tried and notices.over(self._state, gang)
-        lately = told is not None and now < told.at + notices.TELL_AGAIN_MS
-        passed, elsewhere = notices.passed(gang), tried and notices.elsewhere(self._state, gang)
+        over = tried and podunits.over(self._state, gang)
+        lately = told is not None and now < told.at + podunits.TELL_AGAIN_MS
+        passed, elsewhere = podunits.passed(gang), tried and podunits.elsewhere(self._state, gang)
         reason: HeldBackReason = "timed_out" if over else why.reason
         by = self._blocked_by(unit, gang) if tried else ""
         if by:
-            reason = notices.gave_way(self._state, gang)
+            reason = podunits.gave_way(self._state, gang)
         growth, refusals = self._growth_of(unit, gang) if tried and unit.needs else (None, ())
         event = GangHeldBack(
             cause=gang.cause,
@@ -282,7 +280,7 @@ class PodGangPlacer:
             cycle=max(gang.cycle, 1) if tried else gang.cycle,
             reason=reason,
             problem=why.problem,
-            pods=tuple(self._state.pods.pods[uid].ref for uid in notices.named(self._state, gang)),
+            pods=tuple(self._state.pods.pods[uid].ref for uid in podunits.named(self._state, gang)),
             waiting=len(gang.waiting),
             minimum=unit.needs.get(gang.key, 0),
             shortage=why.shortage,
@@ -311,15 +309,15 @@ class PodGangPlacer:
             or passed is None
             or len(parked.names) > 1
             or self.growing.pools
-            or notices.over(self._state, gang)
+            or podunits.over(self._state, gang)
         ):
             return False
-        if notices.passed(gang) or notices.elsewhere(self._state, gang):
+        if podunits.passed(gang) or podunits.elsewhere(self._state, gang):
             return False
         event = GangHeldBack(
             cause=gang.cause,
             gang=gang.key,
-            reason=notices.gave_way(self._state, gang) if passed else "no_nodes",
+            reason=podunits.gave_way(self._state, gang) if passed else "no_nodes",
             waiting=len(gang.waiting),
             minimum=len(gang.waiting),
             shortage=replace(short, pod_set=parked.names[0]),

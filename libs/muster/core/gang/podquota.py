@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from muster.core.gang.state import AdmitterState
-from muster.core.gang.units import Unit, Why
+from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.podunits import Unit, Why
 from muster.core.observed.presence import is_alone
 from muster.events.facts import KaiQueueGone, KaiQueueObserved, QuotaTreeGone, QuotaTreeObserved
 from muster.events.gangs import PodPlace, PodsDenied, PodsProposed, PodsReserved

@@ -1,1 +1,5 @@
-"""What every reader of objects needs: metadata, labels, pod specs."""
+"""Objects of the API server: the parts that many readers need, such as metadata, pod specs and GPU shares.
+
+Nothing is decided here. Readers of resources, the kinds of workloads, the actuator and the presenter decode with these
+shapes.
+"""

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.objects.conditions import ExplainedCondition
-from muster.core.objects.meta import MAX_NAME, PREFIX, Int32, Meta, decode, digest
+from muster.core.objects.meta import MAX_NAME, PREFIX, ExplainedCondition, Int32, Meta, decode, digest
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.strategies import PLACEMENT

@@ -10,8 +10,16 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.objects.conditions import ExplainedCondition
-from muster.core.objects.meta import PREFIX, Int32, Meta, UnreadableError, decode, is_name, unreadable
+from muster.core.objects.meta import (
+    PREFIX,
+    ExplainedCondition,
+    Int32,
+    Meta,
+    UnreadableError,
+    decode,
+    is_name,
+    unreadable,
+)
 from muster.core.objects.podspec import Quantity, amounts
 from muster.events.facts import NodePoolsObserved, NodesRequestObserved
 from muster.model.placing import Taint

@@ -1,1 +1,5 @@
-"""What has been observed: the version of each object, and what of a workload is left in the cluster."""
+"""Observed: the version of each object, and the objects and pods that are left of a workload.
+
+Nothing is decided here. Every stage asks ``seen.py`` whether a fact is new; the accountant and the read model ask
+``presence.py`` whether a workload still runs.
+"""

@@ -1,1 +1,5 @@
-"""Placement: which nodes take the pods of a gang, and why others do not."""
+"""Placement: the nodes that take the pods of a gang, and the reasons of the nodes that refuse.
+
+Pure functions over the node ledger; the gang admitter decides with ``place.py``, and the search for victims asks the
+same questions of nodes from which victims have left.
+"""

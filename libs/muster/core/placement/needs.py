@@ -1,15 +1,89 @@
-"""What one pod needs of a node, and why no node of a class will do."""
+"""What one pod needs of a node, and the nodes in classes of which that is asked.
+
+Nodes in groups: a class has the fields that static filters see in common, a bucket of it the free resources too.
+
+Pods for which jobs wait to have room: how many of each kind the nodes take together, kept as the nodes change.
+
+What jobs wait for is known by the order of how many they need, so those that may fit are found without a look at the
+others. It is a bound: what is kept of the nodes, and what pods say of each other, leaves less room and never more.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from bisect import bisect_left, insort
 
-from muster.core.placement.classes import PODS, NodeClass
-from muster.core.placement.gpus import WHOLE, pods_fitting, share_on, shares_gpu
+from msgspec import Struct, field
+
+from muster.core.placement.devices import WHOLE, pods_fitting, share_on, shares_gpu
 from muster.core.placement.matching import UNSCHEDULABLE, suits_node, suits_volumes, tolerates, untolerated
 from muster.model.places import ObstacleCode
-from muster.model.placing import GPU, GPU_MEMORY, PodRules
+from muster.model.placing import GPU, GPU_MEMORY, PodRules, Taint
 from muster.model.resources import Vector
+
+# --- classes ----------------------------------------------------------------------------------------------------------
+
+
+PODS = "pods"
+
+
+class Slot(Struct):
+    """What one node can still give: amounts in the order of its class's resources, and its shared devices."""
+
+    group: str
+    free: list[int]
+    shared: dict[int, int] = field(default_factory=dict)
+    """Device -> what is left of it, thousandths; whole devices are in ``free``."""
+
+    @property
+    def key(self) -> str:
+        text = ",".join(map(str, self.free))
+        return f"{text};{','.join(map(str, sorted(self.shared.values())))}" if self.shared else text
+
+
+class Bucket(Struct):
+    """Nodes of one class with the same left."""
+
+    free: list[int]
+    shared: list[int]
+    names: list[str]
+    """Sorted."""
+
+
+class NodeClass(Struct):
+    """Nodes that static filters cannot tell apart."""
+
+    resources: list[str]
+    labels: dict[str, str]
+    """Only those that rules of known pods look at."""
+    taints: tuple[Taint, ...]
+    schedulable: bool
+    ready: bool
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+    """By the amounts that they have left,"""
+    empty: dict[str, Bucket] = field(default_factory=dict)
+    """and by those that they would have if they were empty."""
+
+
+def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
+    """Put a node into the bucket of its free resources."""
+    key = slot.key
+    bucket = buckets.get(key)
+    if bucket is None:
+        buckets[key] = Bucket(list(slot.free), sorted(slot.shared.values()), [name])
+    else:
+        insort(bucket.names, name)
+
+
+def leave(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
+    """Take a node out of its bucket."""
+    key = slot.key
+    bucket = buckets[key]
+    del bucket.names[bisect_left(bucket.names, name)]
+    if not bucket.names:
+        del buckets[key]
+
+
+# --- needs ------------------------------------------------------------------------------------------------------------
 
 
 class PodNeed(Struct, frozen=True):
@@ -78,3 +152,39 @@ def refused(rules: PodRules, group: NodeClass, pinned: bool) -> tuple[ObstacleCo
     if not pinned and not suits_volumes(rules, group.labels, ""):
         return "volume", ""
     return None
+
+
+# --- sought -----------------------------------------------------------------------------------------------------------
+
+
+class PodSought(Struct):
+    """A kind of pod that jobs wait to place."""
+
+    request: Vector
+    rules: PodRules
+    pinned: bool
+    """Its rules tell nodes of one class apart."""
+    room: int = 0
+    """No more such pods have room on the nodes."""
+    asks: list[tuple[int, str]] = field(default_factory=list)
+    """sorted (how many are needed at once, for which line)"""
+    needs: dict[str, PodNeed | None] = field(default_factory=dict)
+    """class of nodes -> what a pod takes of one; None where it can be on none"""
+
+    def fit(self, key: str, group: NodeClass, free: list[int], shared: list[int]) -> int:
+        """How many such pods a node of a class takes that has so much left."""
+        if key not in self.needs:
+            closed = refused(self.rules, group, self.pinned) is not None
+            self.needs[key] = None if closed else need_of(self.request, self.rules, group)[0]
+        need = self.needs[key]
+        return max(need.fit(free, shared), 0) if need is not None else 0
+
+    def wanted(self, pods: int, line: str) -> None:
+        insort(self.asks, (pods, line))
+
+    def unwanted(self, pods: int, line: str) -> None:
+        del self.asks[bisect_left(self.asks, (pods, line))]
+
+    def within(self) -> list[str]:
+        """The lines that may have room."""
+        return [line for _, line in self.asks[: bisect_left(self.asks, (self.room + 1, ""))]]

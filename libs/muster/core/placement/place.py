@@ -12,13 +12,21 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace, nsmallest
 
 from muster.core.placement.affinity import PodAffinity
-from muster.core.placement.choices import LATE, BucketChoice, choices, pinned_to_nodes, short_of, suits
-from muster.core.placement.classes import NodeClass
-from muster.core.placement.gpus import WHOLE
+from muster.core.placement.choices import (
+    LATE,
+    BucketChoice,
+    Rank,
+    choices,
+    pinned_to_nodes,
+    short_of,
+    sparing,
+    suits,
+    wasting,
+    within,
+)
+from muster.core.placement.devices import WHOLE
 from muster.core.placement.matching import suits_node, suits_volumes
-from muster.core.placement.needs import PodNeed, need_of, refused
-from muster.core.placement.ranks import Rank, sparing, wasting
-from muster.core.placement.topology import within
+from muster.core.placement.needs import NodeClass, PodNeed, need_of, refused
 from muster.core.placement.view import Ask, View
 from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU

@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from muster.core.placement.classes import PODS, Bucket, Slot, enter, leave
-from muster.core.placement.gpus import WHOLE, pick
-from muster.core.placement.ledger import NodeLedger, Occupant
-from muster.core.placement.needs import PodNeed, need_of
-from muster.core.placement.sought import PodSought
+from muster.core.placement.devices import WHOLE, pick
+from muster.core.placement.needs import PODS, Bucket, PodNeed, PodSought, Slot, enter, leave, need_of
+from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.model.placing import GPU, PodRules, Topology
 from muster.model.resources import Vector
 from muster.model.strategies import Strategy

@@ -1,1 +1,5 @@
-"""Preemption: the claimants that are owed quota which others use, and the victims for them."""
+"""Preemption: the claimants that are owed quota or nodes, and the victims for each claimant.
+
+Stage ``Preemptor`` (``preemptor.py``) proposes plans: victims, workers to release, jobs to move. The quota accountant
+judges each proposal and alone orders evictions.
+"""

@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from heapq import merge
 
-from muster.core.preemption import growing
-from muster.core.preemption.age_claims import has_room
-from muster.core.preemption.growing import Claimant, Entitled
-from muster.core.preemption.heads import left_of
-from muster.core.preemption.owed import nodes_for
-from muster.core.preemption.state import PreemptorState
+from muster.core.preemption import growthclaims
+from muster.core.preemption.growthclaims import Claimant, Entitled
+from muster.core.preemption.heads import has_room, left_of
+from muster.core.preemption.plans import nodes_for
+from muster.core.preemption.preemptorstate import PreemptorState
 from muster.core.queueing.book import Place, Shape
-from muster.core.queueing.order import share
+from muster.core.queueing.queueorder import share
 from muster.core.queueing.queues import Job, is_current
-from muster.core.quota.claim import Claim
+from muster.core.quota.candidates import Basis, basis
+from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted
-from muster.core.quota.kaireclaim import between
-from muster.core.quota.ledger.ledger import UNBOUNDED
-from muster.core.quota.ledger.owing import Owing
-from muster.core.quota.reclaim import Basis, basis
+from muster.core.quota.evictionrules import between
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, Owing
 from muster.model.demand import Demand, Shortfall
 from muster.model.resources import Vector, add_into
 
@@ -148,11 +146,11 @@ def _entitled(
     """The waiting jobs of ``shapes`` of these queues, and the clusters that are refused growth, where they may claim;
     in order.
     """
-    growths = growing.refused(state, may_claim)
+    growths = growthclaims.refused(state, may_claim)
     for queue in sorted({**dict.fromkeys(queues), **growths}, key=partial(turn_of, state)):
         waiting = sorted(state.claimants(shapes(state, queue)), key=_place)
         found = (pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1]))
-        grows = sorted(growing.claimants(state, growths.get(queue, ()), entitled), key=_place)
+        grows = sorted(growthclaims.claimants(state, growths.get(queue, ()), entitled), key=_place)
         yield from merge(found, grows, key=_place)
 
 
@@ -234,7 +232,7 @@ def next_claims(state: PreemptorState) -> list[int]:
         for job, shape in shapes
         if shape is not None and state.claimant(shape) is job and state.is_parked(shape) and state.is_refused(shape)
     ]
-    return [at for at in (*times, *_graces(state), *growing.deadlines(state)) if at > state.now]
+    return [at for at in (*times, *_graces(state), *growthclaims.deadlines(state)) if at > state.now]
 
 
 def _graces(state: PreemptorState) -> Iterator[int]:

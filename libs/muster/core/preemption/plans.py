@@ -1,26 +1,177 @@
-"""Proposals for a claimant: its victims or the quota held for it, or why nothing can be reclaimed."""
+"""Plans of the preemptor: the candidates for eviction, the victims of a claimant, and the proposal.
+
+The list of candidates for eviction: for each leaf its running work, in the order in which it is evicted.
+
+The victims for a waiting job, as the preemptor sees the queues and the nodes.
+
+Proposals for a claimant: its victims or the quota held for it, or why nothing can be reclaimed.
+
+Waiting jobs that have had less service than running ones that keep their work, and the victims for them.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
 
-from muster.core.preemption.owed import nodes_for, outranked, owed
-from muster.core.preemption.state import PreemptorState, UnplacedClaimant
+from muster.core.gang.jobplaces import may_move
+from muster.core.preemption.preemptorstate import HOUR_MS, PreemptorState, Started, UnplacedClaimant
 from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
+from muster.core.quota import service
+from muster.core.quota.accountantstate import can_suspend
+from muster.core.quota.candidates import FIRST, Basis, Candidates, Run, basis
 from muster.core.quota.demand import counted, laid_out
-from muster.core.quota.partial import as_victims
-from muster.core.quota.reclaim import Basis, basis
-from muster.core.reclaim.profiles import workers
-from muster.core.reclaim.sets import Found
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, shares_with
+from muster.core.quota.rayclaims import as_victims
+from muster.core.victimsearch import profiles
+from muster.core.victimsearch.prices import Found
+from muster.core.victimsearch.profiles import workers
+from muster.core.victimsearch.sites import Site, site_of
 from muster.events.base import Cause, Decision
 from muster.events.decisions import PreemptionProposed, ReclaimDeferred
 from muster.events.reasons import ClaimKind, DeferralReason, OrderKind
 from muster.model.demand import Shortfall
+from muster.model.keys import root_of
+from muster.model.resources import add_into
 from muster.model.victims import PartialVictim, Victim
+
+# --- enlisting --------------------------------------------------------------------------------------------------------
+
+
+EVICTION_MS = 300_000
+"""Each eviction of a workload counts like so much work that it would lose: work evicted before goes later."""
+
+
+def enlist(state: PreemptorState, uid: str) -> None:
+    """Bring a workload's place among the runs in line with the facts."""
+    started, workload = state.started.get(uid), state.queues.workloads.get(uid)
+    if started is None and (workload is None or workload.suspended):
+        return
+    charge = state.queues.ledger.charges.get(uid)
+    if started is not None and started.listed:
+        runs = state.runs[started.leaf]
+        del runs[bisect_left(runs, started.run)]
+        if not runs:
+            del state.runs[started.leaf]
+        started.listed = False
+        state.served.pop(uid, None)
+        state.alike.remove(started.leaf, started.run, started.gives)
+        _sum(state, started, -1)
+        weigh(state, started.leaf)
+    if charge is None or workload is None:
+        state.started.pop(uid, None)
+        state.ends.stopped(uid)
+        return
+    if started is None:
+        state.ends.began(workload.ref, charge, state.now)
+    since = started.since if started is not None else state.now
+    job = state.queues.jobs.get(uid)
+    priority = job.priority if job is not None else state.queues.priority_of(workload)
+    came = job.queued_at if job is not None else workload.queued_at or workload.created
+    # Work beyond its grant is the first of its priority to be evicted.
+    kept = max(since, min(workload.checkpointed_at, state.now))
+    spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
+    run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
+    started = state.started[uid] = Started(charge.queue, run, since, kept)
+    stays = uid not in state.leaving and uid not in state.shrinking
+    if charge.preemptible and stays and can_suspend(workload):
+        insort(state.runs.setdefault(charge.queue, []), started.run)
+        started.listed, started.gives = True, counted(charge.demand)
+        state.alike.add(started.leaf, started.run, started.gives)
+        _sum(state, started, 1)
+        weigh(state, started.leaf)
+        rules = state.queues.ledger.rules_of(charge.queue)
+        level = state.service.gives_way(rules, uid, charge.request, kept - since) if rules.least_attained_ms else 0
+        if level:
+            state.served[uid] = level
+
+
+def weigh(state: PreemptorState, queue: str) -> None:
+    """Note whether a leaf is outranked."""
+    state.outranked.pop(queue, None)
+    if is_outranked(state, queue):
+        state.outranked[queue] = None
+
+
+def is_outranked(state: PreemptorState, queue: str) -> bool:
+    """Whether work of lower priority may be suspended in a leaf than that of a job that waits there, or found no
+    place.
+    """
+    line, found = state.queues.book.lines.get(queue), state.unplaced_in.get(root_of(queue), {}).get(queue)
+    negated = min(line[0][0].below if line else UNBOUNDED, found[0][0] if found else UNBOUNDED)
+    return queue in state.runs and state.runs[queue][0].priority < -negated
+
+
+def _sum(state: PreemptorState, started: Started, times: int) -> None:
+    by_priority = state.sums.setdefault(started.leaf, {})
+    sums = by_priority.setdefault(started.run.priority, {})
+    add_into(sums, started.gives, times)
+    if not sums:
+        del by_priority[started.run.priority]
+        if not by_priority:
+            del state.sums[started.leaf]
+
+
+# --- owed -------------------------------------------------------------------------------------------------------------
+
+
+May = Callable[[str], bool]
+"""Whether a running job may be suspended, by uid."""
+
+
+def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = None) -> Found:
+    """The victims for the quota it is owed; ``may``: by another measure than whether they may be evicted now."""
+    ledger, queue, demand = state.queues.ledger, job.queue, job.demand
+    shares = shares_with(ledger, job.ref.uid, queue, demand) if ledger.by_shares(queue) else None
+    candidates = state.candidates(queue, may)
+    if site is not None:
+        candidates = with_moves(state, job, candidates)
+    return profiles.owed(basis(ledger, job.ref.uid), queue, demand, candidates, site, shares)
+
+
+def with_moves(state: PreemptorState, job: Job, candidates: Candidates) -> Candidates:
+    """The same, and the jobs that may move for it, whatever their queues and priorities, for they go on elsewhere. A
+    job that has taken part in a move takes part in no other for an hour, so no two can move each other.
+    """
+    lately = {uid for uid, at in state.moved.items() if at > state.now - HOUR_MS}
+    if job.ref.uid in lately:
+        return candidates
+
+    def may(uid: str) -> bool:
+        free = uid not in lately and not state.deprioritised(uid)
+        return free and state.may_evict(uid, job.queue) and may_move(state.places, uid)
+
+    return replace(candidates, moves=may, most=state.moves)
+
+
+def outranked(
+    state: PreemptorState, job: Job, site: Site | None, may: May | None = None, *, others: bool = True
+) -> Found:
+    """The victims for its priority; ``may``: as for ``owed``. ``others``: those of other queues may, too."""
+    ledger, queue = state.queues.ledger, job.queue
+    given, reclaims = basis(ledger, job.ref.uid), others and ledger.rules_of(queue).reclaim != "disabled"
+    candidates = state.candidates(queue, may)
+    return profiles.outranked(given, queue, job.demand, job.priority, candidates, site, reclaims=reclaims)
+
+
+def nodes_for(state: PreemptorState, job: Job) -> Site | None:
+    """The nodes as a job sees them; None where it is not placed on them, or more may be added."""
+    return None if state.places.pools else site_now(state, job)
+
+
+def site_now(state: PreemptorState, job: Job) -> Site | None:
+    """The same where it counts only which nodes there are."""
+    said = laid_out(state.queues.ledger.nodes, job.queue)
+    grows = (job.growth, job.demand.pods) if job.growth is not None else None
+    return site_of(state.places, job.ref.uid, said, grows=grows)
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
 
 
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
@@ -234,3 +385,46 @@ def _ending(state: PreemptorState, victim: Victim) -> Victim:
     """One that is expected to end before its suspension would free its quota is left to end, once in a run."""
     ends_by = state.ends_by(victim.ref)
     return replace(victim, ends_by=ends_by) if ends_by else victim
+
+
+# --- underserved ------------------------------------------------------------------------------------------------------
+
+
+def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
+    """The first that could be admitted so, and the uids of its victims; None when there is none."""
+    if not state.served:
+        return None
+    most, ledger = max(state.served.values()), state.queues.ledger
+    found: list[tuple[tuple[int, int, int, str], Shape, Job]] = []
+    for queue in state.queues.book.queues:
+        rules = ledger.rules_of(queue)
+        asked = rules.least_attained_ms and rules.reclaim != "disabled"
+        for shape, job in state.claimants(state.parked(queue)) if asked else ():
+            if not shape.demand.preemptible:
+                continue
+            level = state.service.level(rules, job.ref.uid)
+            if level < most and state.may_be_next(job) and state.is_refused(shape):
+                found.append(((-job.priority, level, job.rank, job.ref.uid), shape, job))
+    found.sort(key=lambda each: each[0])
+    given: Basis | None = None
+    for (_, level, _, uid), shape, job in found:
+        given = given or basis(ledger)
+        mine = basis(ledger, uid) if uid in ledger.claims.by_uid else given
+        chosen = _victims(state, mine, job, level)
+        if chosen:
+            return shape, job, chosen
+    return None
+
+
+def _victims(state: PreemptorState, given: Basis, job: Job, level: int) -> list[str]:
+    """Of those above its level the highest first, then the one that loses least."""
+    root, runs = root_of(job.queue), dict[str, list[Run]]()
+    for uid, above in state.served.items():
+        started = state.started[uid]
+        fresh = state.now - started.kept <= service.FRESH_MS and root_of(started.leaf) == root
+        if fresh and above > level and started.run.priority <= job.priority:
+            runs.setdefault(started.leaf, []).append(started.run._replace(priority=-above))
+    for work in runs.values():
+        work.sort()
+    candidates = state.candidates(job.queue).only(runs)
+    return profiles.underserved(given, job.queue, job.demand, candidates, nodes_for(state, job)).uids if runs else []

@@ -13,16 +13,15 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import ClassVar
 
-from muster.core.gang import folds as places
-from muster.core.preemption import claimants, clusters, enlisting, folds, growing, plans, unplaced
-from muster.core.preemption.growing import Claimant
+from muster.core.gang import admitterfolds
+from muster.core.preemption import claimants, growthclaims, makingroom, plans, preemptorfolds
+from muster.core.preemption.growthclaims import Claimant
 from muster.core.preemption.heads import Heads
-from muster.core.preemption.state import PreemptorState
-from muster.core.preemption.underserved import underserved
-from muster.core.queueing import folds as queue_folds
-from muster.core.quota.ledger import idling, recount
-from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Stage, Violation, arms_of, in_turn, parts_of
+from muster.core.preemption.plans import underserved
+from muster.core.preemption.preemptorstate import PreemptorState
+from muster.core.queueing import queuefolds
+from muster.core.quota.ledger import idling, quotaledger
+from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, in_turn, parts_of
 from muster.events.base import Decision, Event
 from muster.events.decisions import ReclaimDeferred
 
@@ -38,8 +37,8 @@ class Preemptor(Stage[PreemptorState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        arms = queue_folds.arms()
-        own = arms_of(folds, clusters, growing, unplaced)
+        arms = queuefolds.arms()
+        own = arms_of(preemptorfolds, growthclaims, makingroom)
         for kind, arm in [*_of_places().items(), *own.items()]:
             arms[kind] = in_turn(arms[kind], arm) if kind in arms else arm
         return arms
@@ -55,7 +54,7 @@ class Preemptor(Stage[PreemptorState]):
         """A commit is folded: the queues that it touched are looked at, and those whose shares it changed."""
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         if state.queues.book.stirred:
-            folds.stirred(state)
+            preemptorfolds.stirred(state)
 
     def decide(self, state: PreemptorState) -> list[Decision]:
         """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
@@ -67,7 +66,7 @@ class Preemptor(Stage[PreemptorState]):
         less = underserved(state)
         if less is not None:
             return [plans.serve(state, *less)]
-        room = unplaced.proposal_due(state)
+        room = makingroom.proposal_due(state)
         if room is not None:
             return [room]
         aged = claimants.aged(state)
@@ -77,7 +76,7 @@ class Preemptor(Stage[PreemptorState]):
         times = [gate.until for uid, gate in state.gates.items() if gate.until > state.now and uid in state.queues.jobs]
         times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and state.has_changed(gate)]
         times += claimants.next_claims(state)
-        times += unplaced.deadlines(state)
+        times += makingroom.deadlines(state)
         aged = state.heads.next_due(state.queues, state.age_claims, state.now)
         return min([*times, aged] if aged is not None else times, default=None)
 
@@ -85,12 +84,12 @@ class Preemptor(Stage[PreemptorState]):
         """I5 for the copy of the ledger; what is listed as running is charged there."""
         found = []
         ledger = state.queues.ledger
-        if (charged := recount.used(ledger)) != ledger.used:
+        if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
             found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
         if state.heads != Heads.of(state.queues, state.evictions, state.service):
             found.append(Violation("I16", "the heads of the queues are not as they are kept"))
         if (outranked := state.outranked.keys()) != (
-            weighed := {q for q in state.runs if enlisting.is_outranked(state, q)}
+            weighed := {q for q in state.runs if plans.is_outranked(state, q)}
         ):
             found.append(Violation("I16", f"running work is outranked in {outranked}, and in {weighed} by the jobs"))
         listed = {run.uid for runs in state.runs.values() for run in runs}
@@ -105,7 +104,7 @@ def _of_places() -> dict[type[Event], Arm]:
     def within(arm: Arm) -> Arm:
         return lambda state, at, event: arm(state.places, at, event)
 
-    return {kind: in_turn(*map(within, parts_of(arm))) for kind, arm in arms_of(*places.SOURCES).items()}
+    return {kind: in_turn(*map(within, parts_of(arm))) for kind, arm in arms_of(*admitterfolds.SOURCES).items()}
 
 
 def _for_quota(state: PreemptorState) -> list[Decision]:

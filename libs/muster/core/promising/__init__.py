@@ -1,3 +1,5 @@
-"""Promised starts: when a waiting job starts, by the learned run times of others, and a bound that is kept in 9 of
-10.
+"""Promises: when a waiting job starts, with a bound that holds for 9 jobs of 10.
+
+Nothing is decided here: the queue is played forward with learned run times. The read model keeps the promises; the
+status of a job and the wording show promises.
 """

@@ -14,13 +14,12 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from msgspec import Struct, field
 
-from muster.core.learned.durations import Durations, kinds_of, stem_of
+from muster.core.learned import Durations, kinds_of, stem_of
 from muster.core.queueing.book import Place, Shape
-from muster.core.queueing.order import used_first
+from muster.core.queueing.queueorder import used_first
 from muster.core.queueing.queues import Queues
-from muster.core.quota.claim import Claim
-from muster.core.quota.declared import left_by
-from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import Scratch, chain_of, counted, left_by
 from muster.model.demand import Demand
 
 LEAVING_MS = 30_000

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from muster.core.quota.demand import Scratch, chain_of
-from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
 from muster.model.quota import COUNTED

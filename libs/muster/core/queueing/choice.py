@@ -12,14 +12,12 @@ from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
 from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
-from muster.core.queueing.kaiturns import SharedTurns
 from muster.core.queueing.lending import Reserve, keeps_for_owners
-from muster.core.queueing.lineup import Turn, first_turn_with
-from muster.core.queueing.openings import queues_with_room, slots_of
-from muster.core.queueing.order import used_first
+from muster.core.queueing.queueorder import Turn, first_turn_with, used_first
 from muster.core.queueing.queues import Job, job_from
+from muster.core.queueing.sorterstate import SorterState
 from muster.core.queueing.standing import Standing, may_be_proposed
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.turns import SharedTurns, queues_with_room, slots_of
 from muster.core.quota.demand import Scratch
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadQueued

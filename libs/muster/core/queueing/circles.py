@@ -14,7 +14,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.queueing.queues import Queues
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Event, tag_of
 from muster.events.decisions import QuotaDenied, QuotaReleased, WorkloadDequeued
 from muster.events.refusals import Refusal

@@ -20,7 +20,7 @@ from itertools import chain, islice
 
 from muster.core.queueing.queues import Job, Loan, Queues, WantedSince
 from muster.core.quota.demand import Scratch, chain_of, counted
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
 from muster.model.quota import Rules

@@ -7,10 +7,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.queueing.book import Book, Place, shape_key
-from muster.core.quota.declared import CLASSES, kai_class, kai_priority
-from muster.core.quota.demand import Scratch, demand_of
-from muster.core.quota.ledger.ledger import Ledger, leaf_of
-from muster.core.quota.ledger.waiting import still_waits
+from muster.core.quota.demand import CLASSES, Scratch, demand_of, kai_class, kai_priority
+from muster.core.quota.ledger.quotaledger import Ledger, leaf_of, still_waits
 from muster.core.quota.trees.rules import union
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued

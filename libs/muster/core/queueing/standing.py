@@ -1,28 +1,64 @@
-"""The standing of a workload in the queues, and the one decision that brings it in line with the facts."""
+"""Where a workload belongs in the queues, and the decision that puts it there.
+
+Why a workload has no place in the KAI queues.
+
+The standing of a workload in the queues, and the one decision that brings it in line with the facts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec import structs
 from msgspec.structs import replace
 
-from muster.core.learned.durations import ANY
-from muster.core.objects.labels import queue_and_quota, quota_name
+from muster.core.learned import ANY
+from muster.core.objects.meta import queue_and_quota, quota_name
 from muster.core.queueing.circles import set_aside
-from muster.core.queueing.kai import kai_refusal
 from muster.core.queueing.lending import WEEK_MS, freely_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.sorterstate import SorterState
 from muster.core.quota.demand import laid_out
-from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.reasons import DequeueReason
 from muster.events.refusals import NAMES, Refusal, RefusalReason
 from muster.model.demand import Demand
 from muster.model.quota import KAI_ROOT
+from muster.model.text import clean, shorten
 from muster.model.workload import Workload
+
+# --- KAI queues -------------------------------------------------------------------------------------------------------
+
+
+def kai_refusal(ledger: Ledger, workload: Workload, queue: str, quota: str) -> Refusal | None:
+    """Of a workload without a leaf; ``queue`` and ``quota``: what its labels name. None when KAI has no part in it."""
+    own = quota or ledger.leaf_of.get(workload.ref.namespace, "")
+    shown = clean(shorten(queue, 64))
+    if queue and own:
+        return Refusal("two_quotas", "by_label" if quota else "by_namespace", shown, own)
+    if not queue:
+        return None if quota else _with_leaves(Refusal("queue_label_missing"), ledger)
+    disabled = ledger.trees[KAI_ROOT].disabled.get(queue)
+    if disabled is not None:
+        return Refusal("queue_unknown", "queue_disabled", shown, problem=disabled)
+    if queue not in ledger.queues:
+        return _with_leaves(Refusal("queue_unknown", "queue_missing", shown), ledger)
+    below = ledger.nodes[ledger.queues[queue]].children
+    names = tuple(path.rpartition("/")[2] for path in below[:NAMES])
+    return Refusal("queue_unknown", "queue_has_children", shown, names=names, count=len(below))
+
+
+def _with_leaves(refusal: Refusal, ledger: Ledger) -> Refusal:
+    """With the queues that take work."""
+    names = sorted(name for name, path in ledger.queues.items() if not ledger.nodes[path].children)
+    return structs.replace(refusal, names=tuple(names[:NAMES]), count=len(names))
+
+
+# --- standing ---------------------------------------------------------------------------------------------------------
+
 
 _LEAVES: Mapping[RefusalReason, DequeueReason] = {
     "held": "held",

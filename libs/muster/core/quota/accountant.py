@@ -12,25 +12,18 @@ from typing import ClassVar
 
 from msgspec import structs
 
-from muster.core.objects.labels import quota_name
-from muster.core.quota import backfill, claimfolds, claiming, moving
-from muster.core.quota.accounting import entryfolds, folds, growth, overuse, podasks, sharing, suspending
-from muster.core.quota.accounting.usage import changed, charge_due
+from muster.core.objects.meta import quota_name
+from muster.core.quota import claiming
+from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
+from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
+from muster.core.quota.accounting.rechecks import charge_due, usage_changed
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.endings import release_reason
-from muster.core.quota.ledger import idling, recount, standalone
-from muster.core.quota.ledger.charging import claimant_of
-from muster.core.quota.ledger.waiting import still_waits
-from muster.core.quota.state import (
-    AccountantState,
-    Proposal,
-    adopting_leaf,
-    adoption_reason,
-    home_of,
-)
+from muster.core.quota.ledger import idling, quotaledger, standalone
+from muster.core.quota.ledger.books import claimant_of
+from muster.core.quota.ledger.quotaledger import still_waits
 from muster.core.quota.trees import forest
-from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Stage, Violation, arms_of, first
+from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimOpened
@@ -56,7 +49,7 @@ class QuotaAccountant(Stage[AccountantState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {**forest.arms(), **arms_of(folds, entryfolds, growth, podasks, claimfolds, sharing)}
+        return {**forest.arms(), **arms_of(accountantfolds, growth, podasks, sharing)}
 
     # --- decide -----------------------------------------------------------------------------------------------
 
@@ -150,11 +143,11 @@ class QuotaAccountant(Stage[AccountantState]):
                     reason=reason,
                     owed=reason == "no_nodes" and state.ledger.owed(entry.queue, demand, scratch),
                 )
-                yield from moving.handed_on(state, entry, released, scratch) if reason == "moved" else (released,)
+                yield from claiming.handed_on(state, entry, released, scratch) if reason == "moved" else (released,)
         for uid in state.due_change:
             due = charge_due(state, state.entries[uid]) if uid not in over else None
             if due is not None:
-                before, change = state.ledger.charges[uid], changed(state, state.entries[uid], due)
+                before, change = state.ledger.charges[uid], usage_changed(state, state.entries[uid], due)
                 scratch.add(before.queue, before.demand, -1)
                 scratch.add(before.queue, structs.replace(before.demand, request=change.request, pods=change.pods))
                 yield change
@@ -225,11 +218,11 @@ class QuotaAccountant(Stage[AccountantState]):
             )
         short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
         if short is None:
-            passed = backfill.passed(state.ledger, candidate.queue, demand, scratch, state.now)
+            passed = claiming.claim_passed(state.ledger, candidate.queue, demand, scratch, state.now)
             served = state.ledger.claims.served_by(uid, candidate.queue, demand)
             owed = state.ledger.owed(candidate.queue, demand, scratch)
             scratch.add(candidate.queue, demand)
-            return moving.reservation(
+            return claiming.reservation_of_move(
                 state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=owed
             )
         return QuotaDenied(
@@ -258,7 +251,7 @@ class QuotaAccountant(Stage[AccountantState]):
                     reason=why,
                     problem=suspending.said_of(state, entry) if why == "unschedulable" else None,
                 )
-        yield from overuse.suspensions_due(state, ordered)
+        yield from suspending.overuse_suspensions(state, ordered)
 
     def next_deadline(self, state: AccountantState) -> int | None:
         times = (
@@ -281,16 +274,18 @@ class QuotaAccountant(Stage[AccountantState]):
         I6: every entry is charged once, and nothing else is. I22: where its workload belongs, or it is due to move.
         """
         found = []
-        if (charged := recount.used(state.ledger)) != state.ledger.used:
+        if (charged := quotaledger.recounted_used(state.ledger)) != state.ledger.used:
             found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {charged}"))
         if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
             found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
         ledger = state.ledger
-        if told := recount.other_shares(ledger):
+        if told := quotaledger.recounted_shares(ledger):
             found.append(Violation("I5", f"fair shares are others by the requests: {told[:5]}"))
-        if (held := recount.held(ledger)) != (sums := ledger.claims.total.extra):
+        if (held := quotaledger.recounted_held(ledger)) != (sums := ledger.claims.total.extra):
             found.append(Violation("I5", f"claims hold {sums}, and {held} by the charges"))
-        if ledger.waiting != recount.waiting(ledger) or ledger.leaving != recount.leaving(ledger):
+        if ledger.waiting != quotaledger.recounted_waiting(ledger) or ledger.leaving != quotaledger.recounted_leaving(
+            ledger
+        ):
             found.append(
                 Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves: not the sums of the jobs")
             )

@@ -1,4 +1,19 @@
-"""What the accountant makes of proposals to take back: orders that open claims, and when a claim is over.
+"""What the accountant answers to proposals to reclaim, and when claims end.
+
+Backfill beside claims for age, by declared run times (EASY): by when a claimant is promised to start, and which
+jobs are admitted because they declare to have left by then.
+
+Only what jobs declare counts, nothing that was learned. A promise is made once, when the claim is opened, and never
+moved: it ends when a job that it counts on is late, and with it ends backfill beside that claim.
+
+Jobs that are moved so that another has room on the nodes: their quota stays theirs.
+
+A job that moves is suspended and queued again under a new attempt while it is still charged. When its pods are
+gone, its charge ends and is reserved for the new attempt in one commit, so no other job gets it. Its charge counts as
+released for no other job. Where it does not wait any more as it did then (it is held, paused, moved, edited,
+deleted), its charge ends as after any other suspension.
+
+What the accountant makes of proposals to take back: orders that open claims, and when a claim is over.
 
 A plan is judged as if all claims before it were served and all their victims gone. It is accepted if its claimant would
 be admitted then, its victims leave for no other claim, and the rules of reclaim or of priority allow them; an age
@@ -12,29 +27,158 @@ from functools import partial
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
-from muster.core.quota import growing, moving
-from muster.core.quota import partial as parts
-from muster.core.quota.backfill import promised_at
-from muster.core.quota.claim import LEAVES_WITHIN_MS, Claim
-from muster.core.quota.demand import chain_of, demand_of
-from muster.core.quota.giving import OfService, giving_objection, rules
-from muster.core.quota.ledger.charging import claim_of
+from muster.core.objects.meta import quota_name
+from muster.core.quota import rayclaims
+from muster.core.quota.accountantstate import AccountantState, Entry, Plan, evictable, kept_ms
+from muster.core.quota.candidates import Objection, basis, search
+from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
+from muster.core.quota.demand import Scratch, chain_of, counted, demand_of, laid_out
+from muster.core.quota.endings import comes_back
+from muster.core.quota.evictionrules import OfService, giving_objection, rules
+from muster.core.quota.ledger.books import claim_of
 from muster.core.quota.ledger.idling import spent_at
-from muster.core.quota.ledger.kaishares import shares_with
-from muster.core.quota.ledger.ledger import leaf_of
-from muster.core.quota.ledger.minrun import protected_ms
-from muster.core.quota.ledger.waiting import waits
-from muster.core.quota.reclaim import Objection, basis, search
-from muster.core.quota.state import AccountantState, Entry, Plan, evictable, kept_ms
+from muster.core.quota.ledger.kaitimes import protected_ms
+from muster.core.quota.ledger.quotaledger import Ledger, leaf_of, shares_with, waits
 from muster.core.stage import Violation
-from muster.events.base import Decision
+from muster.events.base import Cause, Decision
 from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, StayReason, VictimStays
-from muster.events.decisions import EvictionOrdered, PreemptionProposed
-from muster.model.demand import Shortfall
+from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
+from muster.model.demand import Demand, Shortfall
 from muster.model.places import Move
 from muster.model.victims import Victim
 from muster.model.workload import Workload
+
+# --- backfill ---------------------------------------------------------------------------------------------------------
+
+
+def promised_at(state: AccountantState, claim: Claim) -> int:
+    """Log time (ms) by which enough has left for a claim that is about to be opened; 0 where it is not declared.
+
+    A job that leaves for others already, is late, or does not declare its run time is not counted on. Nor is any where
+    limits move with the usage of others: lend limits, and shares by weight.
+    """
+    ledger, amounts = state.ledger, counted(claim.demand)
+    if ledger.lends or ledger.shares.names:
+        return 0
+    held, own = ledger.claims.total.extra, ledger.claims.by_uid.get(claim.uid)
+    ends = sorted(
+        (charge.until, uid)
+        for uid, charge in ledger.charges.items()
+        if charge.until > state.now and not state.entries[uid].leaving
+    )
+    latest = 0
+    for path in claim.paths():
+        node = ledger.nodes.get(path)
+        mine = own.held_at(path) if own is not None and path in own.paths() else {}
+        for name in sorted(amounts) if node is not None else ():
+            limit = ledger.limit(node, name) if node is not None else None
+            if limit is None or not amounts[name]:
+                continue
+            taken = ledger.used.get(path, {}).get(name, 0) + held.get(path, {}).get(name, 0)
+            asked = amounts[name] - mine.get(name, 0)  # What is held for it already is its own.
+            until = _enough(ledger, ends, path, name, taken + asked - limit)
+            if until is None:
+                return 0
+            latest = max(latest, until)
+    return latest
+
+
+def _enough(ledger: Ledger, ends: list[tuple[int, str]], path: str, name: str, lacking: int) -> int | None:
+    """Log time (ms) by which so much has left at a node; 0 where nothing is lacking, None where too little leaves."""
+    if lacking <= 0:
+        return 0
+    for until, uid in ends:
+        charge = ledger.charges[uid]
+        if path in chain_of(charge.queue):
+            lacking -= counted(charge.demand).get(name, 0)
+            if lacking <= 0:
+                return until
+    return None
+
+
+def claim_passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, now: int) -> Claim | None:
+    """The claim that a job passes at ``now`` by its declared run time; None where it fits without that.
+
+    Of several the one that is promised first: a job that has left by then has left before the others are served.
+    """
+    if not demand.run_ms or not ledger.claims.by_uid or ledger.shortfall(queue, demand, scratch) is None:
+        return None
+    chain = chain_of(queue)
+    found = ledger.claims.passed(queue, demand, now)
+    mine = (claim for claim in found if any(path in chain for path in claim.paths()))
+    return min(mine, key=lambda claim: claim.promised, default=None)
+
+
+# --- moving -----------------------------------------------------------------------------------------------------------
+
+
+def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
+    """Why those of its victims that are to move are not moved for a claimant; empty when they are.
+
+    In quota trees jobs move only for one that is owed its quota, beside those that are evicted for it.
+    """
+    alone, given = proposed.kind == "move", basis(state.ledger, proposed.ref.uid)
+    if alone and given.refusal(proposed.queue, proposed.demand) is not None:
+        return "not_enough"
+    for victim in proposed.victims:
+        entry = state.entries[victim.ref.uid]
+        free = not alone or state.ledger.by_shares(entry.queue)
+        if victim.moves and (not free or entry.short_since):
+            return "victim_protected"
+    return ""
+
+
+def handed_on(
+    state: AccountantState, entry: Entry, released: QuotaReleased, scratch: Scratch
+) -> Iterator[QuotaReleased | QuotaReserved]:
+    """The end of the charge of a job that was suspended to move, and the same charge for its next attempt.
+
+    ``scratch``: with the charge taken off; what is reserved is added.
+    """
+    workload = state.workloads.get(entry.ref.uid)
+    queued = state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt
+    if workload is None or not queued or not comes_back(state, entry, workload):
+        yield replace(released, reason="evicted")
+        return
+    demand = demand_of(state.ledger.tree_of(entry.queue), workload, state.priorities.get(entry.ref.uid))
+    same = replace(demand, basis="").alike(state.ledger.charges[entry.ref.uid].demand)
+    if not same or state.ledger.without_claims().shortfall(entry.queue, demand, scratch) is not None:
+        yield replace(released, reason="evicted")
+        return
+    scratch.add(entry.queue, demand)
+    yield released
+    yield reservation_of_move(
+        state, released.cause, workload, state.ledger.attempts[entry.ref.uid], entry.queue, demand
+    )
+
+
+def reservation_of_move(
+    state: AccountantState, cause: Cause, workload: Workload, attempt: int, queue: str, demand: Demand,
+    passed: Claim | None = None, served: Claim | None = None, *, owed: bool = False,
+) -> QuotaReserved:  # fmt: skip
+    """Quota for a workload as it is now.
+
+    ``passed``: the claim for age beside which it is admitted; ``served``: the one that it ends; ``owed``: it is
+    guaranteed what it asks for.
+    """
+    return QuotaReserved(
+        cause=cause,
+        ref=workload.ref,
+        attempt=attempt,
+        queue=queue,
+        **demand.fields,
+        named=quota_name(workload.labels),
+        placement=laid_out(state.ledger.nodes, queue),
+        beside=passed.ref.key if passed is not None else "",
+        promised=passed.promised if passed is not None else 0,
+        owed=owed,
+        serves=served.uid if served is not None and served.uid != workload.ref.uid else "",
+    )
+
+
+# --- claiming ---------------------------------------------------------------------------------------------------------
 
 
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
@@ -59,7 +203,7 @@ def _ending(state: AccountantState) -> Iterator[Claim]:
 def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
     """Why a claim ends without an admission, whatever the time; None while it is in force."""
     if claim.growth is not None:
-        return growing.why_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
+        return rayclaims.why_growth_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
     workload = state.workloads.get(claim.uid)
     if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
         return "gone"
@@ -204,7 +348,7 @@ def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
     """Why a proposed preemption no longer holds, empty when it does; and the job that holds what it would take."""
     proposed = plan.proposed
     demand, claims = proposed.demand, state.ledger.claims
-    if not (growing.is_asked(state, proposed) if proposed.growth is not None else _waits_so(state, proposed)):
+    if not (rayclaims.is_asked(state, proposed) if proposed.growth is not None else _waits_so(state, proposed)):
         return "not_waiting", ""
     if proposed.kind == "age" and proposed.short is not None:
         if state.ledger.shortfall(proposed.queue, demand, now=state.now) is None:
@@ -231,7 +375,7 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
         return "victim_protected"
     refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
     chosen = {victim.ref.uid: victim for victim in proposed.victims if not victim.moves}
-    if len(chosen) < len(proposed.victims) and (said := moving.moving_objection(state, proposed)):
+    if len(chosen) < len(proposed.victims) and (said := moving_objection(state, proposed)):
         return said
     if proposed.kind == "move":
         return refused
@@ -309,9 +453,9 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
         profile = tree.profile if tree is not None else "ack"
         workload = state.workloads.get(part.ref.uid)
         elastic = state.scaling.of(workload) if workload is not None else None
-        spares[part.ref.uid] = parts.spare_of(elastic, entry.groups, profile)
+        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, profile)
     given = basis(state.ledger, proposed.ref.uid)
-    return parts.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
+    return rayclaims.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 
 
 def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:

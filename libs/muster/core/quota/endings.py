@@ -5,8 +5,8 @@ One rule for all kinds. A kind says only whether the status that its controller 
 
 from __future__ import annotations
 
-from muster.core.quota.ledger.ledger import leaf_of
-from muster.core.quota.state import AccountantState, Entry, moved
+from muster.core.quota.accountantstate import AccountantState, Entry, moved
+from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.events.effects import FailureReason
 from muster.events.reasons import ReleaseReason
 from muster.model.closed import total

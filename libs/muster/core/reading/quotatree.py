@@ -7,7 +7,7 @@ from msgspec import Struct
 from muster.core.objects.meta import PREFIX, Meta, decode, unreadable
 from muster.core.objects.podspec import Quantity
 from muster.core.quota.trees.rules import KNOWN
-from muster.core.quota.trees.tree import MAX_DEPTH, MAX_NODES
+from muster.core.quota.trees.treesource import MAX_DEPTH, MAX_NODES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 
 NAMESPACE = "kube-system"

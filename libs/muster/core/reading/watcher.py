@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, UnreadableError, digest, unreadable
 from muster.core.observed.seen import about, said_of
-from muster.core.reading.registry import WATCHED, Watched
+from muster.core.reading.watched import WATCHED, Watched
 from muster.core.stage import Arm, Stage, StageState
 from muster.core.workloads.ownership import Parents
 from muster.core.workloads.registry import KINDS, parents_of

@@ -1,24 +1,31 @@
-"""What the adapters of all kinds share: the phase of an object, its needs, how it is suspended, as a Workload."""
+"""What the adapters of all kinds share.
+
+Whose job it is, and what it runs: read from the object for readers, and for nothing that is decided.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.objects.gpus import charged, with_share
-from muster.core.objects.labels import KAI_OF_PODS, KEPT, TIMES
+from muster.core.objects.gpushares import charged, with_share
 from muster.core.objects.meta import (
     CHECKPOINTED_AT,
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
     ENQUEUE_STAMPS,
     INTENT,
+    KAI_OF_PODS,
+    KEPT,
     MAX_NAME,
+    OWNER,
     QUEUED_AT,
     SUSPEND,
+    TIMES,
     Meta,
     UnreadableError,
     digest,
@@ -26,23 +33,71 @@ from muster.core.objects.meta import (
     unreadable,
     wishes,
 )
-from muster.core.objects.podrules import topology_of
 from muster.core.objects.podspec import (
+    PodSpec,
     PodTemplate,
     check_total,
     container_names,
     names_resource,
     pod_request,
     pod_rules,
+    topology_of,
 )
-from muster.core.placement.gpus import shares_gpu
-from muster.core.workloads.origin import NO_PROGRAM, origin_of
+from muster.core.placement.devices import shares_gpu
 from muster.core.workloads.steering import Steering
 from muster.model.elastic import Elastic
 from muster.model.placing import GPU, PodRules, Topology
 from muster.model.problem import FieldProblem, problem
 from muster.model.resources import Vector, add_into, scaled
-from muster.model.workload import DIRECT, ChildState, Outcome, Phase, PodSet, Switch, Workload
+from muster.model.text import clean
+from muster.model.workload import DIRECT, UNKNOWN_ORIGIN, ChildState, Origin, Outcome, Phase, PodSet, Switch, Workload
+
+# --- origin -----------------------------------------------------------------------------------------------------------
+
+
+MAX_OWNER = 128
+MAX_IMAGE = 256
+
+
+class Program(Struct, frozen=True):
+    """An image, and the words of the command that runs in it; as they were written, none where nothing was."""
+
+    image: object = None
+    words: tuple[Any, ...] = ()
+
+    def of_pod(self, pod: PodSpec) -> Program:
+        """Where nothing is known yet, the program of a pod: that of its first container."""
+        if self != NO_PROGRAM or not pod.containers:
+            return self
+        first = pod.containers[0]
+        said = (first.command, first.args)
+        return Program(first.image, said if any(said) else ())
+
+    def running(self, *words: object) -> Program:
+        """The same image with a command that the kind has a field of its own for."""
+        return replace(self, words=words) if any(words) else self
+
+
+NO_PROGRAM = Program()
+
+
+def origin_of(meta: Meta, program: Program) -> Origin:
+    """What is known of an object. A label counts before an annotation, in which a name may have any character."""
+    owner = meta.labels.get(OWNER) or meta.annotations.get(OWNER, "")
+    image = program.image if isinstance(program.image, str) else ""
+    entrypoint = digest(program.words) if program.words else ""
+    if not owner and not image and not entrypoint:
+        return UNKNOWN_ORIGIN
+    return Origin(_short(owner, MAX_OWNER), _short(image, MAX_IMAGE), entrypoint)
+
+
+def _short(text: str, most: int) -> str:
+    """One harmless line."""
+    return clean(" ".join(text.split()))[:most]
+
+
+# --- common -----------------------------------------------------------------------------------------------------------
+
 
 MAX_PODS = 1_000_000
 """More pods than this no set has: a larger number is a mistake."""

@@ -13,8 +13,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.objects.meta import UnreadableError, unreadable
-from muster.core.objects.podrules import RawAffinity, RawToleration
-from muster.core.objects.podspec import Container, PodSpec, PodTemplate, TemplateMeta, pod_request
+from muster.core.objects.podspec import (
+    Container,
+    PodSpec,
+    PodTemplate,
+    RawAffinity,
+    RawToleration,
+    TemplateMeta,
+    pod_request,
+)
 from muster.model.resources import MAX_AMOUNT, QuantityError, Vector, is_resource_name, parse_quantity
 from muster.model.text import shorten
 

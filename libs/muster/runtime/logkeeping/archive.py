@@ -19,7 +19,7 @@ from typing import IO, Self, cast
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.cell.judge import heard
+from muster.audit.judge import heard
 from muster.core.docket import Docket, Judge
 from muster.events.envelope import UNREADABLE, Stored, UnknownEventError, UnreadableCommitError, decode_commit
 

@@ -14,15 +14,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.audit.judge import heard
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body, JetStreamLog
 from muster.bus.public import PublicPublisher
-from muster.core.cell.judge import heard
 from muster.core.docket import Judge
 from muster.core.stage import StageState
-from muster.core.views.publication import public_event
 from muster.events import subjects
 from muster.events.envelope import Stored
 from muster.events.public import parse_ce_id
@@ -30,6 +29,7 @@ from muster.ports import LogIdentity, RollError
 from muster.runtime.logkeeping.archive import ArchivedCommit, read_lines, read_manifest
 from muster.runtime.logkeeping.rolling import restored, seats
 from muster.runtime.logkeeping.snapshotting import decode_state
+from muster.told.views.publication import public_event
 
 
 class PruneError(Exception):

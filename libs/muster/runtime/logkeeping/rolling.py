@@ -18,10 +18,9 @@ from msgspec import Struct, field
 
 from muster.core.actuation.intents import Actuator
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.seat import AnySeat, Seat
-from muster.core.reading.registry import WATCHED
+from muster.core.cell.seats import AnySeat, Seat
+from muster.core.reading.watched import WATCHED
 from muster.core.reading.watcher import Watcher
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Stage, StageState
 from muster.events.envelope import Stored, body_hash
 from muster.ports import (
@@ -36,6 +35,7 @@ from muster.ports import (
     Snapshots,
 )
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state, make_snapshot, state_schema
+from muster.told.readmodel.model import ReadModel
 
 StageShard = tuple[str, str]
 """(stage, shard)"""

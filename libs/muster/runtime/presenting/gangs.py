@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from muster.core.presentation import gangs
-from muster.core.readmodel.state import ReadState
 from muster.kube.discovery import served
 from muster.model import api
 from muster.model.api import STRATEGIC_PATCH, ApiResource
 from muster.ports import ApiTransport
 from muster.runtime.presenting.objectwriting import ObjectWriter
+from muster.told.presentation import gangnotes
+from muster.told.readmodel.readstate import ReadState
 
 
 class GangWriter:
@@ -25,26 +25,26 @@ class GangWriter:
     async def show(self, state: ReadState, key: str, told: dict[str, str]) -> bool:
         """One look at a gang; whether anything was written. ``told``: key of an object -> fingerprint written last."""
         wrote = False
-        for pod_group in gangs.surplus(state, key):
-            resource = gangs.resource_of(pod_group.ref)
+        for pod_group in gangnotes.surplus(state, key):
+            resource = gangnotes.resource_of(pod_group.ref)
             await self._writer.send("DELETE", resource, pod_group.ref.namespace, pod_group.ref.name)
             wrote = True
         if key not in state.gangs.gangs:
             self._told.pop(key, None)
             return wrote
         mine = self._told.setdefault(key, {})
-        for wanted in gangs.pod_groups(state, key, await self._where()):
+        for wanted in gangnotes.pod_groups(state, key, await self._where()):
             if told.get(wanted.key) != wanted.shown:
                 if await self._writer.upsert(wanted):
                     told[wanted.key] = wanted.shown
                 wrote = True
-        for each in gangs.gang_events(state, key):
+        for each in gangnotes.gang_events(state, key):
             said = f"{each.count}:{each.note.message}" if each.count else "told"
             if mine.get(each.note.name) != said:
                 await self._writer.event(each.note, each.count)
                 mine[each.note.name] = said
                 wrote = True
-        for ref, text, patch in gangs.conditions(state, key):
+        for ref, text, patch in gangnotes.conditions(state, key):
             if mine.get(ref.uid) != text:
                 await self._writer.send("PATCH", api.PODS, ref.namespace, ref.name, STRATEGIC_PATCH, patch, "status")
                 mine[ref.uid] = text

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from muster.core.actuation.answers import message_of
+from muster.core.actuation.orders import message_of
 from muster.core.objects.meta import rfc3339
-from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE
 from muster.kube.discovery import has_status_subresource
 from muster.model import api
 from muster.model.api import JSON, MERGE_PATCH, ApiResource
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport
 from muster.runtime.runners.hooks import Hooks
+from muster.told.presentation.desired import DesiredObject, EventNote
 
 RATE_PER_S = 50.0
 """Writes per second, all objects together; a burst of two seconds' worth is let through."""

@@ -14,12 +14,7 @@ from typing import ClassVar
 import msgspec
 
 from muster.core.objects.meta import digest
-from muster.core.presentation import desired, kaigroups, kaiqueues, queues, scalegates
-from muster.core.presentation.desired import Body, DesiredObject, EventNote
-from muster.core.quota.trees.tree import ROOT
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.state import ReadState
-from muster.core.readmodel.touched import Touched
+from muster.core.quota.trees.treesource import ROOT
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import JSON_PATCH, MERGE_PATCH
@@ -32,6 +27,11 @@ from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
 from muster.runtime.runners.shared import SharedLog
+from muster.told.presentation import desired, kaigroups, queuestatus, scalegates
+from muster.told.presentation.desired import Body, DesiredObject, EventNote
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.readmodel.touched import Touched
 
 SETTLE_S: Mapping[str, float] = {
     "unit": 0.3,
@@ -281,16 +281,16 @@ class Presenter(Follower[ReadState]):
             self._told[key] = note.name
 
     async def _queue(self, path: str) -> bool:
-        for ref in queues.surplus_queues(self.state):
+        for ref in queuestatus.surplus_queues(self.state):
             await self._writer.send("DELETE", api.QUEUES, ref.namespace, ref.name)
-        wanted = queues.queue_object(self.state, path)
+        wanted = queuestatus.queue_object(self.state, path)
         if wanted is None or self._told.get(wanted.key) == wanted.shown:
             return False
         await self._write(wanted)
         return True
 
     async def _tree(self, _name: str) -> bool:
-        tree, status = self.state.queues.ledger.trees.get(ROOT), queues.tree_status(self.state)
+        tree, status = self.state.queues.ledger.trees.get(ROOT), queuestatus.tree_status(self.state)
         if tree is None or status is None:
             return False
         shown = digest(status)
@@ -321,11 +321,11 @@ class Presenter(Follower[ReadState]):
         if tree is not None and tree.ref.uid == ref.uid:
             await self._tree("")
         else:
-            await self._tree_says(ref, {"conditions": queues.tree_conditions(self.state, ref.uid)})
+            await self._tree_says(ref, {"conditions": queuestatus.tree_conditions(self.state, ref.uid)})
 
     async def _kai(self, uid: str) -> bool:
         queue = self.state.kai_queues.get(uid)
-        wanted = kaiqueues.kai_status(self.state, queue) if queue is not None else None
+        wanted = queuestatus.kai_status(self.state, queue) if queue is not None else None
         if wanted is None or self._told.get(f"kai/{uid}") == wanted.shown:
             return False
         body = msgspec.json.encode({"metadata": {"uid": uid}, "status": wanted.body})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster.core.presentation import scalegates
-from muster.core.readmodel.state import ReadState
 from muster.kube.scalegates import lacking
 from muster.model import api
 from muster.model.api import APPLY_PATCH
 from muster.model.keys import Ref
 from muster.ports import ApiTransport
 from muster.runtime.presenting.objectwriting import ObjectWriter
+from muster.told.presentation import scalegates
+from muster.told.readmodel.readstate import ReadState
 
 AGAIN_S = 60.0
 """How long after a write the same is written again, where it was refused or another client removed it."""

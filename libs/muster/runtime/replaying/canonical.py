@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.inmemory import InMemoryCell
-from muster.core.cell.seat import AnySeat, Seat
+from muster.core.cell.seats import AnySeat, InMemoryCell, Seat
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.system import LeaderStarted

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.seat import Seat
+from muster.core.cell.seats import Seat
 from muster.core.docket import Docket, Judge
 from muster.core.stage import Stage, StageState, Violation
 from muster.events.base import Event

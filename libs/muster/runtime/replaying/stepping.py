@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from muster.core.cell.deciders import DECIDERS
-from muster.core.cell.seat import AnySeat, Seat
+from muster.core.cell.seats import AnySeat, Seat
 from muster.core.stage import StageState, Violation
 from muster.events.base import Event
 from muster.events.envelope import Stored

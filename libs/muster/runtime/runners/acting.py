@@ -1,7 +1,7 @@
 """The actuator's runner: carries outstanding admissions out on the API server and appends their effects.
 
 Up to MAX_IN_FLIGHT requests at once, never two on one object. What is outstanding after a crash is carried out
-again; the fence in every patch makes a repetition harmless (see core.actuation.patch).
+again; the fence in every patch makes a repetition harmless (see core.actuation.patches).
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
-from muster.core.actuation.answers import Effect, RetryLater
 from muster.core.actuation.carrying import Reply, Request, carry_out, is_due, order_of, orders_of
-from muster.core.actuation.gpus import IMAGE
 from muster.core.actuation.intents import Actuator, ActuatorState
-from muster.core.actuation.orders import Order, Outstanding
-from muster.core.wording import problems
+from muster.core.actuation.orders import Effect, Order, Outstanding, RetryLater
+from muster.core.actuation.podwrites import IMAGE
 from muster.events.base import Event
 from muster.events.effects import EffectFailed
 from muster.events.envelope import MAX_EVENTS, CommitKind
@@ -27,6 +25,7 @@ from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Snapsh
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leader import Leader
 from muster.runtime.runners.shared import SharedLog
+from muster.told.wording import problems
 
 MAX_IN_FLIGHT = 32
 TAKEN_UP = 4 * MAX_IN_FLIGHT

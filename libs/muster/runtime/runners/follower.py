@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
-from muster.core.cell.seat import Seat
+from muster.core.cell.seats import Seat
 from muster.core.stage import Stage, StageState
 from muster.events.base import Event
 from muster.events.envelope import Stored

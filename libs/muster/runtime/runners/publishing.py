@@ -9,10 +9,7 @@ from typing import Protocol
 
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.public import Published
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.facets import facets_in
-from muster.core.views.publication import public_event
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id, schema_address
 from muster.events.registry import encode
@@ -22,6 +19,8 @@ from muster.runtime.logkeeping.snapshotting import read_state, restore_before
 from muster.runtime.runners.hooks import Hooks, NoHooks
 from muster.runtime.runners.leasing import KeptLease
 from muster.telemetry.traceids import traceparent
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.publication import facets_in, public_event
 
 KEEP_S = 5.0
 """How often it is written down how far it has published."""

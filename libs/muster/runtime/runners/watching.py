@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from muster.core.abridging import abridged
 from muster.core.objects.meta import not_decoded, version_of
-from muster.core.reading.registry import CONFIGURING, required_of, shards_of
+from muster.core.reading.watched import CONFIGURING, required_of, shards_of
 from muster.core.reading.watcher import PATIENCE_MS, Watcher, WatchState
-from muster.core.wording import problems
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, Commit, CommitKind, Stored
@@ -34,6 +33,7 @@ from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Cloc
 from muster.runtime.runners.hooks import Hooks, Level
 from muster.runtime.runners.leader import Leader
 from muster.runtime.runners.shared import SharedLog
+from muster.told.wording import problems
 
 
 class _UnreportedObject(Struct):

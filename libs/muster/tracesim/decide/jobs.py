@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from muster.core.objects.gpus import thousandths
-from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_QUEUE, KEPT
-from muster.core.placement.gpus import WHOLE, pick, pods_fitting, share_on, shares_gpu
-from muster.core.quota.declared import CLASSES, PREEMPTIBILITY
+from muster.core.objects.gpushares import thousandths
+from muster.core.objects.meta import KAI_PREEMPTIBILITY, KAI_QUEUE, KEPT
+from muster.core.placement.devices import WHOLE, pick, pods_fitting, share_on, shares_gpu
+from muster.core.quota.demand import CLASSES, PREEMPTIBILITY
 from muster.model.placing import GPU, PodRules, Toleration, Topology
 from muster.model.workload import NodeState
 from muster.tracesim.decide.document import JobEntry, PodEntry

@@ -15,16 +15,15 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.objects.kaiqueue import KIND, RESOURCES, read_kai_queue, unknown_fields
-from muster.core.objects.labels import KEPT
-from muster.core.objects.meta import UnreadableError
-from muster.core.quota.trees.tree import read_tree
+from muster.core.objects.meta import KEPT, UnreadableError
+from muster.core.quota.trees.treesource import read_tree
 from muster.core.reading.quotatree import read_quota_tree
-from muster.core.wording import problems
 from muster.events.facts import KaiQueueObserved, QuotaTreeObserved
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.placing import GPU
 from muster.model.quota import KAI_ROOT
+from muster.told.wording import problems
 from muster.tracesim.decide.document import Number, QueueEntry
 from muster.tracesim.decide.refusals import refusal
 from muster.tracesim.decide.situation import StateFileError

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from muster.core.placement.classes import PODS
-from muster.core.placement.gpus import WHOLE
+from muster.core.placement.devices import WHOLE
+from muster.core.placement.needs import PODS
 from muster.model.keys import Ref
 from muster.model.placing import GPU, GPU_MEMORY, Taint
 from muster.model.workload import NodeState

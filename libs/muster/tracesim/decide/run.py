@@ -10,13 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from muster.core.cell.seat import Seat
-from muster.core.readmodel.model import ReadModel
+from muster.core.cell.seats import Seat
 from muster.core.stage import REQUIRED_KINDS
-from muster.core.status.job import job_status
-from muster.core.views.story import more_of
-from muster.core.views.takers import Takers
-from muster.core.wording import jobs, problems
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
 from muster.events.effects import EffectApplied
@@ -33,6 +28,10 @@ from muster.events.facts import (
 )
 from muster.events.system import PlacementChosen
 from muster.model.strategies import Strategy
+from muster.told.readmodel.model import ReadModel
+from muster.told.status.statuses import job_status
+from muster.told.views.story import Takers, more_of
+from muster.told.wording import jobs, problems
 from muster.tracesim.decide.answer import (
     Answer,
     Eviction,

@@ -4,7 +4,7 @@ import re
 
 from kit.compose import REPOSITORY
 from muster.core.autoscaling.watchdog import HOLD_MS, LIMITS_MS, LONGEST_HOLD
-from muster.core.wording.reasons import ALARMS
+from muster.told.wording.reasons import ALARMS
 
 PAGE = (REPOSITORY / "docs" / "howto" / "ray-autoscaler.md").read_text()
 ROWS = {name: (after, code, does) for name, after, code, does in re.findall(

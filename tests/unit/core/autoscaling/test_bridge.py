@@ -12,8 +12,6 @@ from kit.audits import audit
 from kit.bench import Bench
 from kit.podgangs import SIGS, Scene, member
 from muster.core.actuation.provisioning import calls, pod_spec
-from muster.core.views.gangstory import gang_tale
-from muster.core.views.narrator import Narrator
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.facts import NodePoolsGone, NodesRequestGone, NodesRequestObserved, PodGone, Synced
@@ -32,6 +30,8 @@ from muster.model.placing import (
 )
 from muster.model.pools import PoolNodes
 from muster.model.workload import PodSet
+from muster.told.views.gangstory import gang_tale
+from muster.told.views.narrator import Narrator
 
 GROUPS = f"{SIGS}/groups"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kit.rayscenes import RayScene
-from muster.core.autoscaling.reading import closely
+from muster.core.autoscaling.bridgestate import closely
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GateSet, WorkersChosen

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kit.rayscenes import RayScene
-from muster.core.wording.events_ray import alarm_reason
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayShape
+from muster.told.wording.raywords import alarm_reason
 
 ONE = RayShape({"CPU": RAY_UNIT})
 GPUS = RayShape({"GPU": 2 * RAY_UNIT}, 3)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kit.rayscenes import RayScene
-from muster.core.actuation.answers import said as answered
+from muster.core.actuation.orders import said as answered
 from muster.events.base import Cause, Event
 from muster.events.effects import EffectFailed, FailureReason
 from muster.events.elastic import GateSet

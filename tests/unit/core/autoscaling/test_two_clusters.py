@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from kit import facts
 from kit.folded import heard
 from muster.core.autoscaling.bridge import AutoscalerBridge
+from muster.core.autoscaling.bridgestate import BridgeState
 from muster.core.autoscaling.gate import decisions
-from muster.core.autoscaling.state import BridgeState
 from muster.core.stage import Folder
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaReserved

@@ -11,18 +11,9 @@ from kit import facts, nodes
 from kit.bench import Bench
 from kit.podgangs import Scene, member
 from kit.words import in_words
-from muster.core.actuation.answers import RetryLater
-from muster.core.actuation.bind import after_unbind
-from muster.core.actuation.gpus import CONFIG_MAP, Wiring, wiring_for
-from muster.core.actuation.orders import Bind, Unbind
-from muster.core.objects.gpus import (
-    BAD_COUNT,
-    BAD_FRACTION,
-    BAD_MEMORY,
-    COUNT_ALONE,
-    LIMIT_BESIDE,
-    SEVERAL,
-)
+from muster.core.actuation.orders import Bind, RetryLater, Unbind
+from muster.core.actuation.podwrites import CONFIG_MAP, Wiring, after_unbind, wiring_for
+from muster.core.objects.gpushares import BAD_COUNT, BAD_FRACTION, BAD_MEMORY, COUNT_ALONE, LIMIT_BESIDE, SEVERAL
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS
 from muster.core.reading.cluster import read_pod
 from muster.core.workloads.registry import KINDS

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kit.scenes import Scene
-from muster.core.cell.seat import Seat
-from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.touched import Touched
-from muster.core.status.job import job_status
-from muster.core.views.narrator import Narrator
-from muster.core.wording.jobs import reason, text
+from muster.core.cell.seats import Seat
 from muster.events.gangs import NodesClaimEnded
 from muster.model.workload import Wishes
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.touched import Touched
+from muster.told.status.statuses import job_status
+from muster.told.views.narrator import Narrator
+from muster.told.wording.jobs import reason, text
 
 
 def crowded() -> Scene:

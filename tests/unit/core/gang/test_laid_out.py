@@ -14,15 +14,15 @@ from kit.kai import queue, work
 from kit.podgangs import member
 from kit.words import in_words
 from muster.core.quota.trees.kaisource import DEFAULT_QUEUE
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.story import Story
 from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRejected
 from muster.events.facts import PodObserved, TreeNodeSpec
 from muster.events.gangs import PodsPlaced
 from muster.events.system import PlacementChosen
 from muster.model.placing import GPU
 from muster.model.workload import PodSet
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.story import Story
 
 GPUS = PodSet("main", 4, vector(cpu=1) | {GPU: 1000})
 CORES = PodSet("main", 4, vector(cpu=1))

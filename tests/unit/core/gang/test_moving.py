@@ -7,7 +7,7 @@ import pytest
 from kit import facts
 from kit.clearings import Play, halves
 from kit.packed import Packed, Shape
-from muster.core.gang.moving import relocated
+from muster.core.gang.jobplaces import relocated
 from muster.events.base import Event
 from muster.events.claims import PlanTried
 from muster.events.decisions import QuotaReleased

@@ -12,16 +12,15 @@ from kit.bench import Bench
 from kit.nodes import node
 from kit.podgangs import Scene, member, pod_group
 from kit.words import in_words
-from muster.core.gang.declare import counting, declared_by
-from muster.core.gang.native import read_native_group
+from muster.core.gang.declare import counting, declared_by, read_native_group
 from muster.core.reading.cluster import read_pod
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.gangstory import gang_tale
 from muster.events.facts import PodGroupGone, PodGroupObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.gangstory import gang_tale
 
 WHEN = "2026-11-22T10:00:00Z"
 

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
 from kit.words import in_words
-from muster.core.gang.claims import AGE_MS, CLAIM_MS
-from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS
-from muster.core.gang.units import MAX_AT_ONCE
+from muster.core.gang.nodeclaims import AGE_MS, CLAIM_MS
+from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, MAX_AT_ONCE, STARVED_MS
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, encode_commit
 from muster.events.facts import NodeGone, PodGroupObserved, PodObserved, QuotaTreeObserved

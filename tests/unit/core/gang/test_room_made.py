@@ -11,9 +11,9 @@ from kit import facts, nodes
 from kit.audits import audit
 from kit.clearings import Play, halves
 from kit.kai import queue
-from muster.core.gang import orders
-from muster.core.gang.state import KEPT_MS
-from muster.core.quota.claim import LEAVES_WITHIN_MS
+from muster.core.gang import plantrials
+from muster.core.gang.admitterstate import KEPT_MS
+from muster.core.quota.claims import LEAVES_WITHIN_MS
 from muster.events.base import Cause
 from muster.events.claims import PlanStale, PlanTried
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
@@ -258,7 +258,7 @@ def test_a_job_that_borrows_leaves_the_room_to_one_that_is_owed_it_and_waits_for
 
 
 def kept_nodes(play: Play) -> list[str]:
-    kept = orders.in_force(play.bench.states["gang_admitter"])
+    kept = plantrials.in_force(play.bench.states["gang_admitter"])
     return [place.node for _, order in kept for place in order.places]
 
 

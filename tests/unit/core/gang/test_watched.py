@@ -7,7 +7,7 @@ from typing import Any
 
 from kit.hostile import watching
 from kit.podgangs import SIGS
-from muster.core.reading.registry import POD_GROUPS
+from muster.core.reading.watched import POD_GROUPS
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.model.workload import PodState
 

@@ -9,7 +9,6 @@ from kit import nodes
 from muster.core.placement.matching import holds, tolerates
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
-from muster.core.wording.explain_nodes import no_room
 from muster.model.placing import (
     HOSTNAME,
     HostPort,
@@ -23,6 +22,7 @@ from muster.model.placing import (
 )
 from muster.model.problem import problem
 from muster.model.strategies import Strategy
+from muster.told.wording.nodewords import no_room
 
 WORKER = (Requirement("app", "In", ("worker",)),)
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from kit import facts
 from kit.traces import run, starts, trace
 from kit.words import in_words
-from muster.core.learned.durations import ENOUGH, kinds_of
-from muster.core.queueing.learned import LONGEST_MS, Learned
+from muster.core.learned import ENOUGH_RUNS, kinds_of
+from muster.core.queueing.sorterstate import LONGEST_MS, Learned
 from muster.core.quota.trees.rules import read_rules
 from muster.tracesim.model import Trace
 
@@ -30,13 +30,15 @@ def expected(learned: Learned, name: str, queue: str, request: dict[str, int]) -
 
 
 def test_nothing_is_expected_before_enough_have_finished() -> None:
-    few = taught(*((f"train-{n}", 500) for n in range(ENOUGH - 1)))
+    few = taught(*((f"train-{n}", 500) for n in range(ENOUGH_RUNS - 1)))
     assert expected(few, "train-9", "root/a", ONE) == 0
     assert expected(taught(("train-8", 500), learned=few), "train-9", "root/a", ONE) == 500
 
 
 def test_the_kind_that_is_most_like_it_counts() -> None:
-    learned = taught(*((f"train-{n}", 9_000) for n in range(ENOUGH)), *((f"eval-{n}", 1_000) for n in range(ENOUGH)))
+    learned = taught(
+        *((f"train-{n}", 9_000) for n in range(ENOUGH_RUNS)), *((f"eval-{n}", 1_000) for n in range(ENOUGH_RUNS))
+    )
     assert expected(learned, "eval-77", "root/a", ONE) == 1_000
     assert expected(learned, "train-77", "root/a", ONE) == 9_000
     assert expected(learned, "other", "root/a", ONE) == 5_000
@@ -51,19 +53,19 @@ def test_what_is_evicted_teaches_nothing_and_is_not_kept() -> None:
 
 
 def test_what_still_runs_counts_with_its_time_so_far_where_the_longest_are_in_question() -> None:
-    learned, job = taught(*((f"train-{n}", 500) for n in range(ENOUGH))), facts.job("train-77", gpu=1)
+    learned, job = taught(*((f"train-{n}", 500) for n in range(ENOUGH_RUNS))), facts.job("train-77", gpu=1)
     for name in ("train-78", "train-79"):
         learned.observed(replace(facts.job(name, gpu=1), phase="running", suspended=False), "root/a", ONE, 1_000)
     assert learned.expected(job, "root/a", ONE) == 500
-    assert learned.expected(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 2 * 10_000) // ENOUGH
+    assert learned.expected(job, "root/a", ONE, 11_000) == (ENOUGH_RUNS * 500 + 2 * 10_000) // ENOUGH_RUNS
     learned.gone(facts.job("train-78", gpu=1).ref.uid)
-    assert learned.expected(job, "root/a", ONE, 11_000) == (ENOUGH * 500 + 10_000) // ENOUGH
+    assert learned.expected(job, "root/a", ONE, 11_000) == (ENOUGH_RUNS * 500 + 10_000) // ENOUGH_RUNS
 
 
 def test_a_job_that_kept_its_work_teaches_how_long_it_ran_in_all() -> None:
     """Else long jobs that save their work and are evicted teach that they are short."""
     learned = Learned()
-    for number in range(ENOUGH):
+    for number in range(ENOUGH_RUNS):
         job = facts.job(f"train-{number}", gpu=2)
         two = facts.vector(gpu=2)
         learned.observed(replace(job, phase="running", suspended=False), "root/a", two, 1_000)
@@ -74,7 +76,7 @@ def test_a_job_that_kept_its_work_teaches_how_long_it_ran_in_all() -> None:
 
 
 def test_who_was_stopped_while_it_ran_counts_as_queued_then_at_the_earliest() -> None:
-    learned, job = taught(*((f"train-{n}", 500) for n in range(ENOUGH))), facts.job("train-77", gpu=1)
+    learned, job = taught(*((f"train-{n}", 500) for n in range(ENOUGH_RUNS))), facts.job("train-77", gpu=1)
     learned.observed(replace(job, phase="running", suspended=False), "root/a", ONE, 1_000)
     learned.observed(replace(job, phase="suspending"), "root/a", ONE, 2_000)
     assert learned.rank(job, "root/a", ONE, 100) == 2_000
@@ -84,7 +86,7 @@ def test_who_was_stopped_while_it_ran_counts_as_queued_then_at_the_earliest() ->
 
 
 def test_a_longer_job_counts_as_queued_later_and_never_later_than_the_bound() -> None:
-    learned = taught(*((f"train-{n}", 10_000) for n in range(ENOUGH)))
+    learned = taught(*((f"train-{n}", 10_000) for n in range(ENOUGH_RUNS)))
     job = facts.job("train-77", gpu=1)
     assert learned.rank(job, "root/a", ONE, 100) == 100 + 10_000
     assert learned.rank(job, "root/a", facts.vector(gpu=10**9), 100) == 100 + LONGEST_MS
@@ -132,8 +134,8 @@ def test_beyond_the_guarantees_a_tree_may_serve_by_time(tmp_path, order: str, fi
 
 def test_by_learned_durations_the_shorter_job_goes_first(tmp_path) -> None:
     cluster = {"nodes": [{"count": 1, "gpus": 1}], "queues": {"a": {"max": 1}}}
-    past = "\n".join(f"long-{n},a,1,{n * 1000},800\nbrief-{n},a,1,{n * 1000 + 1},10" for n in range(ENOUGH))
-    now = ENOUGH * 1000
+    past = "\n".join(f"long-{n},a,1,{n * 1000},800\nbrief-{n},a,1,{n * 1000 + 1},10" for n in range(ENOUGH_RUNS))
+    now = ENOUGH_RUNS * 1000
     made = trace(
         tmp_path, cluster, f"{past}\nlong-90,a,1,{now},800\nlong-91,a,1,{now + 1},800\nbrief-92,a,1,{now + 9},10"
     )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kit.scenes import Scene
 from kit.traces import run, starts, trace
 from kit.words import in_words
-from muster.core.learned.durations import ENOUGH
+from muster.core.learned import ENOUGH_RUNS
 from muster.core.queueing import lending
 from muster.core.queueing.lending import HOUR_MS, WEEK_MS, WINDOW_HOURS, _add_past, _most
 from muster.core.quota.trees.rules import read_rules
@@ -28,16 +28,16 @@ BY_DEFAULT = "not said"
 FREELY = {"borrow-freely": "1h", "age-limit": "0"}
 HOUR = HOUR_MS // 1000
 LONG = 2 * HOUR
-PAST = ENOUGH * 1000 + LONG
+PAST = ENOUGH_RUNS * 1000 + LONG
 """When all that the tests learn from is over, s."""
 
 
 def past() -> str:
     """Jobs of ``lent`` that ran long and briefly within its min, while ``own`` wanted all of its own."""
-    lines = [f"own-{n},own,4,{n * 1000},900" for n in range(ENOUGH)]
-    lines += [f"long-{n},lent,1,{n},{LONG}" for n in range(ENOUGH - 2)]
-    lines += [f"long-{n},lent,1,{LONG + 1000},{LONG}" for n in range(ENOUGH - 2, ENOUGH)]
-    lines += [f"brief-{n},lent,1,{n * 1000},60" for n in range(ENOUGH)]
+    lines = [f"own-{n},own,4,{n * 1000},900" for n in range(ENOUGH_RUNS)]
+    lines += [f"long-{n},lent,1,{n},{LONG}" for n in range(ENOUGH_RUNS - 2)]
+    lines += [f"long-{n},lent,1,{LONG + 1000},{LONG}" for n in range(ENOUGH_RUNS - 2, ENOUGH_RUNS)]
+    lines += [f"brief-{n},lent,1,{n * 1000},60" for n in range(ENOUGH_RUNS)]
     return "\n".join(lines)
 
 
@@ -106,7 +106,7 @@ def test_one_that_waits_borrows_as_soon_as_a_day_is_over(
     """Though nothing else happens by then; to the hour, also where more wait than are looked at one by one."""
     monkeypatch.setattr(lending, "MAX_LOOKED", most)
     found, _ = begun(tmp_path, f"{full(AT, 100 * HOUR)}\nlong-90,lent,1,{AT + 10},{LONG}")
-    last = (ENOUGH - 1) * 1000 + 900
+    last = (ENOUGH_RUNS - 1) * 1000 + 900
     assert last + (WINDOW_HOURS - 1) * HOUR <= found["long-90"] <= last + (WINDOW_HOURS + 1) * HOUR
 
 
@@ -145,7 +145,7 @@ def test_by_default_what_is_expected_to_run_four_times_as_long_as_all_did_may_ru
 
 def test_where_the_long_ones_of_a_kind_still_run_it_is_not_taken_for_one_that_ends_soon(tmp_path) -> None:
     """Five have ended briefly; four that are like them run and run."""
-    ended = "\n".join(f"new-{n},lent,1,{AT - 9000 + n},60" for n in range(ENOUGH))
+    ended = "\n".join(f"new-{n},lent,1,{AT - 9000 + n},60" for n in range(ENOUGH_RUNS))
     crowd = "\n".join(f"brief-5{n:02},lent,1,{n},60" for n in range(30))
     more = "\n".join(f"new-3{n},lent,1,{AT - 8500 + n},{2 * LONG}" for n in range(4))
     late = f"new-90,lent,1,{AT + 10},60"

@@ -11,14 +11,14 @@ from kit.bench import Bench
 from kit.clearings import halves
 from kit.kai import queue as kai_queue
 from kit.scenes import Scene
-from muster.core.status.job import job_status
-from muster.core.views.narrator import Narrator
-from muster.core.wording.jobs import text
 from muster.events.decisions import EvictionOrdered, GangAdmitted, PreemptionProposed
 from muster.events.facts import QueueObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.model.workload import PodSet, Wishes
+from muster.told.status.statuses import job_status
+from muster.told.views.narrator import Narrator
+from muster.told.wording.jobs import text
 
 PLENTY = {"cpu": 100}
 HOUR_MS = 3_600_000

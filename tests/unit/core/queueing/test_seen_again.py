@@ -5,7 +5,7 @@ from __future__ import annotations
 from kit import facts
 from kit.bench import Bench
 from muster.core.actuation.intents import Actuator
-from muster.core.cell.seat import AnySeat, Seat
+from muster.core.cell.seats import AnySeat, Seat
 from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadQueued
 from muster.events.facts import WorkloadGone
 

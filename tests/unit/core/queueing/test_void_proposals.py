@@ -8,7 +8,7 @@ import pytest
 
 from kit import facts, nodes
 from kit.bench import Bench
-from muster.core.actuation.answers import said
+from muster.core.actuation.orders import said
 from muster.events.base import Cause, Event
 from muster.events.decisions import (
     CandidatesProposed,

@@ -15,7 +15,7 @@ from kit.words import in_words
 from muster.core.objects.meta import UnreadableError
 from muster.core.observed import seen
 from muster.core.observed.seen import TOMBSTONE_MS, Seen
-from muster.core.queueing.order import share
+from muster.core.queueing.queueorder import share
 from muster.core.reading.kubequeue import read_queue
 from muster.events.decisions import QuotaTreeRemoved, WorkloadQueued
 from muster.events.facts import (

@@ -8,10 +8,9 @@ import pytest
 
 from kit.kai import queue
 from kit.words import in_words
-from muster.core.quota.trees.kai import compile_queues, unit_of
-from muster.core.quota.trees.kaisource import tree_of
+from muster.core.quota.trees.kaisource import compile_queues, tree_of, unit_of
 from muster.core.quota.trees.rules import USAGE_WINDOW_MS
-from muster.core.quota.trees.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
+from muster.core.quota.trees.treesource import MAX_DEPTH, MAX_NODES, MAX_PATH
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode

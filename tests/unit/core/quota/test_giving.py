@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from muster.core.quota.candidates import Candidates, Giver, Run, basis, search
 from muster.core.quota.demand import Charge
-from muster.core.quota.giving import rules, spares
-from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Candidates, Giver, Run, basis, search
-from muster.core.reclaim.prices import Prices
+from muster.core.quota.evictionrules import rules, spares
+from muster.core.quota.ledger.quotaledger import Ledger
+from muster.core.victimsearch.prices import Prices
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.placing import GPU

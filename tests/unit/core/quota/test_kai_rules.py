@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kit.kai import queue
-from muster.core.quota import kaireclaim
+from muster.core.quota import evictionrules
+from muster.core.quota.candidates import Run, Search, basis, search
 from muster.core.quota.demand import Charge, Demand, QueuedRequest
-from muster.core.quota.kaireclaim import Between
-from muster.core.quota.ledger.ledger import Ledger
-from muster.core.quota.reclaim import Run, Search, basis, search
+from muster.core.quota.evictionrules import Between
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.core.quota.trees.forest import Forest
-from muster.core.reclaim.profiles import lower
+from muster.core.victimsearch.profiles import lower
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.keys import Ref
@@ -46,7 +46,7 @@ def asks(found: Ledger, name: str, *, cpu: int = 0, gpu: int = 0, preemptible: b
     """Something that waits in a queue, as a claimant."""
     demand = Demand(amounts(cpu, gpu), 1, preemptible)
     found.queued(f"{name}-asks", QueuedRequest(1, found.queues[name], demand.request))
-    return kaireclaim.between(basis(found), found.queues[name], demand)
+    return evictionrules.between(basis(found), found.queues[name], demand)
 
 
 def begun(rules: Between, *gone: str) -> Search:

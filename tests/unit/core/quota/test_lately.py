@@ -17,17 +17,17 @@ from kit.words import in_words
 from muster.core.objects.kaiqueue import USAGE
 from muster.core.quota.division import decay
 from muster.core.quota.division.decay import BUCKETS, HALVES, ONE, Lately, PastBucket, decayed, lately
-from muster.core.quota.division.fairshare import Law
+from muster.core.quota.division.dividing import Law
 from muster.core.quota.trees.rules import MAX_SPAN_MS, read_usage
-from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.views.queueshare import queue_share
-from muster.core.wording.events import tell
 from muster.events.decisions import EvictionOrdered, QuotaTreeAccepted
 from muster.events.shares import SharesChanged
 from muster.events.system import TimeReached
 from muster.model.quota import Rules
 from muster.model.resources import EVERYTHING
+from muster.told.readmodel.model import ReadModel
+from muster.told.views.measures import queue_share
+from muster.told.wording.events import tell
 
 GPU = "nvidia.com/gpu"
 MINUTE, HOUR = 60_000, 3_600_000

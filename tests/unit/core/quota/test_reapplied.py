@@ -3,7 +3,7 @@
 from kit import facts
 from kit.words import in_words
 from muster.core.quota.trees.rules import KNOWN
-from muster.core.quota.trees.tree import read_tree
+from muster.core.quota.trees.treesource import read_tree
 
 
 def broken(rule: str = "", attribute: str = "") -> list[str]:

@@ -14,7 +14,7 @@ from kit.facts import next_rv, seen, tree
 from kit.kai import queue, work
 from kit.proof import proven
 from muster.core.quota.accountant import QuotaAccountant
-from muster.core.quota.state import AccountantState
+from muster.core.quota.accountantstate import AccountantState
 from muster.core.quota.trees import forest
 from muster.core.quota.trees.kaisource import KaiSource
 from muster.events.base import Cause, Event

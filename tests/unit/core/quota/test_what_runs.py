@@ -14,7 +14,7 @@ from kit.bench import Bench
 from kit.jobs import Obj
 from kit.scenes import TWO, Scene
 from muster.core.reading.cluster import read_pod
-from muster.core.reading.registry import WATCHED
+from muster.core.reading.watched import WATCHED
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import GangAdmitted, WorkloadAdopted
 from muster.events.effects import EffectApplied

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from kit import ray
 from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
-from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.intents import Known, known_of
-from muster.core.actuation.orders import Outstanding
-from muster.core.actuation.patch import after_reread, patch_for, resume_patch
+from muster.core.actuation.orders import Outstanding, RetryLater
+from muster.core.actuation.patches import after_reread, patch_for, resume_patch
 from muster.core.workloads.registry import KINDS
 from muster.events.effects import EffectFailed
 from muster.fakecluster.apiserver.jsonpatch import json_patch

@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from kit.jobs import KINDS as KNOWN
-from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.carrying import Reply, carry_out, first_request
-from muster.core.actuation.gathering import GROUPS, group_name
 from muster.core.actuation.intents import ActuatorState, known_of
-from muster.core.actuation.orders import Outstanding
+from muster.core.actuation.orders import Outstanding, RetryLater
+from muster.core.actuation.patches import GROUPS, group_name
 from muster.core.objects.meta import ATTEMPT, INTENT, SCHEDULING_GROUP
 from muster.core.workloads.registry import KINDS
 from muster.events.effects import EffectFailed

@@ -19,10 +19,9 @@ from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
 from kit.words import in_words
 from muster.core.actuation.intents import Actuator
-from muster.core.actuation.patch import marked, resume_patch, switched
+from muster.core.actuation.patches import marked, resume_patch, switched
 from muster.core.objects.meta import SUSPEND
-from muster.core.presentation.desired import unit_name
-from muster.core.reading.registry import ALWAYS, WATCHED, required_of
+from muster.core.reading.watched import ALWAYS, WATCHED, required_of
 from muster.core.reading.watcher import Watcher
 from muster.core.stage import Folder
 from muster.core.workloads.registry import KINDS, POD_OWNERS, suspend_field
@@ -50,6 +49,7 @@ from muster.model import api
 from muster.model.api import VERSIONS
 from muster.model.keys import Ref
 from muster.model.workload import ChildState, PodState, Workload
+from muster.told.presentation.desired import unit_name
 
 ROOT = Path(__file__).parents[4]
 each_kind = pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kit.jobs import template
-from muster.core.workloads.origin import MAX_IMAGE, MAX_OWNER
+from muster.core.workloads.common import MAX_IMAGE, MAX_OWNER
 from muster.core.workloads.registry import KINDS
 from muster.events.facts import WorkloadObserved
 from muster.events.registry import encode

@@ -12,7 +12,7 @@ from kit.jobs import KINDS as KNOWN
 from kit.jobs import at
 from muster.core.actuation.intents import known_of
 from muster.core.actuation.orders import Outstanding
-from muster.core.actuation.patch import resume_patch, steered
+from muster.core.actuation.patches import resume_patch, steered
 from muster.core.objects.meta import GANG
 from muster.core.workloads.registry import KINDS
 from muster.core.workloads.steering import pointer_of

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from muster.core.quota.accounting.rechecks import recheck
-from muster.core.quota.accounting.usage import beyond, live_of
-from muster.core.quota.claim import is_down
+from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
+from muster.core.quota.accounting.rechecks import beyond, live_of, recheck
+from muster.core.quota.claims import is_down
 from muster.core.quota.demand import Scratch, chain_of
-from muster.core.quota.growing import may_grow
-from muster.core.quota.state import AccountantState, Entry, OpenGrowth, Return
+from muster.core.quota.rayclaims import may_grow
 from muster.events.base import Cause, Decision
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectApplied, EffectFailed

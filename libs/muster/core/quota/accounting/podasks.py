@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from muster.core.quota.accountantstate import AccountantState
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.standalone import PodsOpen
-from muster.core.quota.state import AccountantState
 from muster.events.base import Cause, Decision
 from muster.events.gangs import PodsDenied, PodsProposed, PodsReserved
 from muster.model.demand import Demand, Shortfall

@@ -1,22 +1,85 @@
-"""What is due of one workload, brought in line with the state after each event that touches it."""
+"""What is charged for running work, and what is due of one workload.
+
+Running work is charged: a charge is the larger of the grant and the requests of the workload's live children.
+
+Every kind alike, resource by resource: pods that exist, and pods that the spec of the workload, or of a child of it,
+asks for. What the admission does not count of the spec it was made for (the helpers that KubeRay adds, under profile
+``ack``) is never charged; whatever comes on top of that is.
+
+What is due of one workload, brought in line with the state after each event that touches it.
+"""
 
 from __future__ import annotations
 
-from muster.core.quota.accounting import overuse
+from collections.abc import Mapping
+
+from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
+from muster.core.quota.accounting import suspending
 from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
-from muster.core.quota.accounting.usage import charge_due
 from muster.core.quota.claiming import overdue_at, why_over
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
 from muster.core.quota.ledger import standalone
-from muster.core.quota.state import (
-    AccountantState,
-    Entry,
-    must_adopt,
-    must_move,
-)
 from muster.events.base import Cause
+from muster.events.charges import ChargeChanged
 from muster.model.keys import Position
+from muster.model.resources import Vector, highest, summed
 from muster.model.workload import Workload
+
+# --- usage ------------------------------------------------------------------------------------------------------------
+
+
+ACTIVE = ("starting", "running")
+
+
+def aside_of(workload: Workload | None, granted: Mapping[str, int]) -> Vector:
+    """What runs of a workload as its spec is, and was not counted when it was granted so much."""
+    return {} if workload is None else beyond(workload.asks, granted)
+
+
+def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | None:
+    """(request, pods) that a workload should be charged with from here on; None when it is."""
+    charge = state.ledger.charges[entry.ref.uid]
+    live = live_of(state, entry)
+    request = highest(entry.request, beyond(live, entry.aside)) if live else entry.request
+    pods = max(entry.pods, state.presence.live_pods(entry.ref.uid))
+    return None if (request, pods) == (charge.request, charge.pods) else (request, pods)
+
+
+def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int]) -> ChargeChanged:
+    """The decision that says so."""
+    request, pods = due
+    return ChargeChanged(
+        cause=state.causes.get(entry.ref.uid, entry.cause),
+        ref=entry.ref,
+        attempt=entry.attempt,
+        queue=state.ledger.charges[entry.ref.uid].queue,
+        request=request,
+        pods=pods,
+        over=beyond(request, entry.request),
+    )
+
+
+def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
+    """By how much the amounts are above a limit, per resource; what is not above it is left out."""
+    return {name: over for name in sorted(amounts) if (over := amounts[name] - limit.get(name, 0)) > 0}
+
+
+def live_of(state: AccountantState, entry: Entry) -> Vector:
+    """What the pods and the children of a workload ask for now, its own spec too while that is what its pods follow."""
+    uid = entry.ref.uid
+    if uid in state.standalone:
+        return state.standalone[uid].request
+    found, workload = state.presence.in_use(uid), state.workloads.get(uid)
+    if workload is None or workload.suspended or workload.phase not in ACTIVE:
+        return found
+    if not workload.child:
+        return highest(found, workload.asks)
+    if uid not in state.presence.children:
+        return found
+    return summed([found, *[each.request for each in workload.auxiliary]])
+
+
+# --- rechecks ---------------------------------------------------------------------------------------------------------
 
 
 def entry_of(state: AccountantState, uid: str, attempt: int) -> Entry | None:
@@ -57,7 +120,7 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     note_idle(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)
-    overuse.note(state, entry)
+    suspending.note_overuse(state, entry)
     over = release_reason(state, entry) is not None
     _set(state.due_release, uid, over)
     _set(state.due_move, uid, not over and must_move(state, entry))

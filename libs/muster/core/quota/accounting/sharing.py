@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from muster.core.quota.accountantstate import AccountantState
 from muster.core.quota.division.decay import lately
-from muster.core.quota.division.fairtree import Divided
-from muster.core.quota.ledger.fairshares import Shares, divided
-from muster.core.quota.ledger.kaishares import requests
-from muster.core.quota.state import AccountantState
+from muster.core.quota.division.dividing import Divided
+from muster.core.quota.ledger.quotaledger import requests
+from muster.core.quota.ledger.shares import DividedShares, divided
 from muster.events.base import Cause
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRemoved
 from muster.events.shares import SharesChanged
@@ -61,7 +61,7 @@ def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
     for root, tree in ledger.trees.items():
         if not tree.by_shares:
             continue
-        found: Shares = ledger.fair.shares
+        found: DividedShares = ledger.fair.shares
         usage, paths = _usage_due(state, tree), state.untold
         if usage or root in state.lately:
             found = divided(tree, requests(ledger, tree), state.weighed.get(root, {}))

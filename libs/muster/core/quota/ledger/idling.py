@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.quota.claim import Claim
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.claims import Claim
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.resources import Vector, add_into
 
 DAY_MS = 24 * 3_600_000

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.objects.labels import is_preemptible, quota_name
-from muster.core.quota.ledger.ledger import Ledger
+from muster.core.objects.meta import is_preemptible, quota_name
+from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadAdopted
 from muster.events.gangs import PodsDenied

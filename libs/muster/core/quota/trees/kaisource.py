@@ -1,4 +1,9 @@
-"""KAI queues as a source of the quota model: all of them are one tree, and what it shares is what the nodes have.
+"""KAI queues as a source of the quota model: compiled to one tree, shared by what the nodes have.
+
+KAI queues compiled to one quota tree: the queues in force, those that are disabled and why, and what looks odd.
+
+A queue that cannot be used (its parent is missing, its numbers are none, its parents lead in a circle) disables itself
+and what is below it, and nothing else. Quotas that exceed their parent's are a warning: nothing guarantees them then.
 
 What there is to share is what the nodes that are ready can give: the limit of the root. Whenever a queue or a node
 changes that, the tree is due again. One broken queue disables what is below it, so the tree itself is never refused.
@@ -6,23 +11,218 @@ changes that, the tree is due again. One broken queue disables what is below it,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 from msgspec import Struct, field, structs
 
-from muster.core.quota.trees.kai import Compiled, compile_queues
-from muster.core.quota.trees.rules import USAGE_WINDOW_MS
-from muster.core.quota.trees.tree import MAX_TREE_BYTES
+from muster.core.objects.meta import PREFIX
+from muster.core.quota.trees.rules import USAGE_WINDOW_MS, RuleError, read_usage, span_ms
+from muster.core.quota.trees.treesource import MAX_DEPTH, MAX_NODES, MAX_PATH, MAX_TREE_BYTES
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import KaiQueueGone, KaiQueueObserved, ObjectGone
 from muster.events.registry import encode
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
-from muster.model.problem import problem
-from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree, Rules
-from muster.model.resources import EVERYTHING, Vector
+from muster.model.problem import FieldProblem, problem
+from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, QuotaNode, QuotaTree, Rules
+from muster.model.resources import EVERYTHING, MAX_AMOUNT, Vector, add_into
+from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
+
+# --- kai --------------------------------------------------------------------------------------------------------------
+
+
+WHOLE = 1000
+UNITS: Mapping[str, int] = {"cpu": 1, "memory": 10**6}
+"""resource -> base units in one unit of a Queue; WHOLE for any other."""
+_NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?")
+_SHOWN_NAMES = 8
+
+
+class Compiled(Struct, frozen=True):
+    """What the queues of a cluster come to."""
+
+    nodes: tuple[QuotaNode, ...]
+    """The root, and the queues in force: parents before children, siblings by age."""
+    disabled: dict[str, FieldProblem] = field(default_factory=dict)
+    """name of a queue that is not in force -> why"""
+    warnings: tuple[FieldProblem, ...] = ()
+    rules: dict[str, int] = field(default_factory=dict)
+    """field of Rules -> what the queues at the top say"""
+
+
+def unit_of(resource: str) -> int:
+    """How much a 1 in a Queue is, in base units."""
+    return UNITS.get(resource, WHOLE)
+
+
+def compile_queues(
+    queues: Iterable[KaiQueue],
+    units: Mapping[str, int] | None = None,
+    broken: Mapping[str, FieldProblem] | None = None,
+) -> Compiled:
+    """The tree of the queues, whatever their order.
+
+    ``units``: other base units than a cluster's, for every resource; ``broken``: queues known to be no good, and why.
+    """
+    ordered = sorted(queues, key=lambda each: (each.created, each.name, each.ref.uid))
+    named = {each.name: each for each in reversed(ordered)}  # of two of one name the older counts
+    reader = _KaiQueueReader(units)
+    known_wrong = broken or {}
+    wrong = {name: why for name in sorted(named) if (why := known_wrong.get(name) or reader.read(named[name]))}
+    disabled = {name: why for name in sorted(named) if (why := _above(name, named, wrong)) is not None}
+    children: dict[str, list[KaiQueue]] = {}
+    for each in ordered:
+        if named.get(each.name) is each and each.name not in disabled:
+            children.setdefault(each.parent, []).append(each)
+    nodes: list[QuotaNode] = []
+    walk: list[tuple[str, str, KaiQueue | None]] = [(KAI_ROOT, "", None)] if named else []
+    while walk:
+        path, name, queue = walk.pop()
+        below = children.get(name, [])
+        paths = tuple(f"{path}/{child.name}" for child in below)
+        nodes.append(reader.node(path, paths, queue))
+        walk += [(child_path, child.name, child) for child_path, child in reversed([*zip(paths, below, strict=True)])]
+    rules, said_twice = _rules(children, reader)
+    return Compiled(tuple(nodes), disabled, (*_odd(nodes), *said_twice), rules)
+
+
+def _rules(
+    children: Mapping[str, Sequence[KaiQueue]], reader: _KaiQueueReader
+) -> tuple[dict[str, int], list[FieldProblem]]:
+    """What holds of all queues: of each rule what the oldest queue at the top says of it, and what that leaves out."""
+    rules: dict[str, int] = {}
+    speaker: dict[str, str] = {}
+    odd: list[FieldProblem] = []
+    for parent, below in children.items():
+        for queue in below:
+            for name, value in reader.rules[queue.name].items():
+                if parent:
+                    odd.append(problem(queue.name, "usage_below_the_top"))
+                    break
+                if rules.setdefault(name, value) != value:
+                    key = f"{PREFIX}/{name.removesuffix('_ms').replace('_', '-')}"
+                    odd.append(problem(queue.name, "usage_set_twice", queue=speaker[name], key=key))
+                speaker.setdefault(name, queue.name)
+    return rules, odd
+
+
+def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, FieldProblem]) -> FieldProblem | None:
+    """Why a queue is not in force, by its own fault or one above it; None when it is."""
+    chain = [name]
+    while True:
+        each = chain[-1]
+        parent = named[each].parent
+        own = wrong.get(each)
+        if own is None and parent and parent not in named:
+            known = sorted(named)
+            some = (*known[:_SHOWN_NAMES], *(("…",) if len(known) > _SHOWN_NAMES else ()))
+            own = problem("", "parent_missing", parent=parent, choices=some)
+        if own is not None:
+            return own if each == name else problem("", "below_disabled", own, queue=each)
+        if not parent:
+            break
+        if parent in chain:
+            return problem("", "parents_in_a_circle", circle=" → ".join([*chain[chain.index(parent) :], parent]))
+        chain.append(parent)
+    if len(chain) >= MAX_DEPTH:
+        return problem("", "queue_too_deep", count=len(chain), most=MAX_DEPTH - 1)
+    if sum(len(each) + 1 for each in chain) + len(KAI_ROOT) > MAX_PATH:
+        return problem("", "queue_path_too_long", most=MAX_PATH)
+    return problem("", "many_queues", count=len(named), most=MAX_NODES) if len(named) > MAX_NODES else None
+
+
+class _KaiQueueReader:
+    def __init__(self, units: Mapping[str, int] | None) -> None:
+        self.units = units
+        self.amounts: dict[str, tuple[Vector, Vector, Vector]] = {}
+        self.rules: dict[str, dict[str, int]] = {}
+
+    def read(self, queue: KaiQueue) -> FieldProblem | None:
+        """Take in the numbers of a queue; returns what is wrong with them."""
+        if not queue.quota and not queue.limit:
+            return problem("spec.resources", "resources_missing")
+        found: list[Vector] = []
+        for which, texts in (("quota", queue.quota), ("limit", queue.limit), ("overQuotaWeight", queue.weight)):
+            vector: Vector = {}
+            for resource, text in texts.items():
+                weighs = which == "overQuotaWeight"
+                amount = self._amount(resource, text, weight=weighs)
+                if amount is None:
+                    values = {"which": which, "value": text, "resource": resource}
+                    return problem("spec.resources", "not_a_queue_weight" if weighs else "not_a_queue_amount", **values)
+                vector[resource] = amount
+            found.append(vector)
+        for which, text in (("preempt", queue.preempt_min_runtime), ("reclaim", queue.reclaim_min_runtime)):
+            try:
+                span_ms(text or "0")
+            except RuleError as err:
+                return err.at(f"spec.{which}MinRuntime")
+        try:
+            strategies(queue.placement)
+        except StrategyError as err:
+            return problem("", "annotation", err.problem, key=PLACEMENT)
+        self.amounts[queue.name] = (found[0], found[1], found[2])
+        self.rules[queue.name], wrong = read_usage(queue.rules)
+        return wrong
+
+    def _amount(self, resource: str, text: str, *, weight: bool) -> int | None:
+        """In base units, what is below one of them left out; -1 for -1; None when it is no amount."""
+        if not _NUMBER.fullmatch(text):
+            return None
+        number = Fraction(text)
+        if number == -1 and not weight:
+            return -1
+        unit = WHOLE if weight and self.units is None else (self.units or {}).get(resource) or unit_of(resource)
+        amount = int(number * unit)
+        return amount if number >= 0 and amount <= MAX_AMOUNT else None
+
+    def node(self, path: str, children: tuple[str, ...], queue: KaiQueue | None) -> QuotaNode:
+        if queue is None:
+            return QuotaNode(path, children=children)
+        quota, limit, weight = self.amounts[queue.name]
+        return QuotaNode(
+            path,
+            guaranteed={name: EVERYTHING if amount < 0 else amount for name, amount in quota.items() if amount},
+            limit={name: amount for name, amount in limit.items() if amount >= 0},
+            children=children,
+            weight=weight,
+            priority=DEFAULT_QUEUE_PRIORITY if queue.priority is None else queue.priority,
+            title=queue.title,
+            created=queue.created,
+            uid=queue.ref.uid,
+            preempt_min_run_ms=span_ms(queue.preempt_min_runtime or "0"),
+            reclaim_min_run_ms=span_ms(queue.reclaim_min_runtime or "0"),
+            placement=strategies_text(strategies(queue.placement)),
+        )
+
+
+def _odd(nodes: Iterable[QuotaNode]) -> list[FieldProblem]:
+    """Quotas that nothing guarantees, and limits that make a quota useless."""
+    known = {node.path: node for node in nodes}
+    found: list[FieldProblem] = []
+    for node in known.values():
+        for name, limit in sorted(node.limit.items()):
+            quota = node.guaranteed.get(name, 0)
+            if EVERYTHING > quota > limit:
+                found.append(problem(node.path, "quota_over_limit", resource=name, quota=quota, limit=limit))
+        if node.path == KAI_ROOT:
+            continue
+        total: Vector = {}
+        for child in node.children:
+            add_into(total, known[child].guaranteed)
+        for name in sorted(total):
+            own = node.guaranteed.get(name, 0)
+            if own < total[name] < EVERYTHING:
+                found.append(problem(node.path, "over_subscribed", resource=name, total=total[name], own=own))
+    return found
+
+
+# --- kaisource --------------------------------------------------------------------------------------------------------
+
 
 SHARD = "queues_scheduling_run_ai"
 """The watcher shard that lists the queues."""

@@ -1,4 +1,10 @@
-"""ElasticQuotaTrees as a source of the quota model: one object is one tree, and one of them is in force.
+"""ElasticQuotaTrees as a source of the quota model.
+
+From an ElasticQuotaTree as written to a quota tree in force, or every rule it breaks.
+
+Rules (ACK capacity scheduling): per node min <= max; the children's min sum up to no more than the parent's; the root's
+min equals its max; namespaces are on leaves only, each on one leaf; siblings differ in name. Two nodes of one name in
+different branches are fine: everything is keyed by full path.
 
 A tree that breaks a rule is refused as a whole, and the version before it stays in force: half of a tree that one
 person wrote is not what that person meant.
@@ -6,18 +12,257 @@ person wrote is not what that person meant.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct, field, structs
 
-from muster.core.quota.trees.tree import ROOT, read_tree
+from muster.core.objects.meta import not_decoded
+from muster.core.quota.trees.rules import RuleError, read_rules, reapplied, yes_or_no
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
-from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved
-from muster.model.problem import problem
-from muster.model.quota import QuotaTree
-from muster.model.resources import Vector
+from muster.events.envelope import MAX_BYTES
+from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved, TreeNodeSpec
+from muster.events.registry import encode
+from muster.model.problem import FieldProblem, problem
+from muster.model.quota import COUNTED, QuotaNode, QuotaTree
+from muster.model.resources import (
+    MAX_RESOURCES,
+    QuantityError,
+    Vector,
+    add_into,
+    is_resource_name,
+    parse_quantity,
+)
+from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
+from muster.model.text import shorten
+
+# --- tree -------------------------------------------------------------------------------------------------------------
+
+
+ROOT = "root"
+MAX_DEPTH = 32
+MAX_NODES = 10_000
+MAX_PATH = 1_000
+"""Characters of a full path: every node and every event about it carries one."""
+MAX_TREE_BYTES = MAX_BYTES - 32 * 1024
+"""An accepted tree must fit into one commit."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+PROFILES = ("ack", "full")
+LEND_LIMIT = "alibabacloud.com/lendlimit"
+WEIGHTS = ("muster.dev/weight", "quota.scheduling.koordinator.sh/shared-weight")
+"""Attributes of a node: its share among its siblings, where the tree divides by weight; the first counts."""
+PREEMPTS = "muster.dev/preempt-lower-priority"
+"""Attribute of a node: ``true`` or ``false`` for it and all below it, before the value above it or on the tree."""
+REAPPLIED = "muster.dev/reapplied"
+"""The same for the effect of a manifest that is applied again; read by deploy/policies, and only checked here."""
+
+
+def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem]]:
+    """The tree an object describes, and every rule it breaks in the order of its nodes.
+
+    The tree may be put in force only when the list is empty.
+    """
+    rules, wrong = read_rules(observed.rules)
+    reader = _TreeReader(weighted=rules.runtime == "weight")
+    reader.visit(observed.root, ROOT, depth=1, preempts=rules.preempt_lower_priority)
+    profile = observed.profile or PROFILES[0]
+    if profile not in PROFILES:
+        reader.broken(problem(ROOT, "profile_unknown", value=profile, choices=PROFILES))
+    for found in wrong:
+        reader.broken(structs.replace(found, path=ROOT))
+    if rules.unbound_queue and not any(n.path == rules.unbound_queue and not n.children for n in reader.nodes):
+        reader.broken(problem(ROOT, "unbound_queue_no_leaf", queue=rules.unbound_queue))
+    tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile, rules=rules)
+    violations = [found for of_node in reader.violations for found in of_node]
+    if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
+        violations.append(problem(ROOT, "tree_bytes", count=size, most=MAX_TREE_BYTES))
+    return tree, violations
+
+
+class _TreeReader:
+    def __init__(self, *, weighted: bool) -> None:
+        self.weighted = weighted
+        self.nodes: list[QuotaNode] = []
+        self.violations: list[list[FieldProblem]] = [[]]
+        """Per node, in the order of the nodes."""
+        self.leaf_of: dict[str, str] = {}
+
+    def broken(self, found: FieldProblem, place: int = 0) -> None:
+        """A rule is broken by node ``place``."""
+        self.violations[place].append(found)
+
+    def visit(self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool) -> Vector:
+        """Append the node and its subtree; returns the node's min. ``preempts``: what the nodes above it say."""
+        place = len(self.nodes)
+        if place:
+            self.violations.append([])
+        guaranteed = self._amounts(path, "min", spec.min, place)
+        limit = self._amounts(path, "max", spec.max, place)
+        for name in sorted(guaranteed.keys() & limit.keys()):
+            if guaranteed[name] > limit[name]:
+                over = problem(path, "min_over_max", resource=name, least=guaranteed[name], most=limit[name])
+                self.broken(over, place)
+        if path == ROOT:
+            self._check_root(guaranteed, limit, spec)
+        self._check_namespaces(spec, path, place)
+        paths = tuple(f"{path}/{child.name}" for child in spec.children)
+        kept = self._kept(path, spec.attributes, guaranteed, place)
+        weight = self._weight(path, spec.attributes, place) if self.weighted else {}
+        preempts = self._preempts(path, spec.attributes, place, above=preempts)
+        self._reapplied(path, spec.attributes, place)
+        laid_out = self._placement(path, spec.attributes, place)
+        self.nodes.append(
+            QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts, placement=laid_out)
+        )
+        if depth >= MAX_DEPTH and spec.children:
+            self.broken(problem(path, "tree_too_deep", most=MAX_DEPTH), place)
+            return guaranteed
+        total: Vector = {}
+        siblings = Counter(paths)
+        for child, child_path in zip(spec.children, paths, strict=True):
+            if len(self.nodes) >= MAX_NODES:
+                self.broken(problem(path, "tree_too_large", most=MAX_NODES), place)
+                return guaranteed
+            self._check_name(child.name, child_path, siblings, place)
+            if len(child_path) > MAX_PATH:
+                self.broken(problem(shorten(child_path, 300), "path_too_long", most=MAX_PATH), place)
+                continue
+            add_into(total, self.visit(child, child_path, depth + 1, preempts=preempts))
+        for name in sorted(total):
+            if total[name] > guaranteed.get(name, 0):
+                own = guaranteed.get(name, 0)
+                over = problem(path, "children_over_parent", resource=name, total=total[name], own=own)
+                self.broken(over, place)
+        return guaranteed
+
+    def _amounts(self, path: str, which: str, texts: dict[str, str], place: int) -> Vector:
+        amounts: Vector = {}
+        if len(texts) > MAX_RESOURCES:
+            self.broken(problem(path, "names_many_resources", which=which, count=len(texts), most=MAX_RESOURCES), place)
+            return amounts
+        for name in sorted(texts):
+            if not is_resource_name(name):
+                self.broken(problem(path, "names_no_resource", which=which, value=name[:64]), place)
+                continue
+            try:
+                amounts[name] = parse_quantity(texts[name], name)
+            except QuantityError as err:
+                self.broken(problem(path, "bad_amount", err.problem, which=which, resource=name), place)
+        return amounts
+
+    def _kept(self, path: str, attributes: dict[str, str], guaranteed: Vector, place: int) -> Vector:
+        """What of its min a node does not lend: min - lend limit, for the resources the limit names."""
+        text = attributes.get(LEND_LIMIT, "")
+        if not text:
+            return {}
+        try:
+            limits = msgspec.json.decode(text, type=dict[str, str | int])
+        except msgspec.DecodeError as err:
+            self.broken(problem(path, "lend_limit_no_object", not_decoded(str(err)), key=LEND_LIMIT), place)
+            return {}
+        lent = self._amounts(path, "lendlimit", {name: str(value) for name, value in limits.items()}, place)
+        kept = {name: guaranteed.get(name, 0) - amount for name, amount in lent.items()}
+        return {name: amount for name, amount in sorted(kept.items()) if amount > 0}
+
+    def _weight(self, path: str, attributes: dict[str, str], place: int) -> Vector:
+        """A node's share among its siblings: one number for all that the root limits, or one for each resource."""
+        name = next((name for name in WEIGHTS if attributes.get(name)), "")
+        if not name:
+            return {}
+        try:
+            found = msgspec.json.decode(attributes[name], type=str | int | dict[str, str | int])
+        except msgspec.DecodeError:
+            found = attributes[name]
+        if not isinstance(found, dict):
+            found = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), found)
+        return self._amounts(path, name, {each: str(value) for each, value in found.items()}, place)
+
+    def _preempts(self, path: str, attributes: dict[str, str], place: int, *, above: bool) -> bool:
+        """Whether work of lower priority is evicted there: by its own setting, else as its parent."""
+        try:
+            return yes_or_no(attributes[PREEMPTS]) if attributes.get(PREEMPTS) else above
+        except RuleError as err:
+            self.broken(problem(path, "attribute", err.problem, key=PREEMPTS), place)
+            return above
+
+    def _placement(self, path: str, attributes: dict[str, str], place: int) -> str:
+        """How the pods of its jobs are laid out, as its own word has it."""
+        try:
+            return strategies_text(strategies(attributes.get(PLACEMENT, "")))
+        except StrategyError as err:
+            self.broken(problem(path, "attribute", err.problem, key=PLACEMENT), place)
+            return ""
+
+    def _reapplied(self, path: str, attributes: dict[str, str], place: int) -> None:
+        try:
+            reapplied(attributes.get(REAPPLIED) or "refuse")
+        except RuleError as err:
+            self.broken(problem(path, "attribute", err.problem, key=REAPPLIED), place)
+
+    def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
+        for name in sorted((guaranteed.keys() | limit.keys()) - COUNTED):
+            low, high = guaranteed.get(name), limit.get(name)
+            if low != high and not (name in spec.min and name not in guaranteed):
+                self.broken(_root_differs(name, low, high))
+
+    def _check_namespaces(self, spec: TreeNodeSpec, path: str, place: int) -> None:
+        if spec.namespaces and spec.children:
+            self.broken(problem(path, "namespace_on_inner_node", namespace=spec.namespaces[0]), place)
+        for namespace in spec.namespaces:
+            other = self.leaf_of.setdefault(namespace, path)
+            if not _NAMESPACE.fullmatch(namespace):
+                self.broken(problem(path, "not_a_namespace", value=namespace[:64]), place)
+            elif other != path:
+                self.broken(problem(path, "namespace_twice", namespace=namespace, other=other), place)
+
+    def _check_name(self, name: str, path: str, siblings: Counter[str], place: int) -> None:
+        if not name or "/" in name or len(name) > 253 or not name.isprintable():
+            self.broken(problem(shorten(path, 300), "not_a_node_name", value=shorten(name, 64)), place)
+        elif siblings.pop(path, 1) > 1:
+            self.broken(problem(path, "name_twice", name=name), place)
+
+
+def _root_differs(resource: str, low: int | None, high: int | None) -> FieldProblem:
+    """The root's min of a resource is not its max."""
+    if low is None and high is not None:
+        return problem(ROOT, "root_min_missing", resource=resource, most=high)
+    if high is None and low is not None:
+        return problem(ROOT, "root_max_missing", resource=resource, least=low)
+    return problem(ROOT, "root_min_max", resource=resource, least=low or 0, most=high or 0)
+
+
+def promised(tree: QuotaTree) -> dict[str, None]:
+    """The resources that are promised to any leaf, sorted; else those that are limited anywhere. Never those that are
+    only counted.
+    """
+    least = {name for leaf in leaves(tree) for name, amount in leaf.guaranteed.items() if amount}
+    found = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
+    return dict.fromkeys(sorted(found))
+
+
+def pooled(tree: QuotaTree) -> dict[str, None]:
+    """The paths between the root and the leaves that are guaranteed more of anything than their children together: any
+    leaf below may be owed the rest.
+    """
+    nodes, found = {node.path: node for node in tree.nodes}, dict[str, None]()
+    for node in tree.nodes if not tree.by_shares else ():
+        children = [nodes[path].guaranteed for path in node.children]
+        rest = {name: least - sum([each.get(name, 0) for each in children]) for name, least in node.guaranteed.items()}
+        if children and "/" in node.path and any(amount > 0 for amount in rest.values()):
+            found[node.path] = None
+    return found
+
+
+def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:
+    """The nodes without children, in tree order."""
+    return (node for node in tree.nodes if not node.children)
+
+
+# --- treesource -------------------------------------------------------------------------------------------------------
 
 
 class TreeSource(Struct):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.conditions import Condition, is_true
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.objects.meta import SCHEDULING_GROUP, Meta, decode
+from muster.core.objects.meta import SCHEDULING_GROUP, Condition, Meta, decode, is_true
 from muster.core.objects.podspec import PodTemplate
 from muster.core.workloads.common import (
     Life,

@@ -10,8 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.objects.conditions import Condition, is_true
-from muster.core.objects.meta import Meta, UnreadableError, decode
+from muster.core.objects.meta import Condition, Meta, UnreadableError, decode, is_true
 from muster.core.workloads.common import (
     Life,
     Needs,
@@ -22,8 +21,7 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.ownership import belongs
-from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
-from muster.core.workloads.rayhead import served_at
+from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster, served_at
 from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.elastic import Elastic
 from muster.model.problem import problem

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, structs
 
-from muster.core.objects.labels import KAI_QUEUE
-from muster.core.objects.meta import Meta, decode
+from muster.core.objects.meta import KAI_QUEUE, Meta, decode
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Life, Needs, check_version, has_no_spec, workload
 from muster.core.workloads.ray import GROUP, RayClusterSpec, add_cluster, beyond

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.conditions import Condition, is_true
-from muster.core.objects.meta import Meta, decode
+from muster.core.objects.meta import Condition, Meta, decode, is_true
 from muster.core.workloads.common import (
     Life,
     Needs,

@@ -12,13 +12,13 @@ from muster.core.objects.meta import GANG, SCHEDULING_GROUP, SUSPEND, Meta, deco
 from muster.core.workloads.common import (
     Life,
     Needs,
+    Program,
     check_version,
     count,
     has_no_spec,
     marked_suspended,
     workload,
 )
-from muster.core.workloads.origin import Program
 from muster.core.workloads.spark import Role, SparkSettings, number, request_of, template_of
 from muster.core.workloads.steering import OURS
 from muster.model.workload import Outcome, Phase, Switch, Template, Workload

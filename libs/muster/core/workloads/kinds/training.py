@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field
 
-from muster.core.objects.conditions import Condition, is_true
-from muster.core.objects.meta import SUSPEND, Meta, decode
+from muster.core.objects.meta import SUSPEND, Condition, Meta, decode, is_true
 from muster.core.objects.podspec import PodTemplate
 from muster.core.workloads.common import (
     Life,

@@ -1,0 +1,5 @@
+"""The house of judging: the commits of a log that count, and the invariants that a log keeps.
+
+``judge.py`` admits each stored message, for the bus and for every reader of logs. The auditor (``auditor.py``) checks
+the invariants with books of its own, for ``muster audit``, the recorded histories and the simulations.
+"""

@@ -1,0 +1,343 @@
+"""The auditor: reads a log and checks what must hold at every position, without any code of the deciders.
+
+It keeps its own few books on purpose: an invariant that is checked with the code it guards proves nothing.
+The invariants are described in docs/reference/invariants.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from muster.audit.auditbooks import ChargeSeen, Orders, Trees, WaitingSeen, charge_of, overused, waiting_of
+from muster.audit.claimaudit import ClaimAudit, MoveAudit
+from muster.audit.evictionaudit import findings
+from muster.audit.podaudit import GangAudit, GrowthAudit, PodChargeAudit, WorkersAudit
+from muster.audit.writeraudit import FactAudit, LeafAudit
+from muster.core.docket import Docket, Judge
+from muster.core.queueing.book import Place
+from muster.core.stage import Violation
+from muster.events.charges import ChargeChanged
+from muster.events.decisions import (
+    CandidatesProposed,
+    EvictionOrdered,
+    GangAdmitted,
+    QuotaDenied,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    SuspensionOrdered,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectApplied
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.envelope import Commit, Stored
+from muster.events.facts import WorkloadGone
+from muster.model.keys import Ref, path_chain, root_of
+from muster.model.quota import DEFAULT_RULES, QuotaNode, Rules
+from muster.model.resources import Vector, format_quantity
+
+CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28, 29))
+"""The invariants this auditor checks; the others need what is not in the log yet."""
+
+MAX_KEPT = 1_000
+"""Violations kept word by word; all are counted."""
+
+
+class Auditor:
+    """Feed it every commit in order, then ask :meth:`finish`."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.counts: Counter[str] = Counter(dict.fromkeys(CHECKED, 0))
+        """Invariant -> how often it was checked."""
+        self.broken: Counter[str] = Counter()
+        self.commits = 0
+        self.events: Counter[str] = Counter()
+        self._judge = Judge(Docket())
+        self._seq = 0
+        self._trees = Trees()
+        self._charges: dict[str, ChargeSeen] = {}
+        self._used: dict[str, Vector] = {}
+        self._waiting: dict[str, WaitingSeen] = {}
+        self._soon: dict[str, int] = {}
+        self._said: dict[str, int] = {}
+        """root -> how long a job may be expected to run that borrows freely: as of the commit before, as of this one"""
+        self._priorities: dict[str, int] = {}
+        """uid -> priority it was queued with last"""
+        self._applied: set[tuple[str, int, str]] = set()
+        self._facts = FactAudit()
+        self._leaves = LeafAudit()
+        self._orders = Orders()
+        self._claims = ClaimAudit(self._orders)
+        others = (GangAudit(), GrowthAudit(), WorkersAudit(), MoveAudit(), PodChargeAudit())
+        self._books = (self._facts, self._leaves, *others)
+
+    def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
+        """Check one commit against everything before it."""
+        stored = self._judge.hear(stored)
+        self._seq = stored.seq
+        self.commits += 1
+        self._soon.update(self._said)
+        if stored.void:
+            return
+        for book in self._books:
+            for invariant, holds, detail in book.feed(stored):
+                self._check(invariant, holds, detail)
+        for event in stored.commit.events:
+            self.events[type(event).__name__] += 1
+            match event:
+                case QuotaTreeAccepted() | QuotaTreeRemoved():
+                    self._settle(event)
+                case WorkloadGone() if event.ref.uid not in self._waiting and event.ref.uid not in self._charges:
+                    self._priorities.pop(event.ref.uid, None)
+                case WorkloadQueued():
+                    self._queued(event)
+                case WorkloadDequeued():
+                    self._waiting.pop(event.ref.uid, None)
+                case CandidatesProposed():
+                    self._proposed(event, stored.commit)
+                case QuotaDenied():
+                    self._free_again(event.ref.uid, event.attempt)
+                case QuotaReserved():
+                    self._reserved(event)
+                case QuotaMoved():
+                    self._leaf_moved(event)
+                case WorkloadAdopted():
+                    self._waiting.pop(event.ref.uid, None)
+                    # Suspended, and started without an admission again: under the same attempt it may be suspended
+                    # again.
+                    self._applied.discard((event.ref.uid, event.attempt, "suspend"))
+                    self._open(event.ref.uid, charge_of(event, adopted=True))
+                    if event.reason == "reserved":
+                        self._within(event.ref, event.queue, event.request)
+                case GrowthGranted() | GrowthWithdrawn():
+                    self._grown(event)
+                case ChargeChanged():
+                    self._changed(event)
+                case GangAdmitted():
+                    self._admitted(event)
+                case SuspensionOrdered(reason="overuse"):
+                    self._check(*overused(event, self._charges.get(event.ref.uid), self._trees.nodes, self._used))
+                case EvictionOrdered():
+                    self._evicts(event)
+                case EffectApplied():
+                    self._effect(event)
+                case QuotaReleased():
+                    self._released(event)
+            for each in self._claims.event(event, stored):
+                self._check(*each)
+            self._orders.note(event, stored.commit.in_seq)
+        for each in self._claims.over(stored.commit):
+            self._check(*each)
+
+    def finish(self) -> list[Violation]:
+        """What must hold at the end as well; then every violation found."""
+        live = Counter[tuple[str, str]]()
+        for charge in self._charges.values():
+            for path, _ in self._chain(charge.queue):
+                for name, amount in charge.request.items():
+                    live[path, name] += amount
+        self._check("I5", {k: v for k, v in live.items() if v} == self._totals(), "usage is not the sum of the charges")
+        for invariant, holds, detail in self._leaves.finish():
+            self._check(invariant, holds, detail)
+        for uid, workload in self._facts.workloads.items():
+            runs = workload.phase == "running" and workload.ref.namespace in self._trees.leaves
+            self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs without a charge")
+        return self.violations
+
+    # --- the rules --------------------------------------------------------------------------------------------
+
+    def _check(self, invariant: str, holds: bool, detail: str) -> None:
+        self.counts[invariant] += 1
+        if not holds:
+            self.broken[invariant] += 1
+            if len(self.violations) < MAX_KEPT:
+                self.violations.append(Violation(invariant, f"at {self._seq}: {detail}"))
+
+    def _settle(self, event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
+        """Charges are at the leaves where the trees in force put them."""
+        if isinstance(event, QuotaTreeAccepted):
+            self._ruled(event.tree.root, event.tree.rules)
+        else:
+            for root in [root for root, tree in self._trees.by_root.items() if tree.ref.uid == event.ref.uid]:
+                self._ruled(root, DEFAULT_RULES)
+        self._trees.note(event, self._seq)
+        self._used = {}
+        for uid, charge in self._charges.items():
+            workload = self._facts.workloads.get(uid)
+            if workload is not None:
+                charge.queue = self._trees.leaf(workload.ref.namespace, charge.named) or charge.queue
+            self._add(charge, 1)
+
+    def _ruled(self, root: str, rules: Rules) -> None:
+        """What its tree says of those that borrow freely counts for all that wait."""
+        before, said = self._trees.by_root.get(root), rules.borrow_freely_ms
+        if said == (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
+            return
+        self._said[root] = max(said, 0)
+        for waiting in self._waiting.values():
+            waiting.freely_ms = max(said, 0) if root_of(waiting.queue) == root else waiting.freely_ms
+
+    def _queued(self, event: WorkloadQueued) -> None:
+        self._priorities[event.ref.uid] = event.priority
+        self._waiting[event.ref.uid] = waiting_of(event, self._seq)
+        self._said[root_of(event.queue)] = event.freely_ms
+
+    def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
+        """I15: of equal requests in one queue the one ahead is tried first, among those that may borrow as much; a job
+        that waited for its places uses the quota that is held for it, and for no other.
+        """
+        proposed = {candidate.ref.uid for candidate in event.candidates}
+        heads: dict[tuple[Any, ...], Place] = {}
+        for uid, waiting in self._waiting.items():
+            if (
+                not (waiting.proposed or waiting.rests)
+                and uid not in proposed
+                and uid not in self._charges
+                and waiting.seq <= commit.in_seq
+            ):
+                for line in waiting.lines(commit.at, self._soon):
+                    heads[line] = min(waiting.place, heads.get(line, waiting.place))
+        for candidate in event.candidates:
+            mine = self._waiting.get(candidate.ref.uid)
+            if mine is None or mine.attempt != candidate.attempt:
+                continue
+            mine.proposed, mine.rests = True, False
+            if self._trees.changed > commit.in_seq:
+                continue
+            head, held = heads.get(mine.lines(commit.at, self._soon)[-1]), self._orders.by_uid.get(candidate.ref.uid)
+            first = head is None or mine.place < head or (held is not None and held.for_nodes)
+            self._check("I15", first, f"{candidate.ref} is tried before {head.key if head else ''}")
+
+    def _reserved(self, event: QuotaReserved) -> None:
+        """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
+        workload = self._facts.workloads.get(event.ref.uid)
+        if workload is not None and workload.basis == event.basis:
+            tree = self._trees.by_root.get(root_of(event.queue))
+            need = workload.need.get(tree.profile if tree is not None else "ack", {})
+            self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
+        for each in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
+            self._check(*each)
+        self._open(event.ref.uid, charge_of(event))
+        self._within(event.ref, event.queue, event.request)
+
+    def _open(self, uid: str, charge: ChargeSeen) -> None:
+        self._check("I6", uid not in self._charges, f"{uid} is charged twice")
+        if uid in self._charges:
+            self._add(self._charges[uid], -1)
+        self._charges[uid] = charge
+        self._add(charge, 1)
+
+    def _leaf_moved(self, event: QuotaMoved) -> None:
+        charge = self._charges.get(event.ref.uid)
+        if charge is not None and charge.attempt == event.attempt:
+            self._add(charge, -1)
+            charge.queue, charge.named = event.queue, event.named
+            self._add(charge, 1)
+
+    def _changed(self, event: ChargeChanged) -> None:
+        """I6: it changes an existing charge, and never to less than the grant."""
+        charge = self._charges.get(event.ref.uid)
+        same = charge is not None and charge.attempt == event.attempt
+        self._check("I6", same, f"{event.ref} attempt {event.attempt} is charged differently, and is not charged")
+        if charge is None:
+            return
+        short = [name for name, amount in charge.granted.items() if event.request.get(name, 0) < amount]
+        self._check("I6", not short, f"{event.ref} is charged less {', '.join(short)} than it was granted")
+        self._add(charge, -1)
+        charge.request, charge.pods = event.request, event.pods
+        self._add(charge, 1)
+
+    def _grown(self, event: GrowthGranted | GrowthWithdrawn) -> None:
+        """I6: what is granted and what is charged change together; I2: a grant stays within every limit."""
+        charge = self._charges.get(event.ref.uid)
+        same = charge is not None and charge.attempt == event.attempt
+        self._check("I6", same, f"{event.ref} attempt {event.attempt} is granted differently, and is not charged")
+        if charge is None:
+            return
+        self._add(charge, -1)
+        before, charge.granted = charge.request, event.grant
+        charge.request, charge.pods = event.request, event.pods
+        self._add(charge, 1)
+        if isinstance(event, GrowthGranted):
+            more = [name for name, amount in event.request.items() if amount > before.get(name, 0)]
+            self._within(event.ref, charge.queue, more)
+
+    def _within(self, ref: Ref, queue: str, names: Iterable[str]) -> None:
+        """I2: what is used at the leaf and every ancestor stays within the limits."""
+        for path, node in self._chain(queue):
+            for name in names:
+                limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
+                text = f"{ref} takes {path} to {name} {format_quantity(used, name)}, over its limit"
+                self._check("I2", limit is None or used <= limit, text)
+
+    def _admitted(self, event: GangAdmitted) -> None:
+        charge = self._charges.get(event.ref.uid)
+        if charge is not None and charge.attempt == event.attempt:
+            self._check("I9", not charge.admitted, f"{event.ref} is admitted twice under attempt {event.attempt}")
+            charge.admitted = True
+            self._whole(event)
+            self._waiting.pop(event.ref.uid, None)
+
+    def _whole(self, event: GangAdmitted) -> None:
+        """I3: where an admission places anything, every pod of every set has a place, on nodes that exist."""
+        if not event.placements:
+            return
+        placed = Counter[str]()
+        for each in event.placements:
+            placed[each.pod_set] += each.count
+        wanted = {
+            pods.name: pods.count if pods.minimum is None else min(pods.minimum, pods.count)
+            for pods in event.pod_sets
+            if pods.count
+        }
+        self._check("I3", dict(placed) == wanted, f"{event.ref} is admitted with places for {dict(placed)} of {wanted}")
+
+    def _evicts(self, event: EvictionOrdered) -> None:
+        """I8, I19: what is taken back is owed, may be taken, and is needed."""
+        for each in findings(event, self._trees, self._charges, self._orders, self._priorities):
+            self._check(*each)
+
+    def _effect(self, event: EffectApplied) -> None:
+        """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
+        # A new decision is another write: a pod bound elsewhere, a job suspended after it was started again.
+        attempt = event.attempt if event.action == "resume" else event.cause.seq
+        key = (event.ref.uid, attempt, event.action)
+        self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")
+        self._check("I9", key not in self._applied, f"{event.ref}: {event.action} twice, attempt {event.attempt}")
+        self._applied.add(key)
+
+    def _released(self, event: QuotaReleased) -> None:
+        """I6: each release ends exactly one charge."""
+        charge = self._charges.pop(event.ref.uid, None)
+        same = charge is not None and (charge.attempt, charge.request) == (event.attempt, event.request)
+        self._check("I6", same, f"release of {event.ref} attempt {event.attempt} ends no charge like it")
+        if charge is not None:
+            self._add(charge, -1)
+        if event.ref.uid in self._waiting:
+            waiting = self._waiting[event.ref.uid]
+            waiting.seq, waiting.rests = self._seq, event.reason in ("resume_failed", "no_nodes", "timed_out")
+
+    def _free_again(self, uid: str, attempt: int) -> None:
+        waiting = self._waiting.get(uid)
+        if waiting is not None and waiting.attempt == attempt:
+            waiting.proposed, waiting.seq = False, self._seq
+
+    def _add(self, charge: ChargeSeen, times: int) -> None:
+        for path, _ in self._chain(charge.queue):
+            used = self._used.setdefault(path, {})
+            for name, amount in charge.request.items():
+                used[name] = used.get(name, 0) + amount * times
+                self._check("I5", used[name] >= 0, f"usage of {name} at {path} is negative")
+
+    def _totals(self) -> dict[tuple[str, str], int]:
+        return {(path, name): v for path, used in self._used.items() for name, v in used.items() if v}
+
+    def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
+        return [(each, self._trees.nodes.get(each)) for each in path_chain(path)]

@@ -1,0 +1,349 @@
+"""The audit of claims and of moves.
+
+What the audit asks of claims (I25, I26), from the log alone.
+
+I25: a claim lasts only as long as its job waits as it did when it was opened, or its cluster asks for the replicas; a
+job that passes one for age declares to end before the time that this claim was promised. I26: a job is suspended so
+that another is admitted, or grows: a claim with victims ends with an admission or a grant, or something has changed in
+between; and no further victims are ordered to leave for it without such a change.
+Like the auditor it keeps to its own books, and calls nothing of the accountant's or the preemptor's.
+
+The audit of moves (I28), from the log alone: no job moves without a place, nor without its quota.
+
+Like the auditor it keeps to its own books, and calls nothing of the gang admitter's or the accountant's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from muster.audit.auditbooks import AuditedClaim, Finding, Orders, Trees, asks_for
+from muster.audit.writeraudit import after_end
+from muster.events.base import Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, VictimStays
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangDeferred,
+    PlacesReleased,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRejected,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthRequested, GrowthWithdrawn
+from muster.events.envelope import MAX_EVENTS, Commit, Stored
+from muster.events.facts import (
+    NodeGone,
+    NodeObserved,
+    ObjectUnreadable,
+    PodObserved,
+    QueueGone,
+    QueueObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.events.system import PlacementChosen
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+class _Asked(Struct):
+    """How a job was seen last."""
+
+    waits: bool
+    since: int
+    """Sequence since when it waits, or does not."""
+
+
+class ClaimAudit:
+    """Tell it every event of every commit in order, before the orders note it, and of the end of the commit."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._jobs: dict[str, _Asked] = {}
+        self._versions: dict[str, int] = {}
+        """uid -> newest version: what comes late says nothing"""
+        self._told: dict[str, int] = {}
+        """workload uid -> sequence of the newest news of it"""
+        self._supply = 0
+        """Sequence at which what is used changed other than by admissions and releases, ..."""
+        self._pauses = 0
+        """... at which pauses did, ..."""
+        self._nodes = 0
+        """... and at which the nodes, or what else is on them, did."""
+        self._trees = Trees()
+        self._asked: dict[str, tuple[GrowthRequested | None, int]] = {}
+        """uid -> what its Ray cluster asked for last, None once it is not charged; and the sequence"""
+        self._places: dict[str, AuditedClaim] = {}
+        """workload uid -> a claim that was served for it; until it is placed"""
+
+    def over(self, commit: Commit) -> Iterator[Finding]:
+        """What is found once all of a commit is noted."""
+        judged = commit.stage == "quota_accountant" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS
+        trees = bool(commit.events) and isinstance(
+            commit.events[0], QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved
+        )
+        if judged and not trees:
+            yield from self._justified(commit.in_seq)
+
+    def _justified(self, seq: int) -> Iterator[Finding]:
+        """I25, judged by the facts that the accountant had seen when it left nothing undone."""
+        for uid, held in self._orders.by_uid.items():
+            if held.growth is not None:
+                asked, since = self._asked.get(uid, (None, 0))
+                wanted = asked is not None and asks_for(asked, held.growth, held.attempt)
+                yield "I25", wanted or since > seq, f"{held.ref}: its claim outlives the growth it was opened for"
+                continue
+            job = self._jobs.get(uid)
+            gone = job is None and self._told.get(uid, 0) <= seq
+            left = job is not None and not job.waits and job.since <= seq
+            yield "I25", not (gone or left), f"{held.ref}: its claim outlives what it was opened for"
+
+    def event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
+        """What is found in one event."""
+        seq = stored.seq
+        match event:
+            case EvictionOrdered():
+                said = "more jobs are suspended for it, and those before are leaving as ordered"
+                yield from self._was_needed(event.ref.uid, said)
+            case ClaimEnded():
+                yield from self._was_needed(event.ref.uid, f"its claim ends without a change: {event.outcome}")
+            case QuotaReserved():
+                if event.beside:
+                    yield self._passed(event, stored.commit.at)
+                self._served(event)
+            case WorkloadAdopted():
+                self._served(event)
+                self._supply = seq
+            case GangDeferred():
+                yield from self._deferred(event)
+            case WorkloadObserved():
+                self._seen(event, seq)
+            case WorkloadGone() | ObjectUnreadable():
+                self._lost(event, seq)
+            case WorkloadQueued() | WorkloadDequeued():
+                self._told[event.ref.uid] = seq
+            case QuotaTreeAccepted() | QuotaTreeRemoved():
+                self._trees.note(event, seq)
+            case QueueObserved() | QueueGone():
+                self._pauses = seq
+            case GrowthRequested() | GrowthGranted() | QuotaReleased():
+                self._grows(event, seq)
+            case ChargeChanged() | GrowthWithdrawn() | QuotaMoved() | VictimStays():
+                self._supply = seq
+            case EffectFailed(action="suspend"):
+                self._supply = seq
+            case NodeObserved() | NodeGone() | PodObserved() | GangAdmitted() | PlacesReleased():
+                self._nodes = seq
+            case _:
+                pass
+
+    def _seen(self, event: WorkloadObserved, seq: int) -> None:
+        workload = event.workload
+        if workload.rv <= self._versions.get(workload.ref.uid, -1):
+            return
+        self._versions[workload.ref.uid] = workload.rv
+        waits = (
+            workload.suspended
+            and workload.phase in ("waiting", "suspending")
+            and not workload.refusal
+            and not workload.wishes.hold
+        )
+        job = self._jobs.get(workload.ref.uid)
+        if job is None:
+            self._jobs[workload.ref.uid] = _Asked(waits, seq)
+        elif job.waits != waits:
+            job.waits, job.since = waits, seq
+        self._told[workload.ref.uid] = seq
+
+    def _lost(self, event: WorkloadGone | ObjectUnreadable, seq: int) -> None:
+        uid, before = event.ref.uid, self._versions.get(event.ref.uid, -1)
+        late = 0 < event.rv < before if isinstance(event, WorkloadGone) else event.rv <= before
+        if late or (isinstance(event, ObjectUnreadable) and uid not in self._jobs):
+            return
+        self._versions[uid] = after_end(event, before) if isinstance(event, WorkloadGone) else event.rv
+        self._jobs.pop(uid, None)
+        self._told[uid] = seq
+
+    def _was_needed(self, uid: str, said: str) -> Iterator[Finding]:
+        """I26: jobs were suspended for a claim, and now others are, or it ends: something has come between."""
+        held = self._orders.by_uid.get(uid)
+        if held is not None and held.suspended:
+            told = f"{held.ref}: {held.suspended} were suspended for it, {said}"
+            changed = self._changed(uid, held.opened) or (held.for_nodes and self._nodes > held.opened)
+            yield "I26", changed, told
+
+    def _passed(self, event: QuotaReserved, at: int) -> Finding:
+        """I25, of a job that uses held quota: the claim lasts, and the quota is free again by its promised time."""
+        ends = at + event.run_ms
+        kept = any(each.ref.key == event.beside and ends <= each.promised for each in self._orders.by_uid.values())
+        said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
+        return "I25", bool(event.run_ms) and kept, said
+
+    def _changed(self, uid: str, since: int) -> bool:
+        """Whether anything has come between what was known at a sequence and now that bears on a claim."""
+        changed = max(self._supply, self._pauses, self._trees.changed, self._told.get(uid, 0))
+        return changed > since or self._trees.move
+
+    def _served(self, event: QuotaReserved | WorkloadAdopted) -> None:
+        held = self._orders.by_uid.get(self._orders.served_by(event))
+        self._places.pop(event.ref.uid, None)
+        if held is not None and held.suspended and held.alone:
+            self._places[event.ref.uid] = held
+
+    def _deferred(self, event: GangDeferred) -> Iterator[Finding]:
+        """A plan was tried on the nodes before a victim left for it: its job finds no place only if they changed."""
+        held = self._places.pop(event.ref.uid, None)
+        if held is not None:
+            said = f"{held.suspended} were suspended for it, the nodes have not changed, and it has no place"
+            changed = self._nodes > held.opened or self._changed(event.ref.uid, held.opened)
+            yield "I26", changed, f"{event.ref}: {said}"
+
+    def _grows(self, event: GrowthRequested | GrowthGranted | QuotaReleased, seq: int) -> None:
+        """A Ray cluster asks for replicas, or for none any more; or some are granted, and held no longer."""
+        uid = event.ref.uid
+        if not isinstance(event, GrowthGranted):
+            self._asked[uid] = event if isinstance(event, GrowthRequested) else None, seq
+            self._told[uid] = seq
+            return
+        self._supply = seq
+
+
+# --- moves ------------------------------------------------------------------------------------------------------------
+
+
+APART_MS = 3_600_000
+"""Between two moves that one job takes part in."""
+KEPT_MS = 600_000
+"""How long its places are kept for a job that moves, since all have left that the same order suspends."""
+
+
+class _Moved(Struct):
+    """A job that was ordered to move."""
+
+    told: str
+    nodes: frozenset[str]
+    others: frozenset[str]
+    """uids of all jobs that leave or move for the same job"""
+    going: set[str]
+    """Those of them that have not left."""
+    left: int
+    """Log time (ms) at which the last one left; at which it was ordered before."""
+    changed: bool = False
+    """Something has happened since that bears on its places."""
+    attempt: int = 0
+    """Under which its quota was reserved again; 0 before."""
+
+
+class MoveAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._most = 0
+        self._nodes: set[str] = set()
+        self._pods: set[str] = set()
+        self._basis: dict[str, str] = {}
+        """workload uid -> digest of the input of decisions, as it was seen last"""
+        self._lately: dict[str, int] = {}
+        """uid of a job in a move -> log time (ms) of its last one"""
+        self._moved: dict[str, _Moved] = {}
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        commit = stored.commit
+        for item, event in enumerate(commit.events):
+            if isinstance(event, QuotaReleased):
+                self._left(event.ref.uid, commit.at)
+            match event:
+                case EvictionOrdered() if any(victim.moves for victim in event.victims):
+                    yield from self._ordered(event, commit)
+                case QuotaReleased() if event.reason == "moved":
+                    yield self._handed_on(event, commit.events[item + 1] if item + 1 < len(commit.events) else None)
+                case QuotaReleased() | WorkloadGone() | WorkloadDequeued():
+                    self._moved.pop(event.ref.uid, None)
+                case GangAdmitted() | GangDeferred():
+                    yield from self._placed(event, commit)
+                case PlacementChosen():
+                    self._most = event.moves if event.strategy is not None else 0
+                    self._change()
+                case VictimStays() | EffectFailed(action="suspend"):
+                    self._change(event.ref.uid)
+                case _:
+                    self._fact(event)
+
+    def _fact(self, event: Event) -> None:
+        match event:
+            case NodeObserved():
+                self._nodes.add(event.node.ref.name)
+                self._change()
+            case NodeGone():
+                self._nodes.discard(event.ref.name)
+                self._change()
+            case PodObserved() if event.pod.ref.uid not in self._pods and event.pod.node:
+                self._pods.add(event.pod.ref.uid)
+                for each in self._moved.values():
+                    each.changed = each.changed or event.pod.node in each.nodes
+            case WorkloadObserved():
+                uid, basis = event.workload.ref.uid, event.workload.basis
+                if uid in self._moved and self._basis.get(uid) != basis:
+                    self._moved[uid].changed = True
+                self._basis[uid] = basis
+            case _:
+                pass
+
+    def _change(self, uid: str = "") -> None:
+        """What may have changed their places; ``uid``: only of the jobs that move with it."""
+        for each in self._moved.values():
+            each.changed = each.changed or not uid or uid in each.others
+
+    def _left(self, uid: str, at: int) -> None:
+        for each in self._moved.values():
+            if uid in each.going:
+                each.going.discard(uid)
+                each.left = at
+
+    def _ordered(self, event: EvictionOrdered, commit: Commit) -> Iterator[Finding]:
+        said, moving = f"{event.ref}", [victim for victim in event.victims if victim.moves]
+        leaving, victims = {victim.ref.uid for victim in event.victims}, [victim.ref.uid for victim in moving]
+        whole = [move.uid for move in event.moves] == victims and all(move.places for move in event.moves)
+        yield "I28", whole, f"{said}: {len(victims)} are to move for it, and {len(event.moves)} have places"
+        yield "I28", len(victims) <= self._most, f"{said}: {len(victims)} move for it, over {self._most}"
+        for uid in (event.ref.uid, *victims):
+            apart = commit.at - self._lately.get(uid, commit.at - APART_MS)
+            yield "I28", apart >= APART_MS, f"{said}: {uid} takes part in two moves within {apart} ms"
+            self._lately[uid] = commit.at
+        for victim, move in zip(moving, event.moves, strict=False):
+            nodes = frozenset(place.node for place in move.places)
+            self._moved[move.uid] = _Moved(
+                f"{victim.ref}", nodes, frozenset(leaving), set(leaving), commit.at, changed=not nodes <= self._nodes
+            )
+
+    def _handed_on(self, event: QuotaReleased, after: Event | None) -> Finding:
+        found = self._moved.get(event.ref.uid)
+        kept = isinstance(after, QuotaReserved) and after.ref.uid == event.ref.uid and after.queue == event.queue
+        if found is not None and isinstance(after, QuotaReserved):
+            found.attempt = after.attempt
+        return "I28", kept, f"{event.ref} is moved, and its quota is not reserved for it again at once"
+
+    def _placed(self, event: GangAdmitted | GangDeferred, commit: Commit) -> Iterator[Finding]:
+        found = self._moved.get(event.ref.uid)
+        if found is None or found.attempt != event.attempt:
+            return
+        del self._moved[event.ref.uid]
+        if found.changed or (not found.going and commit.at >= found.left + KEPT_MS):
+            return
+        if isinstance(event, GangDeferred):
+            yield "I28", False, f"{found.told} is moved, nothing has changed, and it has no place"
+            return
+        nodes = {place.node for place in event.placements}
+        yield "I28", nodes <= found.nodes, f"{found.told} is moved to {sorted(nodes)}, not to {sorted(found.nodes)}"

@@ -1,0 +1,248 @@
+"""What the auditor asks of every eviction: that it was owed, legal, and no larger than needed (I8, I19), and that no
+other job takes the room it makes (I26).
+
+Like the auditor it keeps to its own arithmetic, and calls nothing of the preemptor's or the accountant's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from muster.audit.auditbooks import ChargeSeen, Finding, Orders, Trees, add_amounts, amounts_of
+from muster.events.decisions import EvictionOrdered
+from muster.model.keys import Ref, path_chain, root_of
+from muster.model.quota import COUNTED, MACHINES, QuotaNode
+from muster.model.resources import Vector
+from muster.model.victims import PartialVictim, Victim
+
+Ranks = Mapping[str, int | None]
+"""uid -> the priority with which a workload was queued last"""
+
+MOST_SERVED = 8
+"""How often a job leaves for one that has had less service."""
+
+
+class Accounts(Struct):
+    """The tree and all charges when an order was made; the victims leave them one by one."""
+
+    event: EvictionOrdered
+    nodes: Mapping[str, QuotaNode]
+    held: Mapping[str, ChargeSeen]
+    used: dict[str, Vector]
+    claimed: dict[str, Vector]
+    """What is held for others."""
+    own: list[ChargeSeen]
+    """Victims of the claimant's own queue."""
+    others: list[ChargeSeen]
+
+    def leave(self, charges: Sequence[ChargeSeen], times: int = -1) -> None:
+        for charge in charges:
+            add_amounts(self.used, charge.queue, charge.amounts, times)
+
+    def enough(self) -> bool:
+        """Whether the claimant fits; beside what others give it must be within its min."""
+        event = self.event
+        fits = _fits(path_chain(event.queue), amounts_of(event), self.nodes, self.total())
+        within = event.kind == "service" or not self.others
+        return fits and (within or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
+
+    def total(self) -> dict[str, Vector]:
+        """What is charged and held for others, by node."""
+        total = {at: dict(amounts) for at, amounts in self.used.items()}
+        for at, amounts in self.claimed.items():
+            for name, amount in amounts.items():
+                here = total.setdefault(at, {})
+                here[name] = here.get(name, 0) + amount
+        return total
+
+
+def findings(
+    event: EvictionOrdered,
+    trees: Trees,
+    held: Mapping[str, ChargeSeen],
+    before: Orders,
+    priorities: Mapping[str, int],
+) -> Iterator[Finding]:
+    """All findings about one order, given the charges when it was made.
+
+    ``before``: what was ordered and held before; it is as if that had come to pass. ``priorities``: of all that are
+    queued. A claimant that has gone since had the one that the order names.
+    """
+    nodes, tree = trees.nodes, trees.by_root.get(root_of(event.queue))
+    ranks: Ranks = {event.ref.uid: event.priority, **priorities}
+    if event.for_nodes:
+        yield from _makes_room(event, nodes, held, before, ranks)
+        return
+    books = Accounts(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
+    gone = before.leaving()
+    books.leave([charge for uid, charge in held.items() if uid not in gone], 1)
+    shrinking = before.shrinking()
+    books.leave([_part(each) for uid, each in shrinking.items() if uid in held and uid not in gone])
+    for each in event.partial:
+        yield from _may_give(books, each, gone | shrinking.keys(), ranks)
+    for victim in event.victims:
+        charge = held.get(victim.ref.uid)
+        yield from _may_leave(event.ref, victim, charge, gone | before.moving.keys())
+        if charge is not None and not victim.moves:
+            (books.own if charge.queue == event.queue else books.others).append(charge)
+            yield from _comes_before(event, victim, charge, before, ranks)
+    if books.own and event.kind != "service":
+        asked = event.queue in nodes and nodes[event.queue].preempts
+        yield "I19", asked, f"work of lower priority is evicted in {event.queue}, and the tree does not allow that"
+        if not event.preemptible:
+            yield from _firm(event, nodes, held)
+    books.leave(books.own)
+    if tree is not None and tree.by_shares:
+        return  # by fair shares, which the accountant judges: there is no min to fall below
+    if event.kind != "service" and (books.others or not books.own):
+        yield from _owed(event, nodes, books.total())
+    books.leave(books.others)
+    for charge in books.others:
+        for at in path_chain(charge.queue):
+            least = (
+                nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in path_chain(event.queue) else 0
+            )
+            left = books.used.get(at, {}).get(event.resource, 0)
+            yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
+    if not trees.move and not any(node.kept for node in nodes.values()):
+        yield from _needed(books, places=before.places)
+
+
+def _may_give(books: Accounts, part: PartialVictim, gone: set[str], ranks: Ranks) -> Iterator[Finding]:
+    event, charge = books.event, books.held.get(part.ref.uid)
+    yield "I19", part.ref.uid not in gone, f"{part.ref} is to give workers, and leaves already"
+    legal = charge is not None and charge.preemptible and charge.attempt == part.attempt
+    yield "I19", legal, f"{part.ref} is to give workers, and is not charged under attempt {part.attempt}"
+    less = charge is not None and _above(charge.amounts, _part(part).amounts)
+    yield "I19", less, f"{part.ref} is to give {part.request}, and that is all it has"
+    own = event.kind == "priority" and part.queue == event.queue
+    (books.own if own else books.others).append(_part(part))
+    if own and charge is not None:
+        yield _outranked(event, part, ranks)
+
+
+def _may_leave(claimant: Ref, victim: Victim, charge: ChargeSeen | None, gone: set[str]) -> Iterator[Finding]:
+    yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {claimant}, and does already"
+    legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
+    yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
+
+
+def _makes_room(
+    event: EvictionOrdered,
+    nodes: Mapping[str, QuotaNode],
+    held: Mapping[str, ChargeSeen],
+    orders: Orders,
+    ranks: Ranks,
+) -> Iterator[Finding]:
+    """Everything there is to say of one order that makes room on nodes, but which nodes: the arguments as of
+    ``findings``.
+    """
+    gone, inside = orders.leaving() | orders.moving.keys(), event.kind == "priority"
+    yield "I19", bool(event.victims), f"nodes are cleared for {event.ref} without a victim"
+    for victim in event.victims:
+        charge = held.get(victim.ref.uid)
+        yield from _may_leave(event.ref, victim, charge, gone)
+        if charge is not None:
+            right = victim.moves or (charge.queue == event.queue) == inside
+            yield "I19", right, f"{victim.ref} of {charge.queue} is evicted for {event.queue} by {event.kind}"
+            if inside:
+                yield _outranked(event, victim, ranks)
+        gone.add(victim.ref.uid)
+    if inside and not event.preemptible:
+        yield from _firm(event, nodes, held)
+
+
+def _comes_before(
+    event: EvictionOrdered, victim: Victim, charge: ChargeSeen, before: Orders, ranks: Ranks
+) -> Iterator[Finding]:
+    """Why this victim and not the claimant: a bound on its service, or a lower priority in its own queue."""
+    if event.kind == "service":
+        times = before.served.get(victim.ref.uid, 0)
+        yield "I19", times < MOST_SERVED, f"{victim.ref} is ordered to leave for less service after {times} times"
+    elif charge.queue == event.queue:
+        yield _outranked(event, victim, ranks)
+
+
+def _part(part: PartialVictim) -> ChargeSeen:
+    return ChargeSeen(part.queue, part.request, part.attempt, part.pods, part=True)
+
+
+def _above(whole: Vector, part: Vector) -> bool:
+    """Whether a pod is left, be it one that asks for nothing."""
+    return part.get(MACHINES, 0) < whole.get(MACHINES, 0) and all(part[name] <= whole.get(name, 0) for name in part)
+
+
+def _needed(books: Accounts, *, places: bool) -> Iterator[Finding]:
+    ref, count = books.event.ref, len(books.own) + len(books.others)
+    yield "I8", books.enough(), f"{ref} would not fit without all {count} victims"
+    for mine in (books.own, books.others) if not places else ():
+        for charge in list(mine):
+            mine.remove(charge)
+            books.leave([charge], 1)
+            yield "I8", not books.enough(), f"{ref} needs fewer victims than {count}"
+            books.leave([charge])
+            mine.append(charge)
+
+
+def _outranked(event: EvictionOrdered, victim: Victim | PartialVictim, ranks: Ranks) -> Finding:
+    """As both were queued; what never was (it was adopted) has the priority that the order names."""
+    lower, priority = ranks.get(victim.ref.uid, victim.priority), ranks[event.ref.uid]
+    holds = lower is not None and priority is not None and lower < priority == event.priority
+    return "I19", holds, f"{victim.ref} of priority {lower} is evicted in its own queue for priority {priority}"
+
+
+def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, ChargeSeen]) -> Iterator[Finding]:
+    """A claimant that is not preemptible stays within the min at every level, whichever jobs leave."""
+    firm: dict[str, Vector] = {}
+    for each in held.values():
+        if not each.preemptible:
+            add_amounts(firm, each.queue, each.amounts, 1)
+    above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
+    for name, asked in event.request.items():
+        if any(name in node.limit or name in node.guaranteed for node in above):
+            for node in above:
+                least, now = node.guaranteed.get(name, 0), firm.get(node.path, {}).get(name, 0)
+                yield "I19", now + asked <= least, f"{event.ref} is not preemptible and beyond the min of {node.path}"
+
+
+def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> Iterator[Finding]:
+    """It stays within a guarantee of its own: its leaf's, or that of a node above it and below the root.
+
+    A claimant that takes from its own queue as well stays within that of its leaf.
+    """
+    above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
+    names = [
+        name
+        for name in event.request
+        if any(name in node.limit or name in node.guaranteed for node in above) and name not in COUNTED
+    ]
+
+    def least(path: str, name: str) -> int:
+        """What is used there or kept for it."""
+        return max(used.get(path, {}).get(name, 0), nodes[path].guaranteed.get(name, 0))
+
+    def within_min(node: QuotaNode, name: str) -> bool:
+        others = sum(least(child, name) for child in node.children if child not in path_chain(event.queue))
+        mine = [child for child in node.children if child in path_chain(event.queue)] or [node.path]
+        now = sum(used.get(at, {}).get(name, 0) for at in mine) + others
+        return now + event.request[name] <= node.guaranteed.get(name, 0)
+
+    levels = above[:1] if event.kind == "priority" else above[:-1] or above
+    within = any(all(within_min(node, name) for name in names) for node in levels)
+    yield (
+        "I19",
+        within,
+        f"{event.ref} asks for {event.request}, and that is beyond every min from {event.queue} upwards",
+    )
+
+
+def _fits(path: Iterable[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> bool:
+    return all(
+        used.get(at, {}).get(name, 0) + amount <= nodes[at].limit[name]
+        for at in path
+        if at in nodes
+        for name, amount in asked.items()
+        if name in nodes[at].limit
+    )

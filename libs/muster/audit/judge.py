@@ -1,0 +1,135 @@
+"""The judge of a log: what of a stored message counts, the same for every reader.
+
+Two halves, both pure. This one needs the message alone: it can be read, its body names the stage and the shard of its
+subject, and that stage may say each of its events. The other half (``core.docket``) needs what came before, and is
+asked before any fold: the epoch, the generation, the clock, the prefix that it attests to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from muster.core.docket import digest_of, parts
+from muster.core.reading.watched import CONFIGURING, WATCHED, Watched
+from muster.events.base import Decision, Event
+from muster.events.envelope import (
+    Commit,
+    Stored,
+    UnknownEventError,
+    UnreadableCommitError,
+    decode_commit,
+    decode_envelope,
+)
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    KindsConfigured,
+    ObjectUnreadable,
+    Synced,
+    SyncStarted,
+    WorkloadAbridged,
+    WorkloadFinished,
+    WorkloadObserved,
+    WorkloadStarted,
+)
+from muster.events.speakers import EVERY_LEADER, SPEAKERS
+from muster.events.system import Genesis, LeaderStarted
+from muster.model.problem import FieldProblem, problem
+
+Rights = Mapping[str, frozenset[type[Event]]]
+"""{kind of commit: the events it may have}"""
+
+
+def _rights() -> Iterator[tuple[str, Rights]]:
+    yield "genesis.0", _by_kind((Genesis,))
+    for stage, said in SPEAKERS.items():
+        yield f"{stage}.0", _by_kind((*EVERY_LEADER, *said))
+    for shard, row in WATCHED.items():
+        yield f"watcher.{shard}", _by_kind((*EVERY_LEADER, *_watched(row)))
+
+
+def _watched(row: Watched) -> Iterator[type[Event]]:
+    """What the shard of a resource says."""
+    yield from (SyncStarted, Synced, ObjectUnreadable, row.observed, row.gone)
+    if row.shard == CONFIGURING:
+        yield KindsConfigured
+    if row.observed is WorkloadObserved:
+        yield from (WorkloadAbridged, WorkloadStarted, WorkloadFinished)
+    if row.both:
+        yield from (ChildObserved, ChildGone)
+
+
+def _by_kind(said: tuple[type[Event], ...]) -> Rights:
+    decided = frozenset(kind for kind in said if issubclass(kind, Decision))
+    return {"decision": decided, "input": frozenset(said) - decided}
+
+
+RIGHTS: Mapping[str, Rights] = dict(_rights())
+"""{stage.shard: what may be said there}; there are no other subjects."""
+
+
+def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = "") -> Stored:
+    """A message of a log as what it says, void where the message alone shows that it is.
+
+    ``subject``: ``generation.stage.shard``; ``stored_at``: the broker's time, ms since the epoch.
+    """
+    seat = parts(subject)[1]
+    unknown: tuple[str, ...] = ()
+    why: FieldProblem | None
+    try:
+        commit = decode_commit(body)
+    except UnreadableCommitError as err:
+        commit, why = _nothing(seat), problem("", "not_a_commit", said=str(err))
+    except UnknownEventError as err:
+        commit, unknown = _of_envelope(body), tuple(err.tags)
+        why = _misplaced(seat, commit)
+    else:
+        why = _misplaced(seat, commit)
+    digest = digest_of(seq, subject, body)
+    if why is not None:
+        return Stored(seq, _nothing(seat), trace, subject, stored_at, body, digest, why)
+    return Stored(seq, commit, trace, subject, stored_at, body, digest, None, unknown)
+
+
+def overtakes(other: Stored, mine: Commit) -> bool:
+    """Whether a commit on a leader's own subject shows that it leads no longer; not what is void there.
+
+    Void is also what was written under another epoch than ``mine``: that of the newest leader, unless another begins.
+    """
+    if other.void:
+        return False
+    begins = any(isinstance(each, LeaderStarted) for each in other.commit.events)
+    return begins or not mine.epoch or other.commit.epoch == mine.epoch
+
+
+def _misplaced(seat: str, commit: Commit) -> FieldProblem | None:
+    rights = RIGHTS.get(seat)
+    if rights is None:
+        return problem("", "no_such_seat", seat=seat)
+    if f"{commit.stage}.{commit.shard}" != seat:
+        return problem("", "other_writer", writer=f"{commit.stage}/{commit.shard}")
+    allowed = rights[commit.kind]
+    if not allowed.issuperset(map(type, commit.events)):
+        tags = {str(type(each).__struct_config__.tag) for each in commit.events if type(each) not in allowed}
+        return problem("", "not_its_event", seat=seat, events=tuple(sorted(tags)), kind=commit.kind)
+    return None
+
+
+def _nothing(seat: str) -> Commit:
+    stage, _, shard = seat.partition(".")
+    return Commit(commit_id="", stage=stage, shard=shard, kind="input", at=0)
+
+
+def _of_envelope(body: bytes) -> Commit:
+    found = decode_envelope(body)
+    return Commit(
+        commit_id=found.commit_id,
+        stage=found.stage,
+        shard=found.shard,
+        kind=found.kind,
+        at=found.at,
+        epoch=found.epoch,
+        in_seq=found.in_seq,
+        ruleset=found.ruleset,
+        prefix=found.prefix,
+    )

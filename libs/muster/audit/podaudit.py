@@ -1,0 +1,397 @@
+"""The audit of pods: gangs, charges of pods of no job, nodes and workers.
+
+What the audit asks of gangs of pods, from the log alone: they start whole, and nothing is bound that has no node.
+
+The audit of node requests, from the log alone: one for each gang that lacks nodes, within the limits of pools.
+
+What the audit asks of pods of no job (I29), from the log alone: one that its quota counts has a node from us only
+once it is charged.
+
+What the audit asks of workers that Muster deletes itself, from the log alone: their operator was asked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from muster.audit.auditbooks import Finding, Trees
+from muster.core.gang.declare import Declared, GangCounts, counting, declared_by, missing
+from muster.core.objects.meta import quota_name
+from muster.events.base import Cause, Event
+from muster.events.decisions import (
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersKept, WorkersRemoved
+from muster.events.envelope import Commit, Stored
+from muster.events.facts import NodePoolsObserved, PodGone, PodGroupGone, PodGroupObserved, PodObserved, WorkloadGone
+from muster.events.gangs import NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReserved
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn, for_whom
+from muster.events.system import PlacementChosen
+from muster.model.gang import PodGroup
+from muster.model.keys import root_of
+from muster.model.workload import PodState
+
+# --- gangs ------------------------------------------------------------------------------------------------------------
+
+
+class _Team(Struct):
+    pods: dict[str, None] = field(default_factory=dict)
+    started: bool = False
+    changed: int = 0
+    """Sequence of the last fact about it, or of the last binding of it that failed."""
+
+
+class _Claims:
+    """Nodes that are kept for gangs: no node for two of them, each old enough, none beyond its deadline."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, NodesClaimed] = {}
+        self._due_seq: dict[str, int] = {}
+        """Sequence from which on the deadline of a claim had passed."""
+        self._age_ms = 0
+        self._vain: dict[str, int] = {}
+        """uid of a job -> log time of the first try that failed"""
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        places = False
+        for event in stored.commit.events:
+            match event:
+                case PlacementChosen():
+                    self._age_ms = event.claim_ms
+                case GangDeferred() | GangAwaitingNodes():
+                    self._vain.setdefault(event.ref.uid, stored.commit.at)
+                case GangAdmitted() | WorkloadDequeued() | WorkloadGone():
+                    self._vain.pop(event.ref.uid, None)
+                    places = places or isinstance(event, GangAdmitted)
+                case PodsPlaced():
+                    places = True
+                case NodesClaimed():
+                    key, mine = _key(event), {place.node for place in event.places}
+                    others = [each for each in self._claims.values() if mine & {place.node for place in each.places}]
+                    said = " and ".join(f"for {each.gang}" for each in (event, *others))
+                    yield "I3", not others and key not in self._claims, f"nodes are kept {said}"
+                    since = self._vain.get(event.ref.uid) if event.ref is not None else None
+                    if since is not None:
+                        waited = stored.commit.at - since
+                        old = waited >= self._age_ms > 0
+                        yield "I3", old, f"nodes are kept for {event.gang} after {waited} ms, before {self._age_ms}"
+                    self._claims[key] = event
+                    self._due_seq.pop(key, None)
+                case NodesClaimEnded():
+                    self._claims.pop(_key(event), None)
+                case _:
+                    pass
+        for key, claim in self._claims.items():
+            if stored.commit.at >= claim.until:
+                self._due_seq.setdefault(key, stored.seq)
+            if places:
+                kept = not 0 < self._due_seq.get(key, 0) <= stored.commit.in_seq
+                yield "I3", kept, f"nodes are kept for {claim.gang} beyond {claim.until}"
+
+
+def _key(event: NodesClaimed | NodesClaimEnded) -> str:
+    return event.ref.uid if event.ref is not None else event.gang
+
+
+class GangAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodState] = {}
+        self._key: dict[str, str] = {}
+        self._teams: dict[str, _Team] = {}
+        self._groups: dict[str, dict[str, PodGroup]] = {}
+        self._gone: set[str] = set()
+        self._placed: dict[str, tuple[str, Cause]] = {}
+        """uid of a pod that has a node by our decision, and is neither bound nor over -> the node, the decision"""
+        self._decided: set[tuple[str, Cause]] = set()
+        """(uid of a pod, the decision that gave it a node)"""
+        self._given: set[str] = set()
+        """Pods that were given a node once."""
+
+        self._claims = _Claims()
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        for item, event in enumerate(stored.commit.events):
+            yield from self._event(stored.seq, item, stored.commit, event)
+        yield from self._claims.feed(stored)
+
+    def _event(self, seq: int, item: int, commit: Commit, event: Event) -> Iterator[Finding]:
+        match event:
+            case PodObserved():
+                self._observed(seq, event.pod)
+            case PodGone():
+                self._gone.add(event.ref.uid)
+                self._drop(seq, event.ref.uid)
+            case PodGroupObserved():
+                group = event.pod_group
+                self._groups.setdefault(group.ref.key, {})[group.ref.uid] = group
+                self._team(group.ref.key).changed = seq
+            case PodGroupGone():
+                self._groups.get(event.ref.key, {}).pop(event.ref.uid, None)
+                self._team(event.ref.key).changed = seq
+            case PodsPlaced():
+                yield from self._starts(seq, item, commit, event)
+            case EffectFailed(action="bind"):
+                if event.ref.uid in self._placed and self._placed[event.ref.uid][1] == event.cause:
+                    del self._placed[event.ref.uid]
+                    self._team(self._key.get(event.ref.uid, "")).changed = seq
+            case EffectApplied(action="bind"):
+                known = (event.ref.uid, event.cause) in self._decided
+                yield "I1", known, f"{event.ref} is bound, and was given no node"
+
+    def _starts(self, seq: int, item: int, commit: Commit, event: PodsPlaced) -> Iterator[Finding]:
+        """I3: the pods of a decision are all that their gangs need to start, and none of them has a node already."""
+        if any(place.ref.uid in self._gone for place in event.pods):
+            return  # Void as a whole.
+        given: dict[str, int] = {}
+        for place in event.pods:
+            key = self._key.get(place.ref.uid, "")
+            given[key] = given.get(key, 0) + 1
+        for key in event.gangs:
+            team, said = self._team(key), self._said(key)
+            if team.changed > commit.in_seq or said is None or said.refusal:
+                continue
+            need = missing(said.policy, said.minimum, self._counts(team))
+            again = all(each.ref.uid in self._given for each in event.pods if self._key.get(each.ref.uid) == key)
+            whole = need <= given.get(key, 0) or again
+            yield "I3", whole, f"gang {key} starts with {given.get(key, 0)} pods and needs {need}"
+        for place in event.pods:
+            uid = place.ref.uid
+            pod = self._pods.get(uid)
+            if pod is not None and not pod.node and not pod.over:
+                before = self._placed[uid][0] if uid in self._placed else ""
+                yield "I9", not before, f"{place.ref} is given {place.node} and has {before}"
+                self._placed[uid] = (place.node, Cause(seq, item))
+            self._decided.add((uid, Cause(seq, item)))
+            self._given.add(uid)
+        for key in event.gangs:
+            self._team(key).started = True
+
+    def _counts(self, team: _Team) -> GangCounts:
+        pods = [self._pods[uid] for uid in team.pods]
+        running = sum(not pod.over and (bool(pod.node) or pod.ref.uid in self._placed) for pod in pods)
+        return GangCounts(0, running, sum(pod.succeeded for pod in pods), team.started)
+
+    def _said(self, key: str) -> Declared | None:
+        team = self._teams.get(key)
+        if team is None or not team.pods:
+            return None
+        pod = self._pods[next(iter(team.pods))]
+        group = counting(self._groups.get(key, {}).values(), native=bool(pod.group))
+        return declared_by(pod, group)
+
+    def _team(self, key: str) -> _Team:
+        return self._teams.setdefault(key, _Team())
+
+    def _observed(self, seq: int, pod: PodState) -> None:
+        uid = pod.ref.uid
+        if not pod.scheduler or uid in self._gone:
+            return
+        known = self._pods.get(uid)
+        if known is not None and known.rv >= pod.rv:
+            return
+        said = declared_by(pod)
+        key = "" if said is None else said.gang
+        if self._key.get(uid, key) != key:
+            self._drop(seq, uid)
+        self._pods[uid], self._key[uid] = pod, key
+        if pod.node or pod.over:
+            self._placed.pop(uid, None)
+        if key:
+            team = self._team(key)
+            team.pods[uid] = None
+            team.changed = seq
+            team.started = team.started or (bool(pod.node) and not pod.over)
+
+    def _drop(self, seq: int, uid: str) -> None:
+        self._pods.pop(uid, None)
+        self._placed.pop(uid, None)
+        key = self._key.pop(uid, "")
+        if key:
+            team = self._team(key)
+            team.pods.pop(uid, None)
+            team.changed = seq
+            team.started = team.started and bool(team.pods)
+
+
+# --- requests for nodes -----------------------------------------------------------------------------------------------
+
+
+class GrowthAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, str] = {}
+        """uid or key of a claimant of nodes -> namespace/name of its request"""
+        self._most: dict[str, int] = {}
+        """pool -> the most nodes it was ever declared to have"""
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        for event in stored.commit.events:
+            yield from self._event(event)
+
+    def _event(self, event: Event) -> Iterator[Finding]:
+        match event:
+            case NodePoolsObserved():
+                for pool in event.pools:
+                    self._most[pool.name] = max(pool.most, self._most.get(pool.name, 0))
+            case NodesRequested():
+                owner, name = for_whom(event), f"{event.namespace}/{event.name}"
+                yield "I21", owner not in self._open, f"{name} is asked for beside {self._open.get(owner)}, for {owner}"
+                for each in event.pools:
+                    most = self._most.get(each.pool, 0)
+                    yield "I21", each.nodes <= most, f"{name} asks for {each.nodes} of pool {each.pool}, at most {most}"
+                self._open[owner] = name
+            case NodesRequestWithdrawn():
+                if self._open.get(for_whom(event)) == f"{event.namespace}/{event.name}":
+                    del self._open[for_whom(event)]
+
+
+# --- charges of pods of no job ----------------------------------------------------------------------------------------
+
+
+class PodChargeAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._trees = Trees()
+        self._pods: dict[str, tuple[PodState, int]] = {}
+        """uid -> a pod that has no owner, and the sequence of the last fact about it"""
+        self._charged: set[str] = set()
+        self._reserved: set[str] = set()
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        for event in stored.commit.events:
+            yield from self._event(stored.seq, stored.commit.in_seq, event)
+
+    def _event(self, seq: int, known: int, event: Event) -> Iterator[Finding]:
+        match event:
+            case QuotaTreeAccepted() | QuotaTreeRemoved():
+                self._trees.note(event, seq)
+            case PodObserved():
+                uid = event.pod.ref.uid
+                if event.pod.ours and not event.pod.owner_uid:
+                    self._pods[uid] = (event.pod, seq)
+                else:
+                    self._pods.pop(uid, None)
+            case PodGone():
+                self._pods.pop(event.ref.uid, None)
+                self._reserved.discard(event.ref.uid)
+            case WorkloadAdopted() | QuotaReserved():
+                self._charged.add(event.ref.uid)
+            case QuotaReleased():
+                self._charged.discard(event.ref.uid)
+            case PodsReserved():
+                for ref in event.pods:
+                    leaf = self._leaf(ref.uid, known)
+                    yield (
+                        "I29",
+                        not leaf or ref.uid in self._charged,
+                        f"{ref} may be placed, and is not charged at {leaf}",
+                    )
+                    self._reserved.add(ref.uid)
+            case PodsPlaced():
+                for place in event.pods:
+                    leaf, uid = self._leaf(place.ref.uid, known), place.ref.uid
+                    held = not leaf or uid in self._reserved
+                    yield "I29", held, f"{place.ref} is given {place.node}, and {leaf} was not asked for it"
+            case _:
+                pass
+
+    def _leaf(self, uid: str, known: int) -> str:
+        """The leaf that counts a pod; empty for none, or where the decider cannot have known."""
+        pod, since = self._pods.get(uid, (None, 0))
+        if pod is None or max(since, self._trees.changed) > known:
+            return ""
+        named = quota_name(pod.labels)
+        if not named and pod.ref.namespace not in self._trees.leaves:
+            return ""
+        leaf = self._trees.leaf(pod.ref.namespace, named)
+        return leaf if leaf and self._trees.by_root[root_of(leaf)].rules.charge_pods != "none" else ""
+
+
+# --- workers that Muster deletes --------------------------------------------------------------------------------------
+
+
+PATIENCE_MS = 60_000
+"""How long an operator has."""
+
+
+class _Named(Struct):
+    attempt: int
+    cause: Cause
+    pods: frozenset[str]
+    at: int = 0
+    """Log time at which that was written; 0 before."""
+    over: int = 0
+    """Sequence from which on it justifies nothing; 0 while it does."""
+    over_at: int = 0
+
+
+class WorkersAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, _Named] = {}
+        """uid of the charged workload -> the workers that its operator was asked to delete last; for a minute
+        longer
+        """
+        self._now = 0
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        self._now = max(self._now, stored.commit.at)
+        for item, event in enumerate(stored.commit.events):
+            match event:
+                case GateSet() if event.workers:
+                    pods = frozenset(pod.uid for refs in event.workers.values() for pod in refs)
+                    self._asked[event.owner.uid] = _Named(event.attempt, Cause(stored.seq, item), pods)
+                case EffectApplied(action="gate"):
+                    for asked in self._asked.values():
+                        if asked.cause == event.cause and not asked.at:
+                            asked.at = self._now
+                case EffectFailed(action="gate"):
+                    for uid in [uid for uid, asked in self._asked.items() if asked.cause == event.cause]:
+                        del self._asked[uid]
+                case GrowthWithdrawn() | QuotaReleased():
+                    self._over(event.ref.uid, event.attempt, stored.seq)
+                case WorkersKept() if event.unasked:
+                    self._over(event.ref.uid, event.attempt, stored.seq)
+                case WorkersRemoved():
+                    yield self._removed(event, stored.commit.in_seq)
+                case _:
+                    pass
+
+    def _over(self, owner: str, attempt: int, seq: int) -> None:
+        """They are gone, or stay: a decision made once that is known deletes none of them."""
+        long_over = [uid for uid, each in self._asked.items() if each.over and each.over_at < self._now - PATIENCE_MS]
+        for uid in long_over:
+            del self._asked[uid]
+        asked = self._asked.get(owner)
+        if asked is not None and asked.attempt <= attempt and not asked.over:
+            asked.over, asked.over_at = seq, self._now
+
+    def _removed(self, event: WorkersRemoved, known: int) -> Finding:
+        """``known``: sequence up to which the decider knew the log."""
+        asked = self._asked.get(event.owner.uid)
+        pods = {pod.uid for refs in event.workers.values() for pod in refs}
+        valid = asked is not None and asked.attempt == event.attempt and not 0 < asked.over <= known
+        named = asked is not None and valid and pods <= asked.pods
+        late = asked is not None and 0 < asked.at <= self._now - PATIENCE_MS
+        what = "were not named to its operator" if not named else "were named to its operator a moment ago"
+        return "I27", named and late, f"workers of {event.ref} are deleted that {what}"

@@ -1,0 +1,479 @@
+"""The fenced patches: a workload is resumed or suspended with its PodGroup, and a Ray cluster is limited.
+
+The PodGroup of Kubernetes itself that an admitted job gets where kube-scheduler places its pods.
+
+It is there before the job is resumed, is owned by the job and goes with it. Its spec cannot be changed: that of an
+earlier attempt, which also says how that one went, is replaced. The intent in it fences it like every other write.
+
+Writing ``maxReplicas`` of a Ray cluster: what is granted there, beside what its owner wanted, in one fenced patch.
+
+The object is read first: its uid, its worker groups in their order, what our last write left on it, and, where
+something is lowered, that ``replicas`` is still what the decision saw. The patch then tests that resourceVersion. So a
+stale leader, or a decision that the autoscaler was faster than, changes nothing.
+
+The one patch that resumes or suspends a workload, and what its answer means.
+
+The API server is fenced too: every write tests the uid, the generation at which the object was read, and the annotation
+``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader, or for a spec
+that was edited meanwhile, changes nothing. The input of the decision is known by its digest (``basis``): where only the
+generation has grown, because a controller wrote a default, the patch is built again on the object as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.core.actuation.intents import Known, known_of
+from muster.core.actuation.orders import (
+    Effect,
+    Gating,
+    Outstanding,
+    RetryLater,
+    absent,
+    applied,
+    failed,
+    message_of,
+    meta_of,
+    refused,
+    said,
+    said_by,
+)
+from muster.core.objects.kaiqueue import POD_GROUP_NAME, pod_group_name
+from muster.core.objects.meta import (
+    ATTEMPT,
+    CEILINGS,
+    DEQUEUE_STAMPS,
+    DEQUEUED_AT,
+    ENQUEUE_STAMPS,
+    GANG,
+    GATE,
+    GRANTED,
+    INTENT,
+    QUEUED_AT,
+    SCHEDULING_GROUP,
+    SUSPEND,
+    Meta,
+    UnreadableError,
+    decode,
+    first_stamp,
+    go_time,
+    rfc3339,
+)
+from muster.core.workloads import rayscaling
+from muster.core.workloads.ray import RayClusterSpec
+from muster.core.workloads.rayscaling import elastic_of
+from muster.core.workloads.registry import KINDS
+from muster.core.workloads.steering import SCHEDULER
+from muster.events.elastic import GateSet
+from muster.model.api import NATIVE_POD_GROUPS
+from muster.model.elastic import Counts, Elastic, counts_text
+from muster.model.keys import Intent, Ref
+from muster.model.problem import FieldProblem, problem
+from muster.model.workload import Switch, Template, Workload
+
+# --- the PodGroup of a job --------------------------------------------------------------------------------------------
+
+
+GROUPS = NATIVE_POD_GROUPS[-1]
+"""In which version they are written."""
+
+
+def group_name(ref: Ref) -> str:
+    """The name of the PodGroup of a job."""
+    return pod_group_name(ref)
+
+
+def groups(order: Outstanding, known: Known) -> bool:
+    """Whether the pods of a job are to name a PodGroup: they name no other scheduler, nor us, and no other PodGroup.
+
+    Those of a Job that has begun name it for good: a new one is made for each attempt all the same.
+    """
+    own, templates = group_name(order.ref), known.switch.templates
+    ours = any(template.marked or template.named for template in templates)
+    return bool(templates) and not ours and all(template.group in ("", own) for template in templates)
+
+
+def group_for(order: Outstanding) -> bytes:
+    """The PodGroup of an admission."""
+    resource, ref = KINDS[order.ref.kind].resource, order.ref
+    owner: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind, "name": ref.name}
+    meta = {
+        "name": group_name(ref),
+        "namespace": ref.namespace,
+        "annotations": {INTENT: str(order.intent), ATTEMPT: str(order.attempt)},
+        "ownerReferences": [{**owner, "uid": ref.uid, "controller": True}],
+    }
+    spec = {"schedulingPolicy": {"gang": {"minCount": order.together}}}
+    body = {"apiVersion": GROUPS.api_version, "kind": GROUPS.kind, "metadata": meta, "spec": spec}
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def read_made(order: Outstanding, status: int, body: bytes) -> Effect | RetryLater | None:
+    """What the answer to making it means; None: it is there."""
+    if 200 <= status < 300:
+        return None
+    message = message_of(body)
+    if status == 404 and message.startswith("namespaces "):
+        return failed(order, "gone", said(message))
+    if status == 404:
+        version = GROUPS.api_version
+        return failed(order, "refused", problem("", "pod_groups_not_served", resource=str(GROUPS), version=version))
+    return refused(order, status, body)
+
+
+def read_former(order: Outstanding, end: int, status: int, body: bytes) -> Effect | RetryLater | bytes | None:
+    """What there is under its name: None for that of this very admission, else what deletes that of an earlier one.
+
+    ``end``: sequence up to which our own log is known; what says that it is of a later decision was written by others.
+    """
+    if status == 404:
+        return RetryLater("conflict", _leaving(order))
+    if not 200 <= status < 300:
+        return RetryLater("unavailable", said_by(body))
+    try:
+        meta = meta_of(body)
+    except UnreadableError as err:
+        return failed(order, "refused", problem("", "pod_group_unreadable", err.problem, group=group_name(order.ref)))
+    named = f"{order.ref.namespace}/{meta.name}"
+    if meta.controller.uid != order.ref.uid:
+        return failed(order, "refused", problem("", "pod_group_not_ours", group=named, api=GROUPS.group))
+    stored = Intent.parse(meta.annotations.get(INTENT, ""))
+    if stored is not None and stored.generation > order.intent.generation:
+        return failed(order, "refused", problem("", "pod_group_of_newer_log", group=named, api=GROUPS.group))
+    if stored is not None and stored > order.intent and stored.seq <= end:
+        return failed(order, "superseded", problem("", "pod_group_superseded", decision=str(stored)))
+    if meta.deletion_timestamp:
+        return RetryLater("conflict", _leaving(order))
+    if stored == order.intent:
+        return None
+    preconditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return msgspec.json.encode({"preconditions": preconditions}, order="deterministic")
+
+
+def read_removed(order: Outstanding, status: int, body: bytes) -> Effect | RetryLater:
+    """What the answer to removing that of an earlier attempt means: this one is made when it is gone."""
+    if 200 <= status < 300 or status == 404:
+        return RetryLater("conflict", _leaving(order))
+    return refused(order, status, body)
+
+
+def _leaving(order: Outstanding) -> FieldProblem:
+    return problem("", "pod_group_leaving", group=group_name(order.ref))
+
+
+# --- maxReplicas of a Ray cluster -------------------------------------------------------------------------------------
+
+
+Op = dict[str, Any]
+
+SCALED = {"RayJob": "/spec/rayClusterSpec", "RayService": "/spec/rayClusterConfig", "RayCluster": "/spec"}
+"""{kind: where it describes a Ray cluster}"""
+
+
+def annotate(values: Mapping[str, str], *, annotated: bool) -> list[Op]:
+    """Operations that set annotations; ``annotated``: the object has some."""
+    if not annotated:
+        return [{"op": "add", "path": "/metadata/annotations", "value": values}]
+    return [{"op": "add", "path": pointer(key), "value": value} for key, value in values.items()]
+
+
+def pointer(annotation: str, metadata: str = "/metadata") -> str:
+    """JSON pointer of an annotation."""
+    return f"{metadata}/annotations/" + annotation.replace("~", "~0").replace("/", "~1")
+
+
+class _Cluster(Struct, frozen=True):
+    metadata: Meta
+    spec: RayClusterSpec = RayClusterSpec()
+
+
+def opening(elastic: Elastic) -> Counts:
+    """What ``maxReplicas`` says when a cluster is admitted: as many as it starts with."""
+    return {group.name: max(group.replicas, group.least) for group in elastic.groups}
+
+
+def gate_notes(most: Counts, elastic: Elastic, intent: Intent) -> dict[str, str]:
+    """The annotations that go with it."""
+    ceilings = {group.name: elastic.ceiling(group) for group in elastic.groups}
+    return {GRANTED: counts_text(most), CEILINGS: counts_text(ceilings), GATE: str(intent)}
+
+
+def gate_ops(most: Counts, elastic: Elastic, at: str, replicas: Mapping[str, int] | None = None) -> list[Op]:
+    """Operations that write it, each after a test that the group is still at its place.
+
+    ``replicas``: {worker group: how many its operator is to make}.
+    """
+    ops: list[Op] = []
+    for index, group in enumerate(elastic.groups):
+        path = f"{at}/workerGroupSpecs/{index}"
+        ops.append({"op": "test", "path": f"{path}/groupName", "value": group.name})
+        # Written even where the value is known to be equal: of a waiting cluster only the ceiling is known, not the
+        # field.
+        ops.append({"op": "add", "path": f"{path}/maxReplicas", "value": most[group.name]})
+        if replicas and group.name in replicas:
+            ops.append({"op": "add", "path": f"{path}/replicas", "value": replicas[group.name]})
+    return ops
+
+
+def patch_gate(
+    order: Gating, status: int, body: bytes, workers: Mapping[str, list[str]] | None = None
+) -> bytes | Effect | RetryLater:
+    """The patch on the object as it was just read; or what it says about the order already.
+
+    ``workers``: {worker group: names of pods that go}.
+    """
+    none = absent(order, status, body)
+    if none is not None:
+        return none
+    decision = order.decision
+    try:
+        found: _Cluster = decode(body, _Cluster)
+        elastic = elastic_of(found.spec, found.metadata, "spec")
+    except UnreadableError as err:
+        return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
+    meta = found.metadata
+    if meta.uid != order.ref.uid:
+        return failed(order, "gone", problem("", "name_taken"))
+    if elastic is None:
+        return failed(order, "spec_changed", problem("", "scales_no_longer"))
+    stored = Intent.parse(elastic.mark)
+    if stored == order.intent:
+        return applied(order, meta.rv)
+    if stored is not None and stored > order.intent:
+        return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
+    if tuple(group.name for group in elastic.groups) != decision.groups:
+        return failed(order, "spec_changed", problem("", "worker_groups_differ"))
+    grown = [name for name, size in decision.sizes.items() if (now := elastic.group(name)) and now.asked > size]
+    if grown:
+        return failed(order, "spec_changed", problem("", "worker_group_grown", group=grown[0]))
+    most = {group.name: max(decision.most[group.name], group.least) for group in elastic.groups}
+    notes = gate_notes(most, elastic, order.intent) | rayscaling.notes_of(found.spec, meta.annotations, decision.grow)
+    ops: list[Op] = [
+        {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
+    ]
+    ops += annotate(notes, annotated=bool(meta.annotations))
+    ops += gate_ops(most, elastic, SCALED["RayCluster"], _replicas(decision, elastic))
+    ops += _deletions(found.spec, elastic, workers or {})
+    return msgspec.json.encode(ops, order="deterministic")
+
+
+def _replicas(decision: GateSet, elastic: Elastic) -> dict[str, int]:
+    """What ``replicas`` is to be; where an autoscaler was faster, as far as that went in the same direction."""
+    farther = min if decision.granted else max
+    asked = {group.name: group.asked for group in elastic.groups}
+    return {
+        name: count if elastic.driven else farther(count, asked.get(name, count))
+        for name, count in decision.replicas.items()
+    }
+
+
+def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, list[str]]) -> Iterator[Op]:
+    """Operations that name the pods to go, beside those that are named; nothing else of scaleStrategy is touched."""
+    for index, (group, raw) in enumerate(zip(elastic.groups, spec.worker_group_specs or (), strict=False)):
+        names = workers.get(group.name)
+        if names:
+            path = f"{SCALED['RayCluster']}/workerGroupSpecs/{index}/scaleStrategy"
+            # Where there is no autoscaler no other client takes names away.
+            value = [*dict.fromkeys((*(() if elastic.driven else group.leaving), *names))]
+            if raw.scale_strategy is None:
+                yield {"op": "add", "path": path, "value": {"workersToDelete": value}}
+            else:
+                yield {"op": "add", "path": f"{path}/workersToDelete", "value": value}
+
+
+# --- resumed or suspended ---------------------------------------------------------------------------------------------
+
+
+NEVER = -1
+"""A generation that no object has."""
+
+
+def patch_for(order: Outstanding, known: Known) -> bytes:
+    """The JSON patch that carries a decision out."""
+    return resume_patch(order, known) if order.action == "resume" else suspend_patch(order, known)
+
+
+def suspend_patch(order: Outstanding, known: Known) -> bytes:
+    """The JSON patch that suspends the workload again; what it says of its place in the queue stays."""
+    stamps = {INTENT: str(order.intent), **marked(known.switch, suspended=True)}
+    switch = switched(order.ref.kind, known.switch, suspended=True)
+    return _encode([*_fence(order.ref.uid, None, known), *annotate(stamps, annotated=known.annotated), *switch])
+
+
+def resume_patch(order: Outstanding, known: Known) -> bytes:
+    """The JSON patch that resumes the workload, fenced against everything but the object as ``known``.
+
+    It changes nothing where the object is known to differ from the decision's input.
+    """
+    dequeued_at = max(order.at, order.queued_at + 1)
+    stamps = {
+        INTENT: str(order.intent),
+        DEQUEUED_AT: rfc3339(dequeued_at),
+        DEQUEUE_STAMPS[0]: go_time(dequeued_at),
+    }
+    if not known.queued_at and order.queued_at:
+        stamps[QUEUED_AT] = rfc3339(order.queued_at)
+        stamps[ENQUEUE_STAMPS[0]] = go_time(order.queued_at)
+    stamps |= marked(known.switch, suspended=False)
+    gate: list[Op] = []
+    if known.elastic is not None:
+        most = opening(known.elastic)
+        stamps |= gate_notes(most, known.elastic, order.intent)
+        gate = gate_ops(most, known.elastic, SCALED[order.ref.kind])
+    switch = switched(order.ref.kind, known.switch, suspended=False)
+    marks = {GANG: order.ref.name, **({POD_GROUP_NAME: order.pod_group} if order.pod_group else {})}
+    steer = steered(known.switch, marks) if order.placed else []
+    own = group_name(order.ref)
+    if order.together and groups(order, known):
+        steer = grouped(known.switch, own)
+    else:
+        steer += ungrouped(known.switch, own)
+    fence = _fence(order.ref.uid, known.generation if known.basis == order.basis else NEVER, known)
+    return _encode([*fence, *annotate(stamps, annotated=known.annotated), *gate, *switch, *steer])
+
+
+def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
+    """Operations that write into the descriptions of its pods that we place them, and the marks of their gang.
+
+    They stay when it is suspended again: the next admission places it from the same descriptions.
+    """
+    ops: list[Op] = []
+    for template in _open(switch):
+        if not (template.named or template.fixed):
+            spec = "" if template.flat else "/spec"
+            ops.append({"op": "add", "path": f"{template.at}{spec}/schedulerName", "value": SCHEDULER})
+        if not template.marked:
+            ops += _noted(template, marks)
+    return ops
+
+
+def grouped(switch: Switch, group: str) -> list[Op]:
+    """Operations that write into the descriptions of its pods which PodGroup of Kubernetes itself they are of.
+
+    The annotation is for descriptions that have no such field, or whose spec is immutable: a policy of
+    ``deploy/policies`` makes the field of a pod of it.
+    """
+    ops: list[Op] = []
+    for template in _open(switch):
+        if not (template.flat or template.fixed):
+            path = f"{template.at}/spec/schedulingGroup"
+            ops.append({"op": "add", "path": path, "value": {"podGroupName": group}})
+        ops += _noted(template, {SCHEDULING_GROUP: group})
+    return ops
+
+
+def ungrouped(switch: Switch, group: str) -> list[Op]:
+    """Operations that remove the values of ``grouped``: another scheduler places its pods this time."""
+    ops: list[Op] = []
+    for template in _open(switch):
+        if template.group == group:
+            ops.append({"op": "remove", "path": f"{template.at}/spec/schedulingGroup"})
+        if template.noted:
+            path = pointer(SCHEDULING_GROUP, "" if template.flat else "/metadata")
+            ops.append({"op": "add", "path": f"{template.at}{path}", "value": ""})
+    return ops
+
+
+def _open(switch: Switch) -> Iterator[Template]:
+    """The descriptions that can be changed."""
+    return (template for template in switch.templates if not template.sealed)
+
+
+def _noted(template: Template, marks: dict[str, str]) -> list[Op]:
+    metadata = "" if template.flat else "/metadata"
+    if template.annotations:
+        return [
+            {"op": "add", "path": f"{template.at}{pointer(key, metadata)}", "value": text}
+            for key, text in marks.items()
+        ]
+    if template.metadata or template.flat:
+        return [{"op": "add", "path": f"{template.at}{metadata}/annotations", "value": marks}]
+    return [{"op": "add", "path": f"{template.at}{metadata}", "value": {"annotations": marks}}]
+
+
+def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:
+    """Operations that set the field which suspends a kind. One that is not there resumes nothing by being set."""
+    path = KINDS[kind].suspend_path
+    home, _, field = path.rpartition("/")
+    if not switch.suspend_parent_missing:
+        return [{"op": "add", "path": path, "value": suspended}]
+    return [{"op": "add", "path": home, "value": {field: True}}] if suspended else []
+
+
+def marked(switch: Switch, *, suspended: bool) -> dict[str, str]:
+    """The annotation that suspends it for operators that know no field, where it is in use."""
+    return {SUSPEND: "true" if suspended else "false"} if switch.annotation else {}
+
+
+def stamp_patch(uid: str, queued_at: int, known: Known) -> bytes:
+    """The JSON patch that stores on a waiting workload when it was queued, so that its place survives the log."""
+    stamps = {QUEUED_AT: rfc3339(queued_at), ENQUEUE_STAMPS[0]: go_time(queued_at)}
+    return _encode([*_fence(uid, None, known), *annotate(stamps, annotated=known.annotated)])
+
+
+def _fence(uid: str, generation: int | None, known: Known) -> list[Op]:
+    """Tests that only the object as known passes: this uid, this spec, our previous intent or none."""
+    ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+    if generation is not None:
+        ops.append({"op": "test", "path": "/metadata/generation", "value": generation})
+    if known.intent is not None:
+        ops.append({"op": "test", "path": pointer(INTENT), "value": known.intent})
+    elif known.annotated:
+        ops.append({"op": "test", "path": pointer(INTENT), "value": None})
+    else:
+        ops.append({"op": "test", "path": "/metadata/annotations", "value": None})
+    return ops
+
+
+def _encode(ops: list[Op]) -> bytes:
+    return msgspec.json.encode(ops, order="deterministic")
+
+
+def after_reread(
+    order: Outstanding, tried: Known, end: int, status: int, body: bytes, refusal: str
+) -> Effect | RetryLater | Known:
+    """What the object says about a patch that did not pass: an answer, or what to build the next patch on.
+
+    ``tried``: what the patch was built on; if the object is just that, the tests passed and the API server refused
+    the change itself. ``refusal``: its message. ``end``: sequence up to which our own log is known.
+    """
+    none = absent(order, status, body)
+    if none is not None:
+        return none
+    meta = meta_of(body)
+    if meta.uid != order.ref.uid:
+        return failed(order, "gone", problem("", "name_taken"))
+    stored = Intent.parse(meta.annotations.get(INTENT, ""))
+    if stored == order.intent:
+        return applied(order, meta.rv)
+    if stored is not None and stored.generation > order.intent.generation:
+        generation = order.intent.generation
+        why = problem("", "intent_of_newer_log", key=INTENT, decision=str(stored), generation=generation)
+        return failed(order, "refused", why)
+    if stored is not None and stored > order.intent and stored.seq <= end:
+        return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
+    if order.basis is None:
+        found = Known(
+            intent=meta.annotations.get(INTENT),
+            annotated=bool(meta.annotations),
+            queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
+            switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
+        )
+        same = (found.intent, found.annotated) == (tried.intent, tried.annotated)
+    else:
+        try:
+            workload = KINDS[order.ref.kind].read(body)
+        except UnreadableError as err:
+            return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
+        if not isinstance(workload, Workload) or workload.basis != order.basis:
+            return failed(order, "spec_changed", problem("", "spec_edited", generation=meta.generation))
+        # As it is on the server: another client may have removed it, or written more than a fact keeps of it.
+        found = replace(known_of(workload), intent=meta.annotations.get(INTENT))
+        same = (found.intent, found.annotated, found.generation) == (tried.intent, tried.annotated, tried.generation)
+    return failed(order, "refused", said(refusal)) if same else found

@@ -1,0 +1,381 @@
+"""Writes about one pod: its binding, its share of a GPU, its removal.
+
+Binding a pod to its node, and what the API server's answer means.
+
+The uid of the pod is a precondition: a new pod of that name is another pod. Binding a pod twice to one node is
+refused the second time, and the pod itself then says that it is done.
+
+What it takes on the API server that pods share a GPU: a pod that keeps the device, and the wiring of each pod.
+
+The device plugin gives whole devices, so one pod for each shared device asks it for one, and its container reports by
+an annotation which one it got. Then a pod that shares it learns it, by its label, by the ConfigMaps it names, and by
+the annotations of its binding. Nothing enforces how much a pod uses.
+
+Workers of a Ray cluster that are to go: whether a pod still is the one that was chosen, and its deletion by uid.
+
+A pod is read before anything is done about it. One of another uid, cluster or group is left alone, and so is a head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.actuation.orders import (
+    Answer,
+    Bind,
+    Effect,
+    Freeing,
+    Removing,
+    Reread,
+    RetryLater,
+    Unbind,
+    applied,
+    failed,
+    message_of,
+    not_done,
+    refused,
+    retry,
+    said,
+    said_by,
+)
+from muster.core.objects.gpushares import GROUP, KEEPS, RESERVATIONS, container_of
+from muster.core.objects.meta import (
+    GPU_DEVICE,
+    GPU_GROUPS,
+    GPU_PORTION,
+    GPU_UUIDS,
+    INTENT,
+    RAY_CLUSTER,
+    RAY_GROUP,
+    RAY_NODE_TYPE,
+    RAY_WORKER,
+    Meta,
+    UnreadableError,
+    decode,
+)
+from muster.events.effects import EffectFailed
+from muster.model.keys import Ref
+from muster.model.placing import GPU
+from muster.model.problem import problem
+
+# --- bindings ---------------------------------------------------------------------------------------------------------
+
+
+class _BoundPodSpec(Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+
+
+class _BoundPod(Struct, frozen=True):
+    metadata: Meta
+    spec: _BoundPodSpec = _BoundPodSpec()
+
+
+def binding_for(order: Bind, uuids: tuple[str, ...] = ()) -> bytes:
+    """The Binding to create. The API server copies its annotations to the pod, before a kubelet can start it.
+
+    ``uuids``: the devices as the driver knows them.
+    """
+    ref = order.ref
+    metadata: dict[str, Any] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
+    if order.devices:
+        notes = {GPU_DEVICE: ",".join(map(str, order.devices)), GPU_GROUPS: ",".join(order.groups)}
+        notes |= {GPU_UUIDS: ",".join(uuids), GPU_PORTION: portion(order.share)}
+        metadata["annotations"] = {key: text for key, text in sorted(notes.items()) if text}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": order.node},
+    }
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def portion(share: int) -> str:
+    """Thousandths of a device as a fraction: ``0.5``, ``0.125``."""
+    return f"0.{share:03}".rstrip("0") if 0 < share < 1000 else "1" if share else ""
+
+
+def read_binding(order: Bind, status: int, body: bytes) -> Answer:
+    """What the answer to a Binding means."""
+    if 200 <= status < 300:
+        return applied(order)
+    return Reread() if status == 409 else not_done(order, status, body)
+
+
+def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect | RetryLater:
+    """What the pod says about a binding that met a conflict.
+
+    ``refusal``: the message of the refusal.
+    """
+    pod = _read(order, status, body)
+    if not isinstance(pod, _BoundPod):
+        return pod or RetryLater("conflict", said(refusal))
+    settled = _settled(order, pod)
+    if settled is not None:
+        return settled
+    gated = "schedulingGates" in refusal
+    return failed(order, "refused", said(refusal)) if gated else RetryLater("conflict", said(refusal))
+
+
+def after_unbind(order: Unbind, status: int, body: bytes) -> Effect | RetryLater:
+    """What the pod says about a binding that was withdrawn, and may have been done before."""
+    pod = _read(order, status, body)
+    if not isinstance(pod, _BoundPod):
+        return pod or RetryLater("unavailable", said_by(body))
+    return _settled(order, pod) or failed(order, "withdrawn", problem("", "not_bound", node=order.node))
+
+
+def _read(order: Bind | Unbind, status: int, body: bytes) -> _BoundPod | EffectFailed | None:
+    """The pod; what it means that there is none; None when nothing was learnt."""
+    if status == 404:
+        return failed(order, "gone", problem("", "object_gone"))
+    if not 200 <= status < 300:
+        return None
+    try:
+        pod: _BoundPod = decode(body, _BoundPod)
+    except UnreadableError as err:
+        return failed(order, "refused", err.problem)
+    return pod
+
+
+def _settled(order: Bind | Unbind, pod: _BoundPod) -> Effect | None:
+    """What a pod says for good about a binding; None for one that may be bound still."""
+    if pod.metadata.uid != order.ref.uid:
+        return failed(order, "gone", problem("", "name_taken"))
+    if pod.spec.node_name == order.node:
+        return applied(order, pod.metadata.rv)
+    if pod.spec.node_name:
+        return failed(order, "superseded", problem("", "bound_elsewhere", node=pod.spec.node_name))
+    if pod.metadata.deletion_timestamp:
+        return failed(order, "gone", problem("", "being_deleted"))
+    return None
+
+
+# --- shares of GPUs ---------------------------------------------------------------------------------------------------
+
+
+REPORTED = "run.ai/reserve_for_gpu_index"
+"""Annotation by which such a pod reports the UUID of the device it got."""
+CONFIG_MAP = "runai/shared-gpu-configmap"
+"""Annotation of a pod: how the names of the ConfigMaps begin that its containers read their device from."""
+IMAGE = "muster:latest"
+"""Image of those pods, unless the configuration names another: that of the services."""
+REPORTER = ("python", "-m", "muster.runtime.gpureport")
+
+Body = dict[str, Any]
+
+
+class _Container(Struct, frozen=True):
+    name: str = ""
+
+
+class _ReservationSpec(Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] | None = None
+
+
+class _ReservationStatus(Struct, frozen=True):
+    phase: str = ""
+    message: str = ""
+
+
+class _ReservationPod(Struct, frozen=True):
+    metadata: Meta
+    spec: _ReservationSpec = _ReservationSpec()
+    status: _ReservationStatus | None = None
+
+
+# --- the pod that keeps a device ----------------------------------------------------------------------------------
+
+
+def keeper_name(group: str) -> str:
+    """The name of the pod that keeps the device of a group."""
+    return f"gpu-reservation-{group}"
+
+
+def keeper_for(order: Bind, group: str, image: str) -> bytes:
+    """The pod that keeps a device of the order's node for a group."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": keeper_name(group),
+            "namespace": RESERVATIONS,
+            "labels": {GROUP: group, KEEPS: group},
+            "annotations": {INTENT: str(order.intent), "karpenter.sh/do-not-disrupt": "true"},
+        },
+        "spec": {
+            "nodeName": order.node,
+            "restartPolicy": "Always",
+            "tolerations": [{"operator": "Exists"}],
+            "serviceAccountName": "muster-gpu-reservation",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "reservation",
+                    "image": image,
+                    "command": list(REPORTER),
+                    "resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}},
+                    "env": [
+                        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+                        for name, path in (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))
+                    ],
+                }
+            ],
+        },
+    }
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def read_kept(order: Bind, status: int, body: bytes) -> Effect | RetryLater | None:
+    """What the answer to making that pod means; None: it is there."""
+    message = message_of(body)
+    if 200 <= status < 300 or (status == 409 and "already exists" in message):
+        return None
+    if status == 404:
+        return failed(order, "refused", problem("", "no_reservations", said_by(body), namespace=RESERVATIONS))
+    why = problem("", "gpu_not_reserved", said_by(body), node=order.node)
+    return retry(status, body) or failed(order, "refused", why)
+
+
+def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | RetryLater:
+    """The UUID of the device that pod got, once it has reported it."""
+    if status == 404:
+        return RetryLater("conflict", problem("", "gpu_keeper_gone"))
+    if not 200 <= status < 300:
+        return refused(order, status, body)
+    try:
+        pod: _ReservationPod = decode(body, _ReservationPod)
+    except UnreadableError as err:
+        return failed(order, "refused", err.problem)
+    where = pod.status or _ReservationStatus()
+    if where.phase == "Failed":
+        why = said(where.message) if where.message else problem("", "pod_failed")
+        return failed(order, "refused", problem("", "gpu_not_given", why, node=order.node, pod=pod.metadata.name))
+    uuid = pod.metadata.annotations.get(REPORTED, "")
+    if not uuid:
+        return RetryLater("unavailable", problem("", "gpu_not_reported", pod=pod.metadata.name))
+    return uuid[:256]
+
+
+def read_freed(order: Freeing, status: int, body: bytes) -> Effect | RetryLater:
+    """What the answer to the deletion of that pod means."""
+    if 200 <= status < 300 or status in (404, 409, 410):
+        return applied(order)  # What has its name and not its uid is another one.
+    return not_done(order, status, body)
+
+
+# --- the pods that share it ---------------------------------------------------------------------------------------
+
+
+class Wiring(Struct, frozen=True):
+    """What a pod needs to find its devices: its labels, and the ConfigMaps it reads."""
+
+    labels: bytes
+    """A merge patch of the pod."""
+    config_maps: tuple[tuple[str, bytes], ...]
+    """(name, ConfigMap)"""
+
+
+def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) -> Wiring | Effect | RetryLater:
+    """The wiring of a pod as it is now, from the answer to reading it."""
+    if not 200 <= status < 300:
+        return not_done(order, status, body)
+    try:
+        pod: _ReservationPod = decode(body, _ReservationPod)
+    except UnreadableError as err:
+        return failed(order, "refused", err.problem)
+    if pod.metadata.uid != order.ref.uid:
+        return failed(order, "gone", problem("", "name_taken"))
+    found = tuple((name, _config_map(order, name, data)) for name, data in _config_maps(order, pod, uuids))
+    labels = {GROUP: order.groups[0]} if len(order.groups) == 1 else {f"{GROUP}/{each}": each for each in order.groups}
+    patch = {"metadata": {"uid": order.ref.uid, "labels": labels}}
+    return Wiring(msgspec.json.encode(patch, order="deterministic"), found)
+
+
+def _config_maps(order: Bind, pod: _ReservationPod, uuids: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+    """(name, data) of the ConfigMaps of the container that shares, where the pod names any."""
+    base = pod.metadata.annotations.get(CONFIG_MAP, "")[:200]
+    if not base:
+        return []
+    wanted = container_of(pod.metadata.annotations)
+    index = next((f"{i}" for i, each in enumerate(pod.spec.containers) if each.name == wanted), "")
+    if not index:
+        index = next((f"i{i}" for i, each in enumerate(pod.spec.init_containers or ()) if each.name == wanted), "0")
+    data = {
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
+        "RUNAI_NUM_OF_GPUS": portion(order.share),
+        "GPU_PORTION": portion(order.share),
+    }
+    return [(f"{base}-{index}", data), (f"{base}-{index}-evar", {"GPU_PORTION": data["GPU_PORTION"]})]
+
+
+def _config_map(order: Bind, name: str, data: dict[str, str]) -> bytes:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": order.ref.name, "uid": order.ref.uid}
+    meta = {"name": name, "namespace": order.ref.namespace, "ownerReferences": [owner]}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def read_written(order: Bind, status: int, body: bytes) -> Effect | RetryLater | None:
+    """What the answer to a write of the wiring means; None: it is done."""
+    if 200 <= status < 300:
+        return None
+    if status == 409 and "recondition" in message_of(body):
+        return failed(order, "gone", problem("", "name_taken"))
+    if status == 404:
+        return failed(order, "gone", said_by(body))
+    return refused(order, status, body)
+
+
+# --- workers that are removed -----------------------------------------------------------------------------------------
+
+
+class _Worker(Struct, frozen=True):
+    metadata: Meta
+
+
+def is_worker(cluster: Ref, group: str, pod: Ref, status: int, body: bytes) -> bool | RetryLater:
+    """Whether a pod that was just read is the worker that is to go: its uid, its cluster, its group.
+
+    Its operator deletes whatever pod has a name that it is given, and asks nothing.
+    """
+    if status == 404:
+        return False
+    if not 200 <= status < 300:
+        return RetryLater("unavailable", said_by(body))
+    meta = _meta_of(body)
+    ours = meta is not None and (meta.labels.get(RAY_CLUSTER), meta.labels.get(RAY_GROUP)) == (cluster.name, group)
+    return meta is not None and meta.uid == pod.uid and ours
+
+
+def before_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLater | None:
+    """What a pod as it was just read says about its deletion; None: it is to be deleted."""
+    found = is_worker(order.cluster, order.group, order.ref, status, body)
+    if isinstance(found, RetryLater):
+        return refused(order, status, body)
+    meta = _meta_of(body) if found else None
+    if meta is None or meta.labels.get(RAY_NODE_TYPE) != RAY_WORKER:
+        return failed(order, "gone", problem("", "worker_gone"))
+    return applied(order) if meta.deletion_timestamp else None
+
+
+def read_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLater:
+    """What the answer to the deletion means."""
+    if 200 <= status < 300:
+        return applied(order)
+    if status == 409 and "recondition" in message_of(body):
+        return failed(order, "gone", problem("", "name_taken"))
+    return not_done(order, status, body)
+
+
+def _meta_of(body: bytes) -> Meta | None:
+    try:
+        found: _Worker = decode(body, _Worker)
+    except UnreadableError:
+        return None
+    return found.metadata

@@ -1,0 +1,159 @@
+"""Places that are held for admitted jobs: their pods take them, and share GPU devices there.
+
+Groups of pods that share a GPU device: their names, and the pods that keep the devices from the device plugin.
+
+A device has a group from the first share of it to the last. The name is made of facts in the log, so that it is the
+same in every replay, and looks like those KAI Scheduler draws.
+
+Pods of admitted jobs that name our scheduler: each gets one of the places that are held for its set.
+
+Places that are kept for new workers of a Ray cluster, once they are granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from muster.core.gang.admitterstate import AdmitterState, Hold, Keeper, hold_of, hold_places
+from muster.core.objects.meta import digest
+from muster.core.placement.devices import share_on, shares_gpu
+from muster.events.base import Cause
+from muster.events.elastic import GrowthGranted, GrowthOption
+from muster.events.gangs import GpuReservationEnded, PodPlace, PodsPlaced
+from muster.model.keys import Position, Ref
+from muster.model.places import Placement
+from muster.model.placing import PodRules
+from muster.model.workload import PodState
+
+# --- groups that share a GPU ------------------------------------------------------------------------------------------
+
+
+def groups_of(state: AdmitterState, node: str, devices: Iterable[int]) -> tuple[str, ...]:
+    """The groups that share devices of a node: those that do already, and new ones for the others.
+
+    Of equal state equal names: pods that open a device in one commit are of one group.
+    """
+    known = state.ledger.nodes[node]
+    return tuple(known.groups.get(each) or _group_id(known.uid, each, state.seq) for each in devices)
+
+
+def _group_id(node: str, device: int, seq: int) -> str:
+    text = digest((node, device, seq)) + digest((seq, device, node))
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def placed_on(state: AdmitterState, ref: Ref, rules: PodRules, node: str, devices: tuple[int, ...]) -> PodPlace:
+    """The place of a pod on a node, with the group of each of its devices."""
+    if not devices:
+        return PodPlace(ref, node)
+    share = share_on(rules, state.ledger.nodes[node].labels)
+    return PodPlace(ref, node, devices, groups_of(state, node, devices), share)
+
+
+def ends_due(state: AdmitterState) -> Iterator[GpuReservationEnded]:
+    """Devices that are kept without a pod, and pods that keep theirs no more."""
+    for keeper in state.keepers.values() if not state.unsynced else ():
+        node = state.ledger.nodes.get(keeper.node)
+        used = node is not None and keeper.group in node.groups.values()
+        if not keeper.ended and (keeper.over or not used):
+            yield GpuReservationEnded(cause=keeper.cause, ref=keeper.ref, node=keeper.node, group=keeper.group)
+
+
+def keeper_observed(state: AdmitterState, at: Position, pod: PodState) -> None:
+    """A pod that keeps a device looks like this now."""
+    known = state.keepers.get(pod.ref.uid)
+    if pod.node:
+        ended = known is not None and known.ended
+        state.keepers[pod.ref.uid] = Keeper(pod.ref, pod.node, pod.keeps, Cause(at.seq, at.item), pod.over, ended)
+
+
+def ended(state: AdmitterState, _at: Position, event: GpuReservationEnded) -> None:
+    if event.ref.uid in state.keepers:
+        state.keepers[event.ref.uid].ended = True
+
+
+# --- pods of jobs -----------------------------------------------------------------------------------------------------
+
+
+def admitted_job(state: AdmitterState, pod: PodState) -> bool:
+    """Whether a pod belongs to a job that was admitted with places for all of it: it waits for no other pod."""
+    return bool(pod.owner_uid) and state.owners.get(pod.owner_uid, pod.owner_uid) in state.whole
+
+
+def owner_known(state: AdmitterState, pod: PodState) -> bool:
+    """Whether the owner of a pod has been heard of, if that is one of the kinds we know."""
+    return not pod.owner_uid or pod.owner_uid in state.owners or pod.owner_uid in state.gangs
+
+
+def placements_due(state: AdmitterState, until: int) -> Iterator[PodsPlaced]:
+    """Pods that have come for a place: one decision for those of one job."""
+    found: dict[str, tuple[Hold, list[tuple[str, PodState]]]] = {}
+    for key in state.pods.open if state.holds else ():
+        for uid in state.pods.gangs[key].waiting:
+            pod = state.pods.pods[uid]
+            if not pod.ours or pod.gated:
+                continue
+            hold, name = hold_of(state, pod)
+            if hold is not None:
+                found.setdefault(hold.ref.uid, (hold, []))[1].append((name, pod))
+    for hold, pods in found.values():
+        places = tuple(_taken(state, hold, sorted(pods, key=lambda each: each[1].ref.name)))
+        if places:
+            yield PodsPlaced(cause=hold.cause, pods=places, bind_until=until)
+
+
+def _taken(state: AdmitterState, hold: Hold, pods: list[tuple[str, PodState]]) -> Iterator[PodPlace]:
+    left = {key: state.ledger.occupants[key].count for key in hold.places}
+    for name, pod in pods:
+        key = next((key for key, each in hold.places.items() if each == name and left[key]), None)
+        if key is None:
+            continue
+        occupant = state.ledger.occupants[key]
+        if state.ledger.nodes[occupant.node].uid:
+            left[key] -= 1
+            each = pod.rules.devices if occupant.devices else 0
+            devices = tuple(occupant.devices[left[key] * each : (left[key] + 1) * each])
+            if shares_gpu(pod.rules) and not devices:
+                continue  # The place was held without a share: it is placed by itself, with a device.
+            yield placed_on(state, pod.ref, pod.rules, occupant.node, devices)
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def grown(state: AdmitterState, at: Position, event: GrowthGranted) -> None:
+    """New workers are granted to a cluster: as many of the places that are kept for it are held for their pods."""
+    uid, order = event.ref.uid, state.orders.get(event.ref.uid)
+    if order is None or order.growth is None:
+        return
+    gang, times = state.gangs.get(uid), order.growth.times
+    left = times - min(event.added.get(name, 0) // count for name, count in order.growth.groups.items())
+    if left < times and order.places and gang is not None and uid in state.admitted:
+        mine, order.places = _divided(order.places, max(left, 0), times)
+        found = state.holds.get(uid) or Hold(event.ref, event.attempt, 0, Cause(at.seq, at.item))
+        found.until = max(found.until, at.at + state.placement.hold_ms)
+        hold_places(state, found, gang.pod_sets, mine)
+    if left <= 0:
+        del state.orders[uid]
+    elif left < times:
+        order.growth, order.pods = GrowthOption(order.growth.groups, left), order.pods // times * left
+
+
+def _divided(places: Iterable[Placement], left: int, of: int) -> tuple[list[Placement], tuple[Placement, ...]]:
+    """(the places of those pods that come, the others): ``left`` of ``of`` equal parts of each pod set stay."""
+    total: dict[str, int] = {}
+    for each in places:
+        total[each.pod_set] = total.get(each.pod_set, 0) + each.count
+    stay = {name: count // of * left for name, count in total.items()}
+    come, rest = list[Placement](), list[Placement]()
+    for each in places:
+        count = min(stay[each.pod_set], each.count)
+        stay[each.pod_set] -= count
+        size = len(each.devices) // each.count
+        if count:
+            rest.append(replace(each, count=count, devices=each.devices[: size * count]))
+        if count < each.count:
+            come.append(replace(each, count=each.count - count, devices=each.devices[size * count :]))
+    return come, tuple(rest)

@@ -1,0 +1,183 @@
+"""What a job asks of the nodes, what it has there, and where it would be if it moved.
+
+What the gang of a job asks of the nodes, as this cluster and its queue have it.
+
+All that look for its places ask for this: with less they would find room that is none.
+
+What jobs have on the nodes: supposed gone, and where those start again that are moved for another.
+
+The search for victims (``core/victimsearch``) finds the jobs to move.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from muster.core.gang.admitterstate import AdmitterState, Gang, holder_of
+from muster.core.gang.queued import QueuedAs
+from muster.core.placement.devices import shares_gpu
+from muster.core.placement.place import place
+from muster.core.placement.view import Ask, View
+from muster.events.decisions import PreemptionProposed, QuotaReserved
+from muster.events.elastic import GrowthOption
+from muster.model.places import Move, Placement
+from muster.model.placing import GPU, PodRules
+from muster.model.problem import problem
+from muster.model.resources import Vector, add_into
+from muster.model.strategies import Resource, Strategy, strategies
+from muster.model.workload import PodSet, least
+
+# --- asks -------------------------------------------------------------------------------------------------------------
+
+
+def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed) -> None:
+    """Its queue says from here on how its pods are laid out."""
+    gang = state.gangs.get(event.ref.uid)
+    if gang is not None:
+        gang.placement = event.placement
+    if gang is not None or event.ref.uid in state.queued:
+        state.queued.setdefault(event.ref.uid, QueuedAs()).placement = event.placement
+
+
+def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:
+    """What a whole gang asks for: every member it needs to start, and its auxiliary pods."""
+    return [_ask(state, pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
+
+
+def asks_of_claimant(state: AdmitterState, uid: str, growth: GrowthOption | None, pods: int) -> list[Ask]:
+    """The request of a claimant: of the whole gang, or of ``pods`` new workers of a cluster that grows."""
+    gang = state.gangs.get(uid)
+    if gang is None:
+        return []
+    return asks_of(state, gang) if growth is None else asks_of_growth(state, gang, growth, pods)
+
+
+def asks_of_growth(state: AdmitterState, gang: Gang, growth: GrowthOption, pods: int) -> list[Ask]:
+    """What the workers ask for that a Ray cluster wants, piece by piece the same; none where that is not known.
+
+    ``pods``: how many they are. Of a piece of several groups that is known where a replica is one pod.
+    """
+    replicas = {name.lower(): count * growth.times for name, count in growth.groups.items()}
+    hosts, rest = divmod(pods, sum(replicas.values()))
+    sets = [each for each in gang.pod_sets if each.name in replicas]
+    if rest or len(sets) < len(replicas) or (hosts != 1 and len(sets) > 1):
+        return []
+    return [_ask(state, replace(each, count=replicas[each.name] * hosts, minimum=None), gang) for each in sets]
+
+
+def _ask(state: AdmitterState, pods: PodSet, gang: Gang) -> Ask:
+    request = pods.request if pods.takes is None else pods.takes
+    rules = in_force(state, f"{gang.namespace}/{gang.name}-{pods.name}", pods.rules)
+    ask = Ask(pods.name, least((pods,)), request, gang.namespace, rules, gang.topology)
+    strategy = strategy_of(state, ask, gang.placement)
+    return ask if strategy is None else replace(ask, strategy=strategy)
+
+
+def in_force(state: AdmitterState, name: str, rules: PodRules) -> PodRules:
+    """The rules of a pod as they count here; ``name``: its namespace and name, or that of its job and its set."""
+    if not shares_gpu(rules) or state.placement.gpu_sharing:
+        return rules
+    return replace(rules, share=0, gpu_memory=0, unsupported=problem("", "gpu_sharing_off", pod=name))
+
+
+def strategy_of(state: AdmitterState, ask: Ask, said: str = "") -> Strategy | None:
+    """How the pods of an ask are laid out, where that differs from ``placement.mode``.
+
+    By the word of its queue (``said``), else by that for pods without GPUs, if it is of these.
+    """
+    takes: Resource = "gpu" if ask.request.get(GPU) or shares_gpu(ask.rules) else "cpu"
+    return strategies(said).get(takes) or (state.placement.cpu if takes == "cpu" else None)
+
+
+# --- moving -----------------------------------------------------------------------------------------------------------
+
+
+def occupants_of(state: AdmitterState, uid: str) -> list[str]:
+    """Keys of the occupants of a workload: its pods, and the places held for it."""
+    held = state.holds[uid].places if uid in state.holds else {}
+    keys = dict.fromkeys((*held, uid, *state.ledger.owned.get(uid, ())))
+    return [key for key in keys if key in state.ledger.occupants]
+
+
+def jobs_on(state: AdmitterState, node: str) -> dict[str, list[str]]:
+    """Uid of each workload that has something on a node -> keys of its occupants there."""
+    found: dict[str, list[str]] = {}
+    for key in state.ledger.nodes[node].occupants if node in state.ledger.nodes else ():
+        uid = holder_of(state, key) or state.ledger.occupants[key].owner
+        if uid:
+            found.setdefault(uid, []).append(key)
+    return found
+
+
+def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
+    """Suppose that nothing of these workloads were on the nodes: no pod, and no place held for one."""
+    for uid in uids:
+        for key in occupants_of(state, uid):
+            view.give(state.ledger.occupants[key])
+
+
+def placements(view: View, mark: tuple[int, int]) -> tuple[Placement, ...]:
+    """The places that were taken since a mark."""
+    return tuple(Placement(each.ask.name, each.node, each.count, each.devices) for each in view.taken[mark[1] :])
+
+
+def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strategy) -> tuple[Move, ...] | None:
+    """Places for each of the jobs taken from a view, beside the work that is there; None where one finds none."""
+    moves: dict[str, Move] = {}
+    for uid in sorted(uids, key=lambda uid: (-_size(state, uid), uid)):
+        here = view.mark()
+        if place(view, asks_of(state, state.gangs[uid]), mode) is not None:
+            return None
+        keys = occupants_of(state, uid)
+        before = tuple(sorted({state.ledger.occupants[key].node for key in keys}))
+        moves[uid] = Move(uid, before, placements(view, here))
+    return tuple(moves[uid] for uid in uids)
+
+
+def relocated(state: AdmitterState, moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Without those that would start again where they are, beside others that leave: they need not be suspended."""
+    occupants = state.ledger.occupants
+
+    def stays(move: Move) -> bool:
+        now, then = Counter[str](), Counter[str]()
+        for key in occupants_of(state, move.uid):
+            now[occupants[key].node] += occupants[key].count
+        for each in move.places:
+            then[each.node] += each.count
+        return now == then and not any(each.devices for each in move.places)
+
+    return tuple(move for move in moves if not stays(move))
+
+
+def may_move(state: AdmitterState, uid: str) -> bool:
+    """Whether it has as many pods on nodes as it is placed with again, no more and no less."""
+    gang = state.gangs.get(uid)
+    if gang is None or gang.waits or gang.held or uid in state.orders:
+        return False
+    occupants = state.ledger.occupants
+    pods = sum(occupants[key].count for key in occupants_of(state, uid))
+    return pods > 0 and pods == sum(ask.count for ask in asks_of(state, gang))
+
+
+def may_fit(state: AdmitterState, view: View, asks: Sequence[Ask]) -> bool:
+    """Whether the nodes have as much free in all as is asked for: moving frees nothing."""
+    asked: Vector = {}
+    for ask in asks:
+        add_into(asked, ask.request, ask.count)
+    free: Vector = {}
+    for name in state.ledger.nodes:
+        slot = view.slot(name)
+        if slot is not None:
+            group = state.ledger.classes[slot.group]
+            for resource, left in zip(group.resources, slot.free, strict=True):
+                free[resource] = free.get(resource, 0) + max(left, 0)
+            free[GPU] = free.get(GPU, 0) + sum(slot.shared.values())
+    return all(free.get(resource, 0) >= amount for resource, amount in asked.items())
+
+
+def _size(state: AdmitterState, uid: str) -> int:
+    """The larger is placed first."""
+    return sum(sum(ask.request.values()) * ask.count for ask in asks_of(state, state.gangs[uid]))

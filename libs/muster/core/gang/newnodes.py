@@ -1,0 +1,325 @@
+"""Nodes that are not there yet: which a gang lacks, and which jobs wait for them.
+
+One object serves one commit: what it promises to one gang is not there for the next.
+
+Jobs that have their quota and no place: whether they keep it and wait for nodes, or release it; and the nodes that
+may be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from muster.core.gang.admitterstate import AdmitterState, Reservation, Vain
+from muster.core.placement.needs import NodeClass, Slot, enter
+from muster.core.placement.nodeledger import Node, NodeLedger
+from muster.core.placement.place import place, refused_by
+from muster.core.placement.view import Ask, View
+from muster.events.base import Decision
+from muster.events.decisions import GangAwaitingNodes, GangDeferred
+from muster.events.facts import NodePoolsGone, NodePoolsObserved, Synced
+from muster.events.growing import NodesRequestWithdrawn, for_whom
+from muster.model.keys import Position
+from muster.model.places import Shortage
+from muster.model.placing import HOSTNAME
+from muster.model.pools import Growth, NodePool, PoolNodes, PoolRefusal, PoolRefusalReason
+from muster.model.resources import add_into
+from muster.model.workload import PodSet
+
+# --- growing ----------------------------------------------------------------------------------------------------------
+
+
+Counts = Mapping[str, int]
+"""{pool: nodes more}"""
+
+
+class Growing:
+    """What the pools may still give. ``pools`` is empty where none is declared that counts."""
+
+    def __init__(self, state: AdmitterState) -> None:
+        self._state = state
+        self.pools = [pool for pool in state.pools.values() if pool.refusal is None]
+        self._has: dict[str, int] | None = None
+        self._promised: dict[str, dict[str, int]] | None = None
+        """What nodes were promised to, job or gang -> {pool: how many}."""
+        self._total: dict[str, int] = {}
+
+    def plan(self, view: View, asks: Sequence[Ask], whose: str, gangs: tuple[str, ...]) -> Growth | list[PoolRefusal]:
+        """The nodes that a gang lacks; else why each of the pools is no help.
+
+        ``whose``: uid of the job, or the gang that represents ``gangs``, which start together.
+        """
+        refusals: list[PoolRefusal] = []
+        left = self._left(whose)
+        for provisioning, pools in self._by_class(bool(gangs)):
+            closed = self._closed(provisioning, pools, whose, bool(gangs))
+            if closed:
+                refusals += closed
+                continue
+            found = _least(view, asks, pools, left)
+            if found is not None and not found[0]:
+                return []  # Looked at otherwise it has its places: what it waits for is not nodes.
+            if found is not None:
+                growth = _growth(asks, pools, *found, provisioning, gangs)
+                self._promise(whose, {each.pool: each.nodes for each in growth.pools})
+                return growth
+            refusals += [self._refusal(view, asks, pool, pools, left, whose) for pool in pools]
+        return sorted(refusals, key=lambda each: each.pool)
+
+    def _by_class(self, pods_exist: bool) -> list[tuple[str, list[NodePool]]]:
+        found: dict[str, list[NodePool]] = {}
+        for pool in self.pools:
+            # Without a provisioner, nodes are added for pods that lack one.
+            by_pods = pods_exist and self._state.unserved
+            found.setdefault("" if by_pods else pool.provisioning, []).append(pool)
+        return sorted(found.items(), key=lambda each: each[1][0].name)
+
+    def _closed(self, provisioning: str, pools: list[NodePool], whose: str, pods_exist: bool) -> list[PoolRefusal]:
+        """Why nodes of this class cannot be asked for at all now."""
+        failed = self._state.in_vain.get(whose, Vain(0))
+        why: PoolRefusalReason
+        if not provisioning and not pods_exist:
+            why = "needs_pods"
+        elif provisioning and self._state.unserved:
+            why = "not_served"
+        elif failed.until > self._state.now and any(pool.name in failed.pools for pool in pools):
+            return [
+                PoolRefusal(pool.name, "in_vain", needs=failed.pools.get(pool.name, 0), until=failed.until)
+                for pool in pools
+            ]
+        else:
+            return []
+        return [PoolRefusal(pool.name, why) for pool in pools]
+
+    def _refusal(
+        self, view: View, asks: Sequence[Ask], pool: NodePool, others: list[NodePool], left: Counts, whose: str
+    ) -> PoolRefusal:
+        """Why a pool, together with those that are asked for like it, does not do."""
+        pods = sum(ask.count for ask in asks)
+        found = _least(view, asks, [pool, *(each for each in others if each is not pool)], {**left, pool.name: pods})
+        if found is not None:
+            has, promised = self._existing()[pool.name], self._promised_to_others(whose).get(pool.name, 0)
+            return PoolRefusal(pool.name, "full", pool.most, has, promised, found[0].get(pool.name, 0))
+        code, detail = _obstacle(view, asks, pool)
+        odd = next((each.rules.unsupported for each in asks if each.rules.unsupported is not None), None)
+        odd = odd if code == "unsupported" else None
+        return PoolRefusal(pool.name, "unsuitable", obstacle=code, detail=detail, unsupported=odd)
+
+    # --- what is left -----------------------------------------------------------------------------------------
+
+    def _left(self, whose: str) -> dict[str, int]:
+        """{pool: how many nodes it may still be asked for}"""
+        has, promised = self._existing(), self._promised_to_others(whose)
+        return {pool.name: max(pool.most - has[pool.name] - promised.get(pool.name, 0), 0) for pool in self.pools}
+
+    def _existing(self) -> dict[str, int]:
+        if self._has is None:
+            has = {pool.name: 0 for pool in self.pools}
+            for node in self._state.ledger.nodes.values():
+                for pool in self.pools if node.uid else ():
+                    has[pool.name] += pool.labels.items() <= node.labels.items()
+            self._has = has
+        return self._has
+
+    def _promised_to_others(self, whose: str) -> dict[str, int]:
+        if self._promised is None:
+            self._promised = {}
+            for key, nodes in promises(self._state).items():
+                self._promise(key, nodes)
+        own = self._promised.get(whose, {})
+        return {pool: count - own.get(pool, 0) for pool, count in self._total.items()}
+
+    def _promise(self, whose: str, nodes: dict[str, int]) -> None:
+        assert self._promised is not None
+        add_into(self._total, self._promised.get(whose, {}), -1)
+        add_into(self._total, nodes)
+        self._promised[whose] = nodes
+
+
+def promises(state: AdmitterState) -> dict[str, dict[str, int]]:
+    """Job or gang that waits for nodes of pools -> {pool: how many it was promised}"""
+    found: dict[str, dict[str, int]] = {}
+    for uid, reservation in state.reservations.items():
+        if reservation.growth is not None and not reservation.deferred:
+            found[uid] = {each.pool: each.nodes for each in reservation.growth.pools}
+    for key in state.pods.open:
+        growth = state.pods.gangs[key].growth
+        if growth is not None:
+            found[growth.key] = {each.pool: each.nodes for each in growth.pools}
+    return found
+
+
+# --- nodes that might be ----------------------------------------------------------------------------------------
+
+
+def _least(
+    view: View, asks: Sequence[Ask], pools: Iterable[NodePool], left: Counts
+) -> tuple[dict[str, int], dict[str, int]] | None:
+    """({pool: nodes}, {ask: its pods on them}) of the fewest nodes that do; None when all that are left do not."""
+    pods = sum(ask.count for ask in asks)
+    pools = list(pools)
+    counts = {pool.name: min(left[pool.name], pods) for pool in pools}
+    best = _try(view, asks, pools, counts)
+    if best is None:
+        return None
+    for pool in pools:
+        low, high = 0, counts[pool.name]
+        while low < high:
+            middle = (low + high) // 2
+            found = _try(view, asks, pools, {**counts, pool.name: middle})
+            if found is None:
+                low = middle + 1
+            else:
+                high, best = middle, found
+        counts[pool.name] = high
+    return {name: count for name, count in counts.items() if count}, best
+
+
+def _try(view: View, asks: Sequence[Ask], pools: Sequence[NodePool], counts: Counts) -> dict[str, int] | None:
+    """{ask: how many of its pods would run on the new nodes}, where all of them find a place."""
+    grown = _grown(view, pools, counts)
+    mark = grown.mark()
+    if place(grown, asks, "pack") is not None:
+        return None
+    found: dict[str, int] = {}
+    for taken in grown.taken[mark[1] :]:
+        if taken.node not in view.ledger.nodes:
+            found[taken.ask.name] = found.get(taken.ask.name, 0) + taken.count
+    return found
+
+
+def _grown(view: View, pools: Sequence[NodePool], counts: Counts) -> View:
+    """The view with so many empty nodes more. It shares what it does not change with the one it is made from."""
+    base = view.ledger
+    ledger = NodeLedger(
+        nodes=dict(base.nodes),
+        count=base.count,
+        occupants=base.occupants,
+        namespaces=base.namespaces,
+        averse=base.averse,
+        classes=dict(base.classes),
+        asked=base.asked,
+        scale=dict(base.scale),
+        mix=base.mix,
+    )
+    for pool in pools:
+        _add(ledger, pool, counts[pool.name])
+    grown = view.onto(ledger)
+    grown.late = frozenset(_class(pool) for pool in pools)
+    return grown
+
+
+def _class(pool: NodePool) -> str:
+    return f"pool {pool.name}"
+
+
+def _add(ledger: NodeLedger, pool: NodePool, count: int) -> None:
+    resources, group = sorted(pool.allocatable), _class(pool)
+    labels = {key: pool.labels[key] for key in sorted(ledger.asked) if key in pool.labels}
+    kind = ledger.classes[group] = NodeClass(resources, labels, pool.taints, schedulable=True, ready=True)
+    free = [pool.allocatable[each] for each in resources]
+    for name, amount in pool.allocatable.items():
+        if name in ledger.scale:
+            ledger.scale[name] = max(ledger.scale[name], amount)
+    for index in range(count):
+        name = f"{pool.name}/{index:06}"  # No node is called like that.
+        node = Node(f"new {name}", pool.allocatable, {HOSTNAME: name, **pool.labels}, pool.taints, True, True)
+        node.slot = Slot(group, list(free))
+        ledger.nodes[name] = node
+        ledger.count += 1
+        enter(kind.buckets, node.slot, name)
+
+
+def _obstacle(view: View, asks: Sequence[Ask], pool: NodePool) -> tuple[str, str]:
+    """What keeps pods off a node of a pool though it is empty."""
+    grown = _grown(view, [pool], {pool.name: 1})
+    found = (refused_by(grown, ask, _class(pool)) for ask in asks)
+    return next((each for each in found if each[0]), ("", ""))
+
+
+def _growth(
+    asks: Sequence[Ask],
+    pools: Sequence[NodePool],
+    counts: Counts,
+    pods: Counts,
+    provisioning: str,
+    gangs: tuple[str, ...],
+) -> Growth:
+    return Growth(
+        pools=tuple(PoolNodes(name, counts[name]) for name in sorted(counts)),
+        pod_sets=tuple(PodSet(ask.name, pods[ask.name], ask.request, ask.rules) for ask in asks if ask.name in pods),
+        provisioning=provisioning,
+        wait_ms=max(pool.wait_ms for pool in pools if pool.name in counts),
+        gangs=gangs,
+    )
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+TELL_EVERY_MS = 60_000
+"""That the obstacles of a waiting gang have changed is said again no sooner than this."""
+REQUESTS = "provisioningrequests"
+
+
+def pools_observed(state: AdmitterState, _at: Position, event: NodePoolsObserved) -> None:
+    state.pools = {pool.name: pool for pool in event.pools}
+    state.pools_uid, state.pools_rv = event.ref.uid, event.rv
+
+
+def pools_gone(state: AdmitterState, _at: Position, event: NodePoolsGone) -> None:
+    if event.ref.uid == state.pools_uid:
+        state.pools, state.pools_uid, state.pools_rv = {}, "", 0
+
+
+def synced(state: AdmitterState, _at: Position, event: Synced) -> None:
+    if event.kind == REQUESTS:
+        state.unserved = event.absent
+
+
+def withdrawn(state: AdmitterState, at: Position, event: NodesRequestWithdrawn) -> None:
+    """Nodes that were asked for do not come: the gangs that waited for them wait for something else, or not at all."""
+    state.in_vain = {key: vain for key, vain in state.in_vain.items() if vain.until > at.at}
+    if not event.retry_at:
+        return
+    reservation = state.reservations.get(event.ref.uid) if event.ref is not None else None
+    if reservation is not None:
+        reservation.growth, reservation.until = None, 0
+    for key in event.gangs:
+        gang = state.pods.gangs.get(key)
+        if gang is not None:
+            gang.growth, gang.growth_until = None, 0
+    state.in_vain[for_whom(event)] = Vain(event.retry_at, {each.pool: each.nodes for each in event.pools})
+
+
+def waits(
+    state: AdmitterState,
+    reservation: Reservation,
+    short: Shortage,
+    asks: Sequence[Ask],
+    view: View,
+    growing: Growing,
+) -> Decision | None:
+    """Why a gang without a place waits, if that has not been said yet."""
+    cause, ref, attempt, queue = reservation.cause, reservation.ref, reservation.attempt, reservation.queue
+    growth, refusals = reservation.growth, list[PoolRefusal]()
+    if growing.pools and growth is None:
+        plan = growing.plan(view, asks, ref.uid, ())
+        if isinstance(plan, Growth):
+            until = state.now + max(state.placement.grow_ms, plan.wait_ms)
+            return GangAwaitingNodes(
+                cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, until=until, growth=plan
+            )
+        refusals = plan
+    until = reservation.until or state.now + state.placement.grow_ms
+    if until <= state.now or refusals:
+        if growth is not None:
+            refusals = [PoolRefusal(each.pool, "in_vain", needs=each.nodes) for each in growth.pools]
+        return GangDeferred(
+            cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, refusals=tuple(refusals)
+        )
+    if reservation.until and (reservation.shortage == short or state.now < reservation.told + TELL_EVERY_MS):
+        return None
+    return GangAwaitingNodes(
+        cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, until=until, growth=growth
+    )

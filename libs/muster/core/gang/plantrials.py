@@ -1,0 +1,371 @@
+"""Victims and nodes: a plan is tried before a victim is suspended, and the places that are found for its claimant are
+kept once it is ordered.
+
+It is tried on the nodes as they will be when all earlier orders are carried out: their victims are gone and their
+claimants have their places. Where node pools are declared, nodes may still be added for a job that lacks quota, so
+missing nodes are no objection. What the victims release is kept for the job as long as the quota that is claimed with
+it, then until it is placed, or until ten minutes after the last of them has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from muster.core.gang import placelines
+from muster.core.gang.admitterstate import KEPT_MS, AdmitterState, NodesOrder, PlanToTry
+from muster.core.gang.jobplaces import (
+    asks_of,
+    asks_of_claimant,
+    elsewhere,
+    jobs_on,
+    laid_out,
+    leave,
+    occupants_of,
+    placements,
+    relocated,
+)
+from muster.core.placement.place import place
+from muster.core.placement.view import Ask, Kept, View
+from muster.events.base import Cause
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    PreemptionProposed,
+    QuotaReleased,
+    QuotaReserved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+)
+from muster.events.effects import EffectFailed
+from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.model.keys import Position
+from muster.model.places import Placement
+
+
+def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> None:
+    if event.victims and not event.withheld:
+        laid_out(state, event)
+        state.plans[event.ref.uid] = PlanToTry(event, Cause(at.seq, at.item))
+
+
+def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None:
+        plan.tried = event
+
+
+def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def opened(state: AdmitterState, _at: Position, event: ClaimOpened) -> None:
+    """What is owed and awaits the victims of others has its places beside theirs."""
+    if event.kind != "age" and event.ref.uid not in state.orders:
+        state.orders[event.ref.uid] = NodesOrder((), 0, {}, {}, open=True, claims=event.queue)
+
+
+def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
+    """The places that were found for it are kept from here on, as are those of the jobs that are moved for it."""
+    plan, before = state.plans.pop(event.ref.uid, None), state.orders.get(event.ref.uid)
+    places = plan.tried.places if plan is not None and plan.tried is not None else ()
+    for past in [uid for uid, each in state.orders.items() if not _stands(state, each)]:
+        del state.orders[past]
+    leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
+    awaited = _leaves(state, places) | leaving
+    order = NodesOrder(places, at.at + KEPT_MS, awaited, dict.fromkeys(awaited), open=True, of_move=bool(event.moves))
+    order.growth, order.pods = event.growth, event.pods
+    order.frees = _shared(state, awaited)
+    if not event.for_nodes:
+        order.claims = event.queue
+    if before is not None:
+        order.leaving, order.going = before.leaving | order.leaving, before.going | order.going
+        for node, devices in before.frees.items():
+            order.frees[node] = [*devices, *order.frees.get(node, ())]
+        order.places, order.claims = order.places or before.places, order.claims or before.claims
+    state.orders[event.ref.uid] = order
+    for move in event.moves:
+        asks = repr(asks_of(state, state.gangs[move.uid])) if move.uid in state.gangs else ""
+        mine = NodesOrder(move.places, order.until, {**leaving}, dict.fromkeys(leaving), of_move=True, moved=asks)
+        mine.frees = order.frees
+        state.orders[move.uid] = mine
+
+
+def _leaves(state: AdmitterState, places: Sequence[Placement]) -> dict[str, list[str]]:
+    """Uid of a victim of another order -> its occupants on the nodes of these places, which may count on its room."""
+    going = {uid for order in state.orders.values() for uid in order.going}
+    found: dict[str, list[str]] = {}
+    for node in {each.node: None for each in places} if going else ():
+        for uid, keys in jobs_on(state, node).items():
+            if uid in going:
+                found.setdefault(uid, []).extend(keys)
+    return found
+
+
+def _shared(state: AdmitterState, leaving: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
+    """Node -> the GPU devices of which some have shares. ``leaving``: uid -> keys of its occupants"""
+    found: dict[str, list[int]] = {}
+    for each in (state.ledger.occupants[key] for keys in leaving.values() for key in keys):
+        if each.share:
+            devices = found.setdefault(each.node, [])
+            devices += [device for device in each.devices if device not in devices]
+    return found
+
+
+def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
+    """A victim does not leave, or not soon: the room that the plan counts on does not come."""
+    if isinstance(event, EffectFailed) and event.action != "suspend":
+        return
+    for uid in [uid for uid, each in state.orders.items() if event.ref.uid in each.leaving]:
+        del state.orders[uid].leaving[event.ref.uid]
+        state.orders[uid].going.pop(event.ref.uid, None)
+        _without_places(state, uid)
+
+
+def over(
+    state: AdmitterState, _at: Position, event: GangAdmitted | GangDeferred | GangAwaitingNodes | WorkloadDequeued
+) -> None:
+    """It has its places, or has been tried with all victims gone, or wants none any more."""
+    _without_places(state, event.ref.uid)
+    for order in state.orders.values() if isinstance(event, GangAdmitted) else ():
+        order.leaving.pop(event.ref.uid, None)  # It has left, and runs elsewhere.
+
+
+def charged(state: AdmitterState, at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
+    """No quota is held for it any more; its places are until it is admitted.
+
+    One whose quota was claimed for another has the places, too. Of those that ask alike, the first to have its quota
+    has the places for which the victims have left, and the other one waits for its own.
+    """
+    uid = event.ref.uid
+    if isinstance(event, QuotaReserved):
+        _taken_over(state, uid, event.serves)
+        _exchanged(state, uid)
+    own = state.orders.get(uid)
+    if own is not None:
+        own.open, own.claims, own.until = False, "", at.at + KEPT_MS
+        if not own.places:
+            del state.orders[uid]
+
+
+def _taken_over(state: AdmitterState, uid: str, served: str) -> None:
+    """A job has the quota that was claimed for another one."""
+    order, own = state.orders.pop(served, None), state.orders.get(uid)
+    if order is not None and (own is None or not own.places) and _asks_alike(state, uid, served):
+        state.orders[uid] = order
+
+
+def _exchanged(state: AdmitterState, uid: str) -> None:
+    """A job has its quota, and its victims are still leaving: it has the places of one of which all have left."""
+    own = state.orders.get(uid)
+    if own is None or not own.claims or not own.places or not _awaited(state, own):
+        return
+    for other, order in state.orders.items():
+        free = order.open and order.places and order.growth is None and not _awaited(state, order)
+        if free and other != uid and _asks_alike(state, uid, other):
+            state.orders[uid], state.orders[other] = order, own
+            break
+
+
+def _asks_alike(state: AdmitterState, uid: str, other: str) -> bool:
+    """Whether two jobs ask the same of the nodes."""
+    gang, beside = state.gangs.get(uid), state.gangs.get(other)
+    return gang is not None and beside is not None and asks_of(state, gang) == asks_of(state, beside)
+
+
+def ended(state: AdmitterState, _at: Position, event: ClaimEnded | WorkloadGone) -> None:
+    state.orders.pop(event.ref.uid, None)
+    if isinstance(event, WorkloadGone):
+        state.plans.pop(event.ref.uid, None)
+
+
+def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
+    """A victim has left. What was to be moved and does not come back at once has no place kept."""
+    for order in state.orders.values():
+        if event.ref.uid in order.going:
+            del order.going[event.ref.uid]
+            order.until = at.at + KEPT_MS
+    found = state.orders.get(event.ref.uid)
+    if found is not None and found.moved and event.reason != "moved":
+        del state.orders[event.ref.uid]
+
+
+def observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
+    """What asks for something else by now than when it was to be moved has no place kept."""
+    uid = event.workload.ref.uid
+    found = state.orders.get(uid)
+    if found is not None and found.moved and found.moved != repr(asks_of(state, state.gangs[uid])):
+        del state.orders[uid]
+
+
+def _without_places(state: AdmitterState, uid: str) -> None:
+    """No places are kept for it any more; a claim on quota still waits for the victims."""
+    order = state.orders.get(uid)
+    if order is not None:
+        order.places = ()
+        if not order.claims:
+            del state.orders[uid]
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def kept(state: AdmitterState) -> Iterator[str]:
+    """Uids of jobs that places are kept for, in the order in which that was ordered."""
+    return (uid for uid, order in state.orders.items() if order.places)
+
+
+def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
+    """Whether places that are kept for a job may be had by a claimant that has quota and no places of its own: of its
+    queue, those of a job of no higher priority; of another, those of a job that has no quota yet.
+    """
+    reservation, order, queue = state.reservations.get(uid), state.orders.get(uid), state.reservations[claimant].queue
+    if reservation is None and order is not None and order.claims != queue:
+        return order.open
+    mine, other = state.queued.get(claimant), state.queued.get(uid)
+    higher = mine is not None and other is not None and other.rank[0] < mine.rank[0]
+    return not higher and (reservation is None or reservation.queue == queue)
+
+
+def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:
+    """(uid of a job, its victims and places), in the order in which they were ordered."""
+    return ((uid, order) for uid, order in state.orders.items() if order.places and _stands(state, order))
+
+
+def _stands(state: AdmitterState, order: NodesOrder) -> bool:
+    return order.open or bool(order.going) or order.until > state.now
+
+
+def _awaited(state: AdmitterState, order: NodesOrder) -> bool:
+    """Whether a victim is still on the nodes."""
+    return any(key in state.ledger.occupants for keys in order.leaving.values() for key in keys)
+
+
+def awaits(state: AdmitterState, uid: str) -> bool:
+    """Whether a victim is still on the nodes, or a device is still kept for one that was."""
+    order, ledger = state.orders.get(uid), state.ledger
+    if order is None or not order.places or not _stands(state, order):
+        return False
+    if _awaited(state, order):
+        return True
+    reservation = state.reservations.get(uid)
+    if reservation is not None and 0 < reservation.room_until <= state.now:
+        return False
+    return any(ledger.nodes[each.node].idle for each in order.places if each.node in ledger.nodes)
+
+
+def keep(state: AdmitterState, view: View, but: Container[str] = ()) -> dict[str, list[tuple[str, Kept]]]:
+    """Keep what is free of these nodes for the jobs of the orders; of each, what that is.
+
+    ``but``: jobs for which nothing is kept.
+    """
+    found: dict[str, list[tuple[str, Kept]]] = {}
+    for uid, asked, places, frees in _kept(state):
+        asks = {ask.name: ask for ask in asked}
+        mine = found.setdefault(uid, [])
+        for each in places if uid not in but else ():
+            if each.pod_set in asks:
+                kept = view.keep(asks[each.pod_set], each.node, each.count, each.devices, frees.get(each.node, ()))
+                mine.append((each.node, kept))
+    return found
+
+
+KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequence[int]]]
+"""(uid of a job, its request, its places, node -> the GPU devices that its victims share)"""
+
+
+def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
+    """As ordered, and as they would be until a plan is ordered or stale."""
+    for uid, order in sorted(in_force(state), key=lambda each: _awaited(state, each[1])):
+        if uid in state.gangs and (state.gangs[uid].waits or order.moved or order.growth is not None):
+            yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places, order.frees
+    for uid, plan in state.plans.items():
+        if plan.tried is not None and plan.tried.fits:
+            said = plan.proposed
+            yield uid, asks_of_claimant(state, uid, said.growth, said.pods), plan.tried.places, {}
+            for move in plan.tried.moves:
+                yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places, {}
+
+
+def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask]) -> bool:
+    """Take the places that were planned for one of a move; False where they do no longer. ``view``: less what is kept
+    for the others.
+    """
+    order, mode = state.orders.get(uid), state.placement.strategy
+    if order is None or not order.places or not _stands(state, order) or not order.of_move or mode is None:
+        return False
+    planned_nodes = {each.node for each in order.places}
+    there = view.onto(state.ledger)
+    for name in [name for name in state.ledger.nodes if name not in planned_nodes]:
+        there.close(name)
+    before = len(there.taken)
+    if place(there, asks, mode) is not None:
+        return False
+    for taken in there.taken[before:]:
+        need = view.need(taken.ask, taken.node)
+        assert need is not None, f"{taken.node} has had room just now"
+        view.take(taken.ask, need, taken.node, taken.count)
+    return True
+
+
+def supposed(state: AdmitterState, but: str = "") -> View:
+    """The nodes as they will be when all orders for other jobs, and all plans that are to be tried next, are carried
+    out.
+    """
+    view, mode, gone = View(state.ledger), state.placement.strategy, set[str]()
+
+    def give(keys: Iterable[str]) -> None:
+        for key in keys:
+            if key in state.ledger.occupants and key not in gone:
+                view.give(state.ledger.occupants[key])
+                gone.add(key)
+
+    for uid, order in state.orders.items() if mode is not None else ():
+        if not order.places:
+            give(key for victim in order.going for key in occupants_of(state, victim))
+            if mode is not None and uid != but:  # Its places are not known: any that would do.
+                place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
+    for _, order in in_force(state):
+        give(key for keys in order.leaving.values() for key in keys)
+    keep(state, view, (but,))
+    placelines.suppose(state, view)
+    return view
+
+
+def settled(state: AdmitterState, but: str = "") -> View:
+    """As :func:`supposed`, less what only the end of another job makes free: a job that moves has its place whatever
+    becomes of the victims of other orders.
+    """
+    view = View(state.ledger)
+    keep(state, view, (but,))
+    placelines.suppose(state, view)
+    return view
+
+
+# --- what is tried ------------------------------------------------------------------------------------------------
+
+
+def trials_due(state: AdmitterState) -> Iterator[PlanTried]:
+    """Whether a plan has its places, one plan at a time; none is tried where placement is off."""
+    mode, plan = state.placement.strategy, next((each for each in state.plans.values() if each.tried is None), None)
+    if mode is None or plan is None:
+        return
+    said, moving = plan.proposed, [victim.ref.uid for victim in plan.proposed.victims if victim.moves]
+    victims = [victim.ref.uid for victim in said.victims]
+    tried = PlanTried(cause=plan.cause, ref=said.ref, attempt=said.attempt, fits=False)
+    going = {uid for order in state.orders.values() for uid in order.going}
+    if said.ref.uid in state.gangs and going.isdisjoint(victims):
+        view = settled(state, said.ref.uid) if moving else supposed(state, said.ref.uid)
+        leave(state, view, victims)
+        here = view.mark()
+        short = place(view, asks_of_claimant(state, said.ref.uid, said.growth, said.pods), mode)
+        grows = said.short is not None and bool(state.pools)
+        tried = replace(tried, fits=short is None or grows, shortage=short, places=placements(view, here))
+        if moving and tried.fits:
+            found = elsewhere(state, view, moving, mode)
+            tried = replace(tried, fits=found is not None, moves=relocated(state, found or ()) or found or ())
+    yield tried

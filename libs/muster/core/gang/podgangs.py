@@ -1,0 +1,461 @@
+"""Gangs of pods that Muster binds: what is known of each, and how events change that.
+
+A pod of no gang is a gang of one, kept under its uid. The last notice about a gang is here as well, so that it is
+repeated only when it has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.gang.declare import Declared, GangCounts, counting, declared_by
+from muster.core.objects.meta import digest
+from muster.events.base import Cause
+from muster.events.effects import EffectFailed
+from muster.events.facts import PodGroupGone, PodGroupObserved
+from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace, PodsDenied
+from muster.model.gang import PodGroup
+from muster.model.keys import Position, Ref
+from muster.model.places import Placement
+from muster.model.pools import Growth
+from muster.model.problem import FieldProblem
+from muster.model.workload import DEFAULT_SCHEDULER, PodState
+
+# --- what is known ----------------------------------------------------------------------------------------------------
+
+
+Stage = Literal["waiting", "placed", "bound", "succeeded", "failed", "leaving"]
+"""The stage of a pod of a gang:
+
+waiting    it has no node, and may be given one
+placed     it has been given one, and is not seen to be bound to it yet
+bound      it has a node
+succeeded  it is over, and has succeeded
+failed     it is over, and has not
+leaving    it is being deleted, or bound by another scheduler: it waits for nothing
+"""
+
+
+class Placed(Struct):
+    """A pod that has a node and has not been seen to be bound to it."""
+
+    place: PodPlace
+    cause: Cause
+    """The decision that placed it: what becomes of an older one says nothing of this one."""
+    until: int
+    applied: bool = False
+    """The API server has taken the binding."""
+    released: bool = False
+    """It is to lose its node, and does so when the actuator says that it has not been bound."""
+
+
+class Rest(Struct):
+    """A pod that the API server refused to bind: it is left alone for a while."""
+
+    times: int
+    until: int
+    problem: FieldProblem | None
+
+
+class Told(Struct):
+    """What was said of a gang last."""
+
+    reason: HeldBackReason
+    said: str
+    """Everything else that was said, to know whether it is different now."""
+    at: int
+    growing: bool = False
+    """It was said which nodes would do."""
+    refused: bool = False
+    """It was said that no node pool can help."""
+    pools: int = 0
+    """As of which declaration of pools."""
+
+
+class Claimant(Struct):
+    """A gang, of pods or of a job, as one that may claim nodes."""
+
+    since: int = 0
+    """Log time at which it was said first that the nodes have no place for it; 0 while it was not."""
+    claimed: int = 0
+    """Log time at which it claimed nodes last."""
+
+
+class NodeClaim(Struct):
+    """What becomes free on these nodes is kept for a gang."""
+
+    gang: str
+    places: tuple[Placement, ...]
+    until: int
+    cause: Cause
+    ref: Ref | None = None
+    """The job whose gang it is; None for a gang of pods."""
+
+    @property
+    def key(self) -> str:
+        return claim_key(self.gang, self.ref)
+
+
+def claim_key(gang: str, ref: Ref | None) -> str:
+    """What a claim is found by: the uid of its job, else namespace/name of its gang of pods."""
+    return ref.uid if ref is not None else gang
+
+
+class Parked(Struct, frozen=True):
+    """The request of a gang that found no place and has not changed since."""
+
+    key: str
+    """Equal for all that ask for the same."""
+    rank: tuple[int, int, str]
+    """Its place in the order."""
+    names: tuple[str, ...]
+    """Of each shape the pod that represents it."""
+    owners: tuple[str, ...] = ()
+    """The owners of its pods."""
+
+
+class PodGang(Struct):
+    """The pods of one gang, and how far it has come."""
+
+    key: str
+    since: int
+    """Log time at which the first of its pods was seen."""
+    cause: Cause
+    """The newest fact about its pods."""
+    changed: int = 0
+    """Log time at which something of its pods changed last."""
+    declared: Declared | None = None
+    """None for a pod of no gang."""
+    pods: dict[str, Stage] = field(default_factory=dict)
+    """uid -> its stage, in the order they were seen"""
+    waiting: dict[str, None] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """Stage -> how many pods."""
+    started: bool = False
+    """Its minimum was reached once."""
+    granted: dict[str, None] = field(default_factory=dict)
+    """Pods that were given a node once: should they lose it, they are given another one on their own."""
+    cycle: int = 0
+    cycle_since: int = 0
+    claimant: Claimant = field(default_factory=Claimant)
+    by: str = ""
+    """The gang that was admitted last while its pods waited."""
+    told: Told | None = None
+    growth: Growth | None = None
+    """The nodes that it waits for."""
+    growth_until: int = 0
+    """Log time until which it goes on waiting for just those."""
+    parked: Parked | None = None
+    """None also where it is not that plain what it asks for."""
+
+    def moved_to(self, uid: str, stage: Stage | None) -> None:
+        """A pod has another stage now; None: it is gone."""
+        before = self.pods.get(uid)
+        if before == stage:
+            return
+        self.parked = None
+        if before is not None:
+            self.counts[before] -= 1
+            self.waiting.pop(uid, None)
+        if stage is None:
+            del self.pods[uid]
+            self.granted.pop(uid, None)
+            return
+        self.pods[uid] = stage
+        self.counts[stage] = self.counts.get(stage, 0) + 1
+        if stage == "waiting":
+            self.waiting[uid] = None
+
+    def count(self, *stages: Stage) -> int:
+        return sum(self.counts.get(stage, 0) for stage in stages)
+
+    @property
+    def counted(self) -> GangCounts:
+        """What its policy counts, besides pods that are to be placed."""
+        return GangCounts(0, self.count("placed", "bound"), self.count("succeeded"), self.started)
+
+    @property
+    def lacks(self) -> int:
+        """How many pods a gang that has started lacks of its minimum, none of which waits."""
+        said, running = self.declared, self.count("placed", "bound")
+        if said is None or said.refusal is not None or not self.started or self.waiting or not running:
+            return 0
+        return max(said.minimum - running - self.count("succeeded"), 0)
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The gangs that start together with it, itself among them."""
+        return self.declared.group if self.declared is not None else (self.key,)
+
+
+class PodGangs(Struct):
+    """Every pod that we bind or that has the marks of a gang, by gang; and every PodGroup."""
+
+    pods: dict[str, PodState] = field(default_factory=dict)
+    gang_of: dict[str, str] = field(default_factory=dict)
+    """uid of a pod -> key of its gang"""
+    shapes: dict[str, str] = field(default_factory=dict)
+    """uid of a pod -> digest of its request: pods that ask alike have the same"""
+    gangs: dict[str, PodGang] = field(default_factory=dict)
+    placed: dict[str, Placed] = field(default_factory=dict)
+    reserved: dict[str, None] = field(default_factory=dict)
+    """Pods of no job whose quota is charged."""
+    proposed: dict[str, str] = field(default_factory=dict)
+    """uid of a pod that waits for its quota -> the key of the gang that it was proposed with"""
+    proposals: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """that key -> uids of its pods, and whether they start together"""
+    refusals: dict[str, PodsDenied] = field(default_factory=dict)
+    """that key -> what refuses those that wait still"""
+    rests: dict[str, Rest] = field(default_factory=dict)
+    """By uid of the pod."""
+    pod_groups: dict[str, PodGroup] = field(default_factory=dict)
+    """By uid."""
+    named: dict[str, dict[str, None]] = field(default_factory=dict)
+    """namespace/name -> uids of the PodGroups of that name: there may be one of each API group"""
+    open: dict[str, None] = field(default_factory=dict)
+    """Gangs with pods that wait."""
+    broken: dict[str, None] = field(default_factory=dict)
+    """Gangs that have started, and of which less than the minimum is left"""
+    claims: dict[str, NodeClaim] = field(default_factory=dict)
+    """uid of the job, else namespace/name of the gang of pods -> its claim; no node is in two of them"""
+
+    def settled(self, uid: str) -> None:
+        """A pod waits for no quota any more."""
+        key = self.proposed.pop(uid, "")
+        left = self.proposals.get(key, {})
+        left.pop(uid, None)
+        if key and not left:
+            del self.proposals[key]
+            self.refusals.pop(key, None)
+
+
+# --- how it changes ---------------------------------------------------------------------------------------------------
+
+
+REFUSED_MS = 30_000
+"""How long a pod rests after the API server refused to bind it; twice as long each time, up to 64 times that."""
+
+
+# --- pods -------------------------------------------------------------------------------------------------------
+
+
+def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
+    """A pod that we bind, or of a gang, looks like this now."""
+    uid = pod.ref.uid
+    if not pod.ours and (
+        pod.scheduler != DEFAULT_SCHEDULER or pod.group
+    ):  # A gang that kube-scheduler knows is its own.
+        pod_gone(state, uid, at.at)
+        return
+    said = declared_by(pod)
+    key = uid if said is None else said.gang
+    if state.gang_of.get(uid, key) != key:
+        pod_gone(state, uid, at.at)
+    before = state.pods.get(uid)
+    state.pods[uid], state.gang_of[uid] = pod, key
+    state.shapes[uid] = digest((pod.ref.namespace, pod.request, pod.rules))
+    gang = state.gangs.get(key)
+    if gang is None:
+        gang = state.gangs[key] = PodGang(key, at.at, Cause(at.seq, at.item))
+    gang.cause, gang.changed = Cause(at.seq, at.item), at.at
+    gang.moved_to(uid, _stage(state, pod))
+    if before is None or replace(before, rv=pod.rv) != pod:
+        gang.parked = None
+    if pod.node or pod.over:
+        state.rests.pop(uid, None)
+        state.placed.pop(uid, None)
+    if pod.node and not pod.over:
+        gang.started = True
+        gang.granted[uid] = None
+    _declare(state, gang)
+    _reopen(state, gang)
+
+
+def _stage(state: PodGangs, pod: PodState) -> Stage:
+    if pod.over:
+        return "succeeded" if pod.succeeded else "failed"
+    if pod.node:
+        return "bound"
+    if pod.deleting:
+        return "leaving"
+    return "placed" if pod.ref.uid in state.placed else "waiting"
+
+
+def pod_gone(state: PodGangs, uid: str, now: int) -> None:
+    """A pod no longer exists, or is no concern of ours any more."""
+    key = state.gang_of.pop(uid, None)
+    if key is None:
+        return
+    state.pods.pop(uid, None)
+    state.shapes.pop(uid, None)
+    state.placed.pop(uid, None)
+    state.rests.pop(uid, None)
+    state.reserved.pop(uid, None)
+    state.settled(uid)
+    gang = state.gangs[key]
+    gang.moved_to(uid, None)
+    gang.changed = now
+    if gang.pods:
+        _declare(state, gang)
+        _reopen(state, gang)
+    else:
+        del state.gangs[key]
+        state.open.pop(key, None)
+        state.broken.pop(key, None)
+
+
+def _reopen(state: PodGangs, gang: PodGang) -> None:
+    if gang.waiting:
+        state.open[gang.key] = None
+    else:
+        state.open.pop(gang.key, None)
+    if gang.lacks:
+        state.broken[gang.key] = None
+    else:
+        state.broken.pop(gang.key, None)
+
+
+def _declare(state: PodGangs, gang: PodGang) -> None:
+    """What the oldest of its pods says counts, and the PodGroup of its name above that."""
+    pod = state.pods[next(iter(gang.pods))]
+    gang.declared = declared_by(pod, pod_group_of(state, gang.key))
+
+
+# --- PodGroups --------------------------------------------------------------------------------------------------
+
+
+def pod_group_of(state: PodGangs, key: str) -> PodGroup | None:
+    """The PodGroup of a gang."""
+    gang = state.gangs.get(key)
+    native = gang is not None and bool(state.pods[next(iter(gang.pods))].group)
+    return counting((state.pod_groups[uid] for uid in state.named.get(key, ())), native=native)
+
+
+def pod_group_observed(state: PodGangs, event: PodGroupObserved) -> None:
+    found = event.pod_group
+    state.pod_groups[found.ref.uid] = found
+    state.named.setdefault(found.ref.key, {})[found.ref.uid] = None
+    _redeclare(state, found.ref.key)
+
+
+def pod_group_gone(state: PodGangs, event: PodGroupGone) -> None:
+    if state.pod_groups.pop(event.ref.uid, None) is None:
+        return
+    uids = state.named[event.ref.key]
+    del uids[event.ref.uid]
+    if not uids:
+        del state.named[event.ref.key]
+    _redeclare(state, event.ref.key)
+
+
+def _redeclare(state: PodGangs, key: str) -> None:
+    gang = state.gangs.get(key)
+    if gang is not None:
+        gang.parked = None
+        _declare(state, gang)
+
+
+# --- what became of decisions -----------------------------------------------------------------------------------
+
+
+def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> bool:
+    """A pod has a node from here on; False when it wants none any more."""
+    uid = place.ref.uid
+    gang = state.gangs.get(state.gang_of.get(uid, ""))
+    if gang is None or uid not in gang.waiting:
+        return False
+    state.placed[uid] = Placed(place, cause, until)
+    gang.moved_to(uid, "placed")
+    gang.granted[uid] = None
+    gang.started = True
+    if not gang.waiting:
+        gang.told, gang.by, gang.claimant.since, gang.cycle_since = None, "", 0, 0
+    gang.growth, gang.growth_until = None, 0
+    _reopen(state, gang)
+    return True
+
+
+def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
+    """Gangs were admitted while others had pods that wait already."""
+    for key in state.open if gangs else ():
+        if key not in gangs:
+            state.gangs[key].by = gangs[0]
+
+
+def release(state: PodGangs, place: PodPlace) -> None:
+    """A pod is to lose its node, unless it has been bound meanwhile."""
+    found = state.placed.get(place.ref.uid)
+    if found is not None and found.place.node == place.node and not found.applied:
+        found.released = True
+
+
+def _unplace(state: PodGangs, uid: str, cause: Cause) -> bool:
+    """A pod that is not bound has its node no more; False when that was so, or ``cause`` names an older place."""
+    found = state.placed.get(uid)
+    if found is None or found.cause != cause:
+        return False
+    del state.placed[uid]
+    gang = state.gangs[state.gang_of[uid]]
+    gang.moved_to(uid, "waiting")
+    _reopen(state, gang)
+    return True
+
+
+def bind_applied(state: PodGangs, uid: str, cause: Cause) -> None:
+    """The API server has taken a binding."""
+    found = state.placed.get(uid)
+    if found is not None and found.cause == cause:
+        found.applied = True
+    state.rests.pop(uid, None)
+
+
+def bind_failed(state: PodGangs, event: EffectFailed, now: int) -> bool:
+    """A binding failed for good: the pod waits again, unless it is gone or not ours; False for an older one."""
+    uid, reason = event.ref.uid, event.reason
+    if not _unplace(state, uid, event.cause):
+        return False
+    gang = state.gangs[state.gang_of[uid]]
+    if reason in ("gone", "superseded"):
+        gang.moved_to(uid, "leaving")
+        _reopen(state, gang)
+    elif reason != "withdrawn":
+        times = state.rests[uid].times + 1 if uid in state.rests else 1
+        state.rests[uid] = Rest(times, now + REFUSED_MS * 2 ** min(times - 1, 6), event.problem)
+    return True
+
+
+def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0) -> PodGang | None:
+    """It was said why a gang waits; the end of a round begins the next. Returns the gang, if it still exists."""
+    key = event.gang or (event.pods[0].uid if event.pods else "")
+    gang = state.gangs.get(key)
+    if gang is None:
+        return None
+    gang.told = Told(event.reason, said(event), at.at, event.growth is not None, bool(event.refusals), pools)
+    if event.growth is None:
+        gang.growth, gang.growth_until = None, 0
+    elif event.growth != gang.growth:
+        gang.growth, gang.growth_until = event.growth, at.at + event.growth.wait_ms
+    if event.cycle:
+        gang.claimant.since = gang.claimant.since or at.at
+        if event.cycle >= gang.cycle and (event.ended or not gang.cycle_since):
+            gang.cycle = event.cycle + event.ended
+            gang.cycle_since = at.at
+    return gang
+
+
+def said(event: GangHeldBack) -> str:
+    """What is said of a gang besides the reason, to compare."""
+    reason = "" if event.reason == "timed_out" else event.reason
+    parts = (
+        reason,
+        event.problem,
+        event.waiting,
+        event.minimum,
+        event.shortage or event.short,
+        event.by,
+        event.complaints,
+    )
+    return repr((*parts, event.growth, event.refusals) if event.growth or event.refusals else parts)

@@ -1,0 +1,299 @@
+"""Units of pod gangs: which may be tried, which are parked, and when a notice is due.
+
+When it is said again that a gang waits, or has lost a part, and by which code of the closed list.
+
+What may be tried: the gangs that start together, the pods that count, and what keeps a gang from being tried.
+
+A unit is the gangs of one group. Order: priority, then age, then name.
+
+Gangs that found no place and have not changed since: kept with their requests, so that they need not be looked at
+pod by pod as long as others with the same request find no place either.
+
+Kept is only what of the gang itself says all there is to say: every pod that waits is needed, asks for its own node
+room alone and waits for nothing but that. Whatever changes a gang makes it forget this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.gang import heldplaces
+from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.declare import incomplete, missing, priority_clash
+from muster.core.gang.podgangs import Parked, PodGang, PodGangs, pod_group_of
+from muster.core.objects.meta import is_ray_head
+from muster.core.placement.matching import pod_labels_asked
+from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack, HeldBackReason
+from muster.model.demand import Shortfall
+from muster.model.places import Shortage
+from muster.model.problem import FieldProblem, problem
+from muster.model.workload import SCHEDULERS, PodState
+
+# --- notices ----------------------------------------------------------------------------------------------------------
+
+
+TELL_AGAIN_MS = 60_000
+"""That a gang waits for the same reason, in other numbers, is said again no sooner than this."""
+GRACE_MS = 10_000
+"""How long the pods of a gang may take to come before it is said that some are missing."""
+BROKEN_MS = 60_000
+"""How long a gang that has lost pods may take to get others until it is said that it lacks them."""
+STARVED_MS = 20 * 60_000
+"""How long others may be admitted before a gang until that is called starving."""
+LONGEST_ROUND = 6
+"""Each round takes twice as long as the one before it, so many times."""
+
+
+def told_lately(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether it was said a short while ago that a gang has found no place, and nothing is new."""
+    told = gang.told
+    if told is None or told.reason not in LACKS_NODES or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
+        return False
+    # That another gang took the room is said at once, also where it was said lately that there is none. So is what
+    # became of the nodes that were named to it, and what others are declared now.
+    return not (passed(gang) or elsewhere(state, gang))
+
+
+def gave_way(state: AdmitterState, gang: PodGang) -> HeldBackReason:
+    """What it is called that another gang was placed before it: for so long, it starves."""
+    since = gang.claimant.since
+    starved = since and state.now >= since + STARVED_MS
+    return "starved" if starved else "gave_way"
+
+
+def over(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether the time of its round is over."""
+    return bool(gang.cycle_since) and state.now >= round_ends(gang)
+
+
+def passed(gang: PodGang) -> bool:
+    """Whether another gang took the room since it was said that there is none."""
+    return gang.told is not None and gang.told.reason == "no_nodes" and bool(gang.by)
+
+
+def elsewhere(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether nodes that were named to a gang come no more, or pools are declared that were not named to it."""
+    told = gang.told
+    if told is None or (told.growing and gang.growth is None):
+        return told is not None
+    return told.pools != state.pools_rv
+
+
+def broken(state: AdmitterState) -> Iterator[GangHeldBack]:
+    """Gangs that have started and lost so many pods that less than their minimum is left, told once."""
+    for key in state.pods.broken:
+        gang = state.pods.gangs[key]
+        if state.now >= gang.changed + BROKEN_MS and (gang.told is None or gang.told.reason != "broken"):
+            yield GangHeldBack(
+                cause=gang.cause,
+                gang=key,
+                cycle=gang.cycle,
+                reason="broken",
+                problem=problem("", "pods_lost", running=gang.count("placed", "bound"), lacks=gang.lacks),
+                minimum=gang.lacks,
+            )
+
+
+def named(state: AdmitterState, gang: PodGang) -> list[str]:
+    """The pods that an event names, by uid."""
+    pods = state.pods.pods
+    return sorted(gang.waiting, key=lambda uid: pods[uid].ref.name)[:MAX_PODS_NAMED]
+
+
+def round_ends(gang: PodGang) -> int:
+    """Log time at which the round of a gang is over."""
+    first = gang.declared.timeout_ms if gang.declared is not None else 600_000
+    return gang.cycle_since + (first << min(max(gang.cycle - 1, 0), LONGEST_ROUND))
+
+
+# --- units ------------------------------------------------------------------------------------------------------------
+
+
+MAX_AT_ONCE = 1_500
+"""Pods that one decision places at most: it is one message of the log."""
+OWNER_MS = 5_000
+"""How long a pod waits for its owner to be heard of, which may have a place for it."""
+
+
+class Why(Struct, frozen=True):
+    """Why a gang waits."""
+
+    reason: HeldBackReason
+    problem: FieldProblem | None = None
+    shortage: Shortage | None = None
+    short: Shortfall | None = None
+    patient: bool = False
+    """What is missing may be on its way."""
+
+
+class Unit(Struct):
+    """Gangs that start together."""
+
+    gangs: list[PodGang]
+    rank: tuple[int, int, str]
+    """What its place in the order is: the lower, the earlier."""
+    pools: dict[str, list[PodState]] = field(default_factory=dict)
+    """Key of a gang -> its pods that start together, by name."""
+    needs: dict[str, int] = field(default_factory=dict)
+    """Key of a gang -> how many of them it needs to start."""
+    alone: list[PodState] = field(default_factory=list)
+    """Pods that start on their own: their gang has its minimum, or is none."""
+
+
+def units(state: AdmitterState) -> list[Unit | PodGang]:
+    """Everything with pods that wait, first the ones to be tried first; of a parked gang only the gang."""
+    found: list[tuple[tuple[int, int, str], Unit | PodGang]] = []
+    done: set[str] = set()
+    pods = state.pods
+    for key in pods.open:
+        if key in done:
+            continue
+        gang = pods.gangs[key]
+        if gang.parked is not None:
+            found.append((gang.parked.rank, gang))
+            continue
+        unit = unit_of(state, gang)
+        done.update(each.key for each in unit.gangs)
+        found.append((unit.rank, unit))
+    found.sort(key=lambda each: each[0])
+    return [each for _, each in found]
+
+
+def unit_of(state: AdmitterState, of: PodGang) -> Unit:
+    """A gang with pods that wait, and those that start together with it."""
+    pods = state.pods
+    gangs = [pods.gangs[each] for each in of.group if each in pods.gangs and pods.gangs[each].group == of.group]
+    waiting = [pods.pods[uid] for gang in gangs for uid in gang.waiting]
+    group = pod_group_of(pods, gangs[0].key)
+    created = group.created if group is not None and group.created else min(pod.created for pod in waiting)
+    lowest = min(pod.priority or 0 for pod in waiting)
+    unit = Unit(gangs, (-lowest, created, gangs[0].key))
+    taken = 0
+    for gang in gangs:
+        pool: list[PodState] = []
+        need = _need(gang)
+        for uid in gang.waiting:
+            pod = pods.pods[uid]
+            if not may_be_tried(state, gang, pod):
+                continue
+            if not need or uid in gang.granted or heldplaces.admitted_job(state, pod):
+                unit.alone.append(pod)
+            else:
+                pool.append(pod)
+        if need:
+            unit.pools[gang.key] = sorted(pool, key=lambda pod: pod.ref.name)[: max(need, MAX_AT_ONCE - taken)]
+            unit.needs[gang.key] = need
+            taken += len(unit.pools[gang.key])
+    # The head of a Ray cluster first: its workers wait for it.
+    unit.alone.sort(key=lambda pod: (not is_ray_head(pod.labels), pod.ref.namespace, pod.ref.name))
+    return unit
+
+
+def _need(gang: PodGang) -> int:
+    """How many pods a gang must start with at once; 0 when pods of it start on their own."""
+    said = gang.declared
+    return 0 if said is None or said.refusal is not None else max(missing(said.policy, said.minimum, gang.counted), 0)
+
+
+def may_be_tried(state: AdmitterState, gang: PodGang, pod: PodState) -> bool:
+    """Whether a pod that waits may be given a node at all now."""
+    if not pod.ours or pod.gated or resting(state.pods, pod.ref.uid, state.now):
+        return False
+    if gang.declared is not None and gang.declared.refusal is not None and not heldplaces.admitted_job(state, pod):
+        return False
+    return heldplaces.owner_known(state, pod) or state.now >= gang.since + OWNER_MS
+
+
+def resting(pods: PodGangs, uid: str, now: int) -> bool:
+    """Whether the API server refused to bind a pod a short while ago."""
+    rest = pods.rests.get(uid)
+    return rest is not None and rest.until > now
+
+
+def problems(state: AdmitterState, unit: Unit) -> dict[str, Why]:
+    """Key of a gang -> what keeps it from being tried."""
+    own = {gang.key: why for gang in unit.gangs if (why := _own_problem(state, unit, gang)) is not None}
+    if len(unit.gangs[0].group) < 2 or not unit.needs:
+        return own
+    known = [state.pods.gangs.get(key) for key in unit.gangs[0].group]
+    said = {gang.key: gang.declared for gang in known if gang is not None and gang.declared is not None}
+    found = dict(own)
+    for gang in unit.gangs:
+        if gang.key in own or gang.declared is None:
+            continue
+        lacks = incomplete(said, gang.key)
+        other = next((key for key in gang.group if key in own), "")
+        if lacks is not None or other:
+            lacks = lacks or problem("", "gang_of_group_waits", own[other].problem, gang=other)
+            found[gang.key] = Why("group_incomplete", lacks, patient=not other or own[other].patient)
+    return found
+
+
+def _own_problem(state: AdmitterState, unit: Unit, gang: PodGang) -> Why | None:
+    pods, said = state.pods.pods, gang.declared
+    waiting = [pods[uid] for uid in gang.waiting]
+    rest = next((pod for pod in waiting if resting(state.pods, pod.ref.uid, state.now)), None)
+    if rest is not None:
+        why = state.pods.rests[rest.ref.uid].problem or problem("", "said", said="")
+        return Why("bind_refused", replace(why, path=str(rest.ref)))
+    gated = sum(pod.gated for pod in waiting)
+    if said is None:
+        return Why("gated") if gated else None
+    if said.refusal is not None:
+        return Why("refused", said.refusal)
+    foreign = next((pod for pod in waiting if not pod.ours), None)
+    if foreign is not None:
+        names = {"pod": str(foreign.ref), "scheduler": foreign.scheduler, "ours": SCHEDULERS[0]}
+        return Why("other_scheduler", problem("", "not_our_scheduler", **names), patient=True)
+    need, have = unit.needs.get(gang.key, 0), len(unit.pools.get(gang.key, ()))
+    if not need:
+        return Why("gated", problem("", "pods_gated", count=gated, gang=gang.key)) if gated else None
+    alive = [pods[uid] for uid, stage in gang.pods.items() if stage in ("waiting", "placed", "bound")]
+    if len({pod.priority or 0 for pod in alive}) > 1:
+        return Why("priority_clash", priority_clash(gang.key, [(pod.ref.name, pod.priority or 0) for pod in alive])[1])
+    if sum(unit.needs.values()) > MAX_AT_ONCE:
+        count = sum(unit.needs.values())
+        return Why("refused", problem("", "too_many_at_once", count=count, most=MAX_AT_ONCE))
+    if need <= have:
+        return None
+    if gated and need <= have + gated:
+        return Why("gated", problem("", "pods_gated", count=gated, gang=gang.key))
+    return Why("too_few_pods", problem("", "too_few_pods", gang=gang.key, needs=need, has=have), patient=True)
+
+
+# --- parked -----------------------------------------------------------------------------------------------------------
+
+
+def key_of(shapes: Iterable[tuple[str, int]]) -> str:
+    """A text that is equal for equal asks: so many pods of each shape, in the order of these."""
+    return repr(list(shapes))
+
+
+def park(state: AdmitterState, gang: PodGang) -> None:
+    """Remember what a gang asks for that has found no place just now, if that is plain."""
+    gang.parked = None
+    said, told = gang.declared, gang.told
+    if said is None or told is None or told.reason not in LACKS_NODES or not gang.waiting or len(gang.group) > 1:
+        return
+    unit = unit_of(state, gang)
+    pool = unit.pools.get(gang.key, [])
+    if not unit.needs.get(gang.key) == len(pool) == len(gang.waiting) or problems(state, unit):
+        return
+    owners = tuple(dict.fromkeys(pod.owner_uid for pod in pool if pod.owner_uid))
+    if pod_labels_asked(pod.rules for pod in pool) or (owners and state.now < gang.since + OWNER_MS):
+        return
+    alike: dict[str, list[str]] = {}
+    for pod in pool:
+        alike.setdefault(state.pods.shapes[pod.ref.uid], []).append(pod.ref.name)
+    ordered = sorted(alike.items())
+    key = key_of((shape, len(names)) for shape, names in ordered)
+    gang.parked = Parked(key, unit.rank, tuple(names[0] for _, names in ordered), owners)
+
+
+def is_parked(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether its record holds: the job of its pods may have been admitted with their places."""
+    parked = gang.parked
+    return parked is not None and not any(state.owners.get(uid, uid) in state.whole for uid in parked.owners)

@@ -1,0 +1,351 @@
+"""The node ledger: what every node can still give. Allocatable, minus every pod there, minus every place that is held.
+
+Nodes are grouped: first by the fields that static filters see (a class), then by their free resources (a bucket), so
+that a gang is placed by looking at buckets, not at nodes. The groups are plain data, kept in line by every change.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.placement.devices import WHOLE, share_on
+from muster.core.placement.matching import asked_labels, names_nodes
+from muster.core.placement.mix import Mix
+from muster.core.placement.needs import PODS, NodeClass, PodSought, Slot, enter, leave
+from muster.events.facts import NodeGone, NodeObserved
+from muster.model.placing import ANYWHERE, GPU, HOSTNAME, PodRules, Taint
+from muster.model.resources import Vector, add_into
+
+SHOWN = ("cpu", GPU, "memory")
+"""The resources whose remains decide how tight a node is."""
+
+
+class Occupant(Struct):
+    """An entry that takes room on a node: a pod, or places of one shape held for pods to come."""
+
+    node: str
+    namespace: str
+    request: Vector
+    count: int = 1
+    rules: PodRules = ANYWHERE
+    devices: list[int] = field(default_factory=list)
+    """The shared GPU devices of each, one after the other, where it takes shares."""
+    passing: bool = False
+    """It belongs to a job, or is bound by us: it will leave some day."""
+    groups: list[str] = field(default_factory=list)
+    """The reservation group of each of its devices; a device beyond the list has none yet."""
+    keeps: str = ""
+    """It keeps a device from the device plugin, for this group, and takes none itself."""
+    owner: str = ""
+    """uid of the workload that a pod is of, where that is known"""
+    share: int = 0
+    """What it takes of each of its devices, thousandths; the ledger says, for the node it is on."""
+
+
+class Node(Struct):
+    """One node and its occupants. ``uid`` is empty while only its occupants are known."""
+
+    uid: str = ""
+    allocatable: Vector = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    schedulable: bool = False
+    ready: bool = False
+    used: Vector = field(default_factory=dict)
+    occupants: dict[str, None] = field(default_factory=dict)
+    slot: Slot | None = None
+    """Its slot in the index; None when it is not there."""
+    shared: dict[int, int] = field(default_factory=dict)
+    groups: dict[int, str] = field(default_factory=dict)
+    """Shared device -> the group that shares it."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """Group -> how many pods keep its device."""
+    idle: int = 0
+    """Devices that are kept for groups without a pod left: no other pod can have them yet."""
+
+    def unused(self) -> list[str]:
+        """The groups for which a device is kept, and which have no pod left."""
+        groups = set(self.groups.values())
+        return [group for group in self.kept if group not in groups]
+
+
+class NodeLedger(Struct):
+    """Every node, every occupant, and the index over what is left."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    count: int = 0
+    """Nodes that exist."""
+    moves: int = 0
+    """How often a node, or what takes room there, has changed."""
+    changes: int = 0
+    """How often a node has changed, or something has left one that no charge ends with: there may be room now."""
+    occupants: dict[str, Occupant] = field(default_factory=dict)
+    """Pods by uid, held places by the name of their hold."""
+    namespaces: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Namespace -> its occupants."""
+    owned: dict[str, dict[str, None]] = field(default_factory=dict)
+    """uid of a workload -> its occupants, where that is known"""
+    averse: dict[str, None] = field(default_factory=dict)
+    """Occupants that keep others away."""
+    classes: dict[str, NodeClass] = field(default_factory=dict)
+    asked: dict[str, None] = field(default_factory=dict)
+    """Labels that rules of known pods look at: the ones that make classes."""
+    scale: Vector = field(default_factory=dict)
+    """Of each resource the most that one node has."""
+    mix: Mix = field(default_factory=Mix)
+    sought: dict[str, PodSought] = field(default_factory=dict)
+    """The kinds of pods for which jobs wait to have room"""
+    lost: dict[str, None] = field(default_factory=dict)
+    """Nodes that do not exist, or are not known yet, and have occupants."""
+    idling: dict[str, None] = field(default_factory=dict)
+    """Nodes with a device that is kept though no pod shares it."""
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    def node_observed(self, event: NodeObserved) -> None:
+        """A node looks like this now."""
+        state = event.node
+        node = self.nodes.setdefault(state.ref.name, Node())
+        self.count += not node.uid
+        self.changes += 1
+        self.moves += 1
+        self._forget(state.ref.name, node)
+        self.lost.pop(state.ref.name, None)
+        node.uid, node.allocatable, node.labels = state.ref.uid, state.allocatable, state.labels
+        node.taints, node.schedulable, node.ready = state.taints, state.schedulable, state.ready
+        self._share_anew(node)
+        for name in SHOWN:
+            if state.allocatable.get(name, 0) > self.scale.get(name, 0):
+                self.scale[name] = state.allocatable[name]
+        self._enter(state.ref.name, node)
+
+    def node_gone(self, event: NodeGone) -> None:
+        """A node no longer exists; a pod that is said to run there stays known until it is gone itself."""
+        node = self.nodes.get(event.ref.name)
+        if node is None or node.uid != event.ref.uid:
+            return
+        self._forget(event.ref.name, node)
+        self.count -= 1
+        self.changes += 1
+        self.moves += 1
+        if node.occupants:
+            self.lost[event.ref.name] = None
+            self.nodes[event.ref.name] = Node(
+                used=node.used,
+                occupants=node.occupants,
+                shared=node.shared,
+                groups=node.groups,
+                kept=node.kept,
+                idle=node.idle,
+            )
+        else:
+            del self.nodes[event.ref.name]
+
+    def learn(self, rules: PodRules) -> None:
+        """Pods will ask for these rules: nodes that differ by them must differ in the index."""
+        if rules == ANYWHERE:
+            return
+        news = [key for key in asked_labels(rules) if key not in self.asked and key != HOSTNAME]
+        if not news:
+            return
+        self.asked |= dict.fromkeys(news)
+        for name, node in self.nodes.items():
+            if any(key in node.labels for key in news):
+                self._forget(name, node)
+                self._enter(name, node)
+
+    # --- occupants --------------------------------------------------------------------------------------------
+
+    def settle(self, key: str, occupant: Occupant) -> None:
+        """A pod takes room on a node, or places there are held for pods to come."""
+        self._take_off(key)
+        self.occupants[key] = occupant
+        self.namespaces.setdefault(occupant.namespace, {})[key] = None
+        if occupant.owner:
+            self.owned.setdefault(occupant.owner, {})[key] = None
+        if occupant.rules.apart:
+            self.averse[key] = None
+        node = self.nodes.setdefault(occupant.node, Node())
+        node.occupants[key] = None
+        occupant.share = min(share_on(occupant.rules, node.labels), WHOLE)
+        if not node.uid:
+            self.lost[occupant.node] = None
+        self._charge(occupant, occupant.count, occupant.devices)
+
+    def hand_on(self, before: str, after: str) -> None:
+        """What counted as one owner's is of the workload that this owner turns out to be of."""
+        for key in self.owned.pop(before, {}) if before != after else ():
+            self.occupants[key].owner = after
+            self.owned.setdefault(after, {})[key] = None
+
+    def evict(self, key: str) -> Occupant | None:
+        """What took that room is gone."""
+        occupant = self._take_off(key)
+        self.changes += occupant is not None and not (occupant.passing and occupant.owner)
+        return occupant
+
+    def _take_off(self, key: str) -> Occupant | None:
+        occupant = self.occupants.pop(key, None)
+        if occupant is None:
+            return None
+        for index, name in ((self.namespaces, occupant.namespace), (self.owned, occupant.owner)):
+            if name or index is self.namespaces:
+                del index[name][key]
+                if not index[name]:
+                    del index[name]
+        self.averse.pop(key, None)
+        node = self.nodes[occupant.node]
+        del node.occupants[key]
+        self._charge(occupant, -occupant.count, occupant.devices)
+        if not node.uid and not node.occupants:
+            del self.nodes[occupant.node], self.lost[occupant.node]
+        return occupant
+
+    def thin(self, key: str) -> None:
+        """One of the places held under a key is released."""
+        occupant = self.occupants[key]
+        if occupant.count == 1:
+            self._take_off(key)
+            return
+        each = len(occupant.devices) // occupant.count
+        devices = occupant.devices[len(occupant.devices) - each :]
+        del occupant.devices[len(occupant.devices) - each :]
+        occupant.count -= 1
+        self._charge(occupant, -1, devices)
+
+    def _charge(self, occupant: Occupant, times: int, devices: list[int]) -> None:
+        self.moves += 1
+        node = self.nodes[occupant.node]
+        self._leave(occupant.node, node)
+        add_into(node.used, occupant.request, times)
+        add_into(node.used, {PODS: 1000}, times)
+        _share_out(node, devices, occupant.share if times > 0 else -occupant.share)
+        if times > 0:
+            for device, group in zip(devices, occupant.groups, strict=False):
+                node.groups[device] = group
+        if occupant.keeps:
+            add_into(node.kept, {occupant.keeps: times})
+        idle = len(node.unused()) if node.kept else 0
+        if idle != node.idle:
+            add_into(node.used, {GPU: WHOLE}, idle - node.idle)
+            node.idle = idle
+            self.idling.pop(occupant.node, None)
+            if idle:
+                self.idling[occupant.node] = None
+        self._enter(occupant.node, node)
+
+    def _share_anew(self, node: Node) -> None:
+        """The memory of its devices may have changed, or be known only now; the node is not in the index."""
+        for key in node.occupants:
+            occupant = self.occupants[key]
+            share = min(share_on(occupant.rules, node.labels), WHOLE)
+            if share != occupant.share:
+                # At once: a device that no pod shared for a moment would lose its group.
+                _share_out(node, occupant.devices, share - occupant.share)
+                occupant.share = share
+
+    # --- the index --------------------------------------------------------------------------------------------
+
+    def slot_of(self, node: Node) -> Slot:
+        """What a node has left, and the class it belongs to."""
+        resources = sorted(node.allocatable)
+        labels = {key: node.labels[key] for key in sorted(self.asked) if key in node.labels}
+        group = repr(
+            (resources, labels, [(t.key, t.value, t.effect) for t in node.taints], node.schedulable, node.ready)
+        )
+        free = [node.allocatable[name] - node.used.get(name, 0) for name in resources]
+        if group not in self.classes:
+            self.classes[group] = NodeClass(resources, labels, node.taints, node.schedulable, node.ready)
+        return Slot(group, free, dict(node.shared))
+
+    def _enter(self, name: str, node: Node) -> None:
+        if not node.uid:
+            return
+        if node.slot is None:
+            node.slot = self.slot_of(node)
+            enter(self.classes[node.slot.group].empty, _empty(node), name)
+        else:
+            names = self.classes[node.slot.group].resources
+            node.slot.free = [node.allocatable[each] - node.used.get(each, 0) for each in names]
+            node.slot.shared = dict(node.shared)
+        enter(self.classes[node.slot.group].buckets, node.slot, name)
+        self._count(node.slot, 1)
+
+    def _leave(self, name: str, node: Node) -> None:
+        if node.slot is not None:
+            leave(self.classes[node.slot.group].buckets, node.slot, name)
+            self._count(node.slot, -1)
+
+    def _forget(self, name: str, node: Node) -> None:
+        """Take a node out of the index altogether: its class may change."""
+        if node.slot is None:
+            return
+        self._leave(name, node)
+        leave(self.classes[node.slot.group].empty, _empty(node), name)
+        if not self.classes[node.slot.group].buckets:
+            del self.classes[node.slot.group]
+            for each in self.sought.values():
+                each.needs.pop(node.slot.group, None)
+        node.slot = None
+
+    # --- what is sought -----------------------------------------------------------------------------------------
+
+    def seek(self, request: Vector, rules: PodRules, pods: int, line: str) -> str:
+        """A line waits for room for so many pods at once; returns the name of their kind."""
+        key = repr((request, rules))
+        if key not in self.sought:
+            pinned = names_nodes(rules) or any(label not in self.asked for label in asked_labels(rules))
+            found = self.sought[key] = PodSought(request, rules, pinned)
+            found.room = self.room_for(found)
+        self.sought[key].wanted(pods, line)
+        return key
+
+    def room_for(self, sought: PodSought) -> int:
+        """How many such pods have room on the nodes, counted over all of them."""
+        return sum(
+            len(bucket.names) * sought.fit(name, group, bucket.free, bucket.shared)
+            for name, group in self.classes.items()
+            for bucket in group.buckets.values()
+        )
+
+    def unseek(self, key: str, pods: int, line: str) -> None:
+        """It waits no longer."""
+        self.sought[key].unwanted(pods, line)
+        if not self.sought[key].asks:
+            del self.sought[key]
+
+    def _count(self, slot: Slot, times: int) -> None:
+        """A node with so much left is there, or is there no more."""
+        group, shared = self.classes[slot.group], sorted(slot.shared.values()) if self.sought else []
+        for each in self.sought.values():
+            each.room += times * each.fit(slot.group, group, slot.free, shared)
+
+    def recount(self) -> dict[str, Vector]:
+        """{node: what its occupants take}, counted again: for checks."""
+        found: dict[str, Vector] = {}
+        for occupant in self.occupants.values():
+            used = found.setdefault(occupant.node, {})
+            add_into(used, occupant.request, occupant.count)
+            add_into(used, {PODS: 1000}, occupant.count)
+        for name, node in self.nodes.items():
+            if node.shared or node.idle:
+                add_into(found[name], {GPU: WHOLE}, len(node.shared) + node.idle)
+        return found
+
+
+def _empty(node: Node) -> Slot:
+    """What a node would have left without occupants."""
+    return Slot("", [node.allocatable[name] for name in sorted(node.allocatable)], {})
+
+
+def _share_out(node: Node, devices: list[int], share: int) -> None:
+    """Take a share of each of these devices, or release it where it is negative."""
+    for device in devices:
+        before = node.shared.get(device, WHOLE)
+        after = before - share
+        add_into(node.used, {GPU: WHOLE}, (after < WHOLE) - (before < WHOLE))
+        if after < WHOLE:
+            node.shared[device] = after
+        else:
+            node.shared.pop(device, None)
+            node.groups.pop(device, None)

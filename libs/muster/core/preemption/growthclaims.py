@@ -1,0 +1,200 @@
+"""Ray clusters that scale themselves, as claimants.
+
+Ray clusters that are refused growth, as claimants: each piece that was refused asks like a job that waits.
+
+One piece of a cluster is planned for at a time, as often as it is owed. A piece for which nothing can be taken back is
+passed over, and the next is planned for; when there is none the cluster rests like a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import structs
+
+from muster.core.preemption.preemptorstate import PreemptorState, RefusedGrowth
+from muster.core.queueing.book import Denial, Shape
+from muster.core.queueing.queues import Job
+from muster.core.quota.rayclaims import asked_times, demand_of_growth
+from muster.events.base import Cause
+from muster.events.decisions import QuotaReleased, ReclaimDeferred
+from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthOption, GrowthRequested, GrowthWithdrawn
+from muster.events.facts import ChildGone, ChildObserved
+from muster.events.raydemand import RayDemandObserved
+from muster.model.demand import Shortfall
+from muster.model.elastic import Counts, Elastic, granted_before
+from muster.model.keys import Position
+
+# --- what is kept of Ray clusters -------------------------------------------------------------------------------------
+
+
+def scales_itself(state: PreemptorState, uid: str, elastic: Elastic | None) -> None:
+    """One that was charged with a fixed size is granted just that once it scales itself."""
+    if uid in state.charged and uid not in state.granted and elastic is not None:
+        state.granted[uid] = granted_before(state.fixed.pop(uid, {}), elastic)
+
+
+def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -> None:
+    """What a Ray cluster may give depends on the one that runs; a plan is tried again where that has changed."""
+    workload = state.queues.workloads.get(event.child.owner_uid)
+    before = state.scaling.of(workload) if workload is not None else None
+    state.scaling.observed(event)
+    scales_itself(state, event.child.owner_uid, event.child.elastic)
+    after = state.scaling.of(workload) if workload is not None else None
+    if _minimum(before) != _minimum(after):
+        state.supply += 1
+
+
+def head_heard(state: PreemptorState, _at: Position, event: RayDemandObserved) -> None:
+    """Which workers of a Ray cluster have nothing to do: those go first."""
+    counts: Counts = {}
+    for each in event.demand.idle:
+        counts[each.group] = counts.get(each.group, 0) + 1
+    known = event.ref.uid in state.scaling.owner_of or event.ref.uid in state.queues.workloads
+    if counts and known:
+        state.idle[event.ref.uid] = counts
+    else:
+        state.idle.pop(event.ref.uid, None)
+
+
+def _minimum(elastic: Elastic | None) -> Counts | None:
+    """What the worker groups of a cluster never give; None where it gives nothing."""
+    return {group.name: group.least for group in elastic.groups} if elastic is not None else None
+
+
+def child_gone(state: PreemptorState, _at: Position, event: ChildGone) -> None:
+    state.scaling.forget(event.ref.uid)
+    state.idle.pop(event.ref.uid, None)
+
+
+# --- growing ----------------------------------------------------------------------------------------------------------
+
+
+Claimant = tuple[Shape, Job]
+Entitled = Callable[[Shape, Job], bool]
+"""Whether something may be proposed for a claimant."""
+
+
+def requested(state: PreemptorState, at: Position, event: GrowthRequested) -> None:
+    """What is asked for; it replaces what the cluster asked for before."""
+    before = state.growing.pop(event.ref.uid, None)
+    if event.units:
+        state.growing[event.ref.uid] = RefusedGrowth(event, before.since if before is not None else at.at)
+
+
+def denied(state: PreemptorState, at: Position, event: GrowthDenied) -> None:
+    found = state.growing.get(event.ref.uid)
+    if found is not None and found.asked.attempt == event.attempt:
+        found.refusals = tuple((each.groups, each.short) for each in event.refusals if not each.short.hopeless)
+        found.cause, found.passed = Cause(at.seq, at.item), ()
+        if event.ref.uid not in state.queues.ledger.claims.by_uid:
+            state.gates.pop(event.ref.uid, None)
+
+
+def over(state: PreemptorState, _at: Position, event: GrowthGranted | GrowthWithdrawn | QuotaReleased) -> None:
+    """The request is void: the cluster asks again for the replicas that it lacks."""
+    state.growing.pop(event.ref.uid, None)
+
+
+def passed_over(state: PreemptorState, event: ReclaimDeferred) -> bool:
+    """Nothing can be taken back for a piece; whether another is planned for."""
+    found = state.growing.get(event.ref.uid)
+    if found is None or event.growth is None:
+        return False
+    found.passed = (*found.passed, event.growth.groups)
+    if all(groups in found.passed for groups, _ in found.refusals):
+        found.passed = ()
+        return False
+    return True
+
+
+def job_of(state: PreemptorState, uid: str) -> Job | None:
+    """A cluster that is refused growth as the job that it is in its queue; None where it may claim nothing."""
+    found, charge = state.growing.get(uid), state.queues.ledger.charges.get(uid)
+    workload, claim = state.queues.workloads.get(uid), state.queues.ledger.claims.by_uid.get(uid)
+    leaves = uid in state.leaving or uid in state.shrinking
+    if found is None or charge is None or workload is None or leaves or found.cause is None:
+        return None
+    if charge.over or (claim is not None and claim.awaits) or state.charged.get(uid) != found.asked.attempt:
+        return None
+    job = state.queues.jobs.get(uid)
+    priority = job.priority if job is not None else state.queues.priority_of(workload)
+    return Job(
+        found.asked.ref,
+        found.asked.attempt,
+        "waiting",
+        charge.queue,
+        key_of(uid),
+        charge.demand,
+        priority,
+        queued_at=found.since,
+        rank=found.since,
+        generation=0,
+        cause=found.cause,
+    )
+
+
+def key_of(uid: str) -> str:
+    """What the growth of a cluster is called among shapes."""
+    return f"growth {uid}"
+
+
+def refused(state: PreemptorState, may_claim: Callable[[str], bool]) -> dict[str, list[str]]:
+    """Queue -> the uids of its clusters that are refused growth; of queues that may claim."""
+    found: dict[str, list[str]] = {}
+    for uid in state.growing:
+        charge = state.queues.ledger.charges.get(uid)
+        if charge is not None and (charge.queue in found or may_claim(charge.queue)):
+            found.setdefault(charge.queue, []).append(uid)
+    return found
+
+
+def claimants(state: PreemptorState, uids: Iterable[str], entitled: Entitled) -> Iterator[Claimant]:
+    """The first piece of each of these clusters that is entitled, as often as it is."""
+    for uid in uids:
+        found, job = state.growing[uid], None if state.is_gated(uid) else job_of(state, uid)
+        if job is None:
+            continue
+        pieces = ((groups, short) for groups, short in found.refusals if groups not in found.passed)
+        tried = (_largest(state, found, job, groups, short, entitled) for groups, short in pieces)
+        pair = next((pair for pair in tried if pair is not None), None)
+        if pair is not None:
+            yield pair
+
+
+def _largest(
+    state: PreemptorState, found: RefusedGrowth, job: Job, groups: Counts, short: Shortfall, entitled: Entitled
+) -> Claimant | None:
+    """A piece as often as it is asked for and entitled."""
+    low, high = 0, asked_times(found.asked, groups)
+    best: Claimant | None = None
+    while low < high:
+        middle = (low + high + 1) // 2 if best is not None else 1
+        pair = _claimant(state, found, job, GrowthOption(groups, middle), short)
+        if entitled(*pair):
+            low, best = middle, pair
+        elif best is None:
+            return None
+        else:
+            high = middle - 1
+    return best
+
+
+def _claimant(
+    state: PreemptorState, found: RefusedGrowth, job: Job, growth: GrowthOption, short: Shortfall
+) -> Claimant:
+    tree = state.queues.ledger.tree_of(job.queue)
+    profile = tree.profile if tree is not None else "ack"
+    demand = demand_of_growth(found.asked, growth, profile, preemptible=job.demand.preemptible)
+    asks = structs.replace(job, demand=demand, growth=growth)
+    return Shape(job.queue, demand, [job.place], denial=Denial(job.cause, short)), asks
+
+
+def deadlines(state: PreemptorState) -> Iterator[int]:
+    """Log times (ms) from which a cluster may claim what it is owed, though nothing happens."""
+    for uid in state.growing:
+        waits = state.delay_ms(uid) or key_of(uid) in state.owed_since
+        job = job_of(state, uid) if waits else None
+        if job is not None:
+            yield state.claims_from(job)
+            yield state.grace_over_at(job) or 0

@@ -1,0 +1,332 @@
+"""Jobs with room in their quota that find no place on the nodes: other jobs are moved or evicted for them.
+
+Searched once for each time that one has found no place: in KAI queues first for moves, then between queues, then in
+its own. The victims that were found are proposed; the gang admitter confirms the places. Where quota has become short
+since it found no place, the proposal brings it back to its queue: only there something is held for it. Where no victims
+leave room the job rests until what may go, or the nodes, have changed.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+
+from msgspec import structs
+
+from muster.core.preemption import plans
+from muster.core.preemption.heads import left_of
+from muster.core.preemption.plans import outranked, owed, site_now, weigh, with_moves
+from muster.core.preemption.preemptorstate import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
+from muster.core.queueing.queues import Job
+from muster.core.quota.candidates import basis
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, leaf_of, waits
+from muster.core.victimsearch import profiles
+from muster.core.victimsearch.prices import Found
+from muster.events.base import Cause
+from muster.events.claims import ClaimOpened
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangDeferred,
+    PreemptionProposed,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    ReclaimDeferred,
+    WorkloadDequeued,
+)
+from muster.events.facts import ObjectUnreadable, WorkloadGone, WorkloadObserved
+from muster.events.reasons import OrderKind
+from muster.model.keys import Position, root_of
+
+ROOM_MS = 600_000
+"""How long no further job is suspended for a job, since the last of its victims has left."""
+
+
+def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
+    """It has found no place. Where room is kept for a gang that came before it, no victim leaves for it.
+
+    One that came back to its queue by its own proposal has not found none again: else two that take each other's quota
+    while they are tried would propose without end.
+    """
+    job = state.queues.jobs.get(event.ref.uid)
+    before = _drop(state, event.ref.uid)
+    if job is None or event.shortage.kept_for:
+        return
+    found = state.unplaced[event.ref.uid] = UnplacedClaimant(structs.replace(job), at.at, Cause(at.seq, at.item))
+    insort(state.unplaced_in.setdefault(root_of(job.queue), {}).setdefault(job.queue, []), _entry(found))
+    weigh(state, job.queue)
+    if before is not None and (before.job.queue, before.job.demand) == (job.queue, job.demand):
+        found.since, found.again_at = before.since, before.again_at
+        if before.asked or (at.at < before.gate.rest and not before.ordered):
+            found.asked, found.tried, found.gate = before.asked, before.tried, before.gate
+    _noted(state, found)
+
+
+def _entry(found: UnplacedClaimant) -> tuple[int, str]:
+    return -found.job.priority, found.job.ref.uid
+
+
+def _noted(state: PreemptorState, found: UnplacedClaimant) -> None:
+    """From when others may leave for it, and until when it rests."""
+    found.may_at = max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
+    state.unplaced_from.put(found.job.ref.uid, found.may_at)
+    _rests(state, found, found.gate)
+
+
+def _rests(state: PreemptorState, found: UnplacedClaimant, gate: RetryGate) -> None:
+    found.gate = gate
+    state.rests.put(found.job.ref.uid, gate.rest)
+
+
+def _drop(state: PreemptorState, uid: str) -> UnplacedClaimant | None:
+    found = state.unplaced.pop(uid, None)
+    if found is not None:
+        root, queue = root_of(found.job.queue), found.job.queue
+        here = state.unplaced_in[root]
+        here[queue].remove(_entry(found))
+        if not here[queue]:
+            del here[queue]
+        if not here:
+            del state.unplaced_in[root]
+        state.unplaced_from.put(uid, 0)
+        state.rests.put(uid, 0)
+        weigh(state, queue)
+    return found
+
+
+def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDequeued | WorkloadGone) -> None:
+    _drop(state, event.ref.uid)
+
+
+def observed(state: PreemptorState, _at: Position, event: WorkloadObserved | ObjectUnreadable) -> None:
+    """Its labels may say something else of how long it waits."""
+    ref = event.workload.ref if isinstance(event, WorkloadObserved) else event.ref
+    found = state.unplaced.get(ref.uid)
+    if found is not None:
+        _noted(state, found)
+
+
+def rules_changed(state: PreemptorState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
+    """The rules may say something else of how long jobs wait."""
+    for found in state.unplaced.values():
+        _noted(state, found)
+
+
+def proposed(state: PreemptorState, event: PreemptionProposed) -> None:
+    found = state.unplaced.get(event.ref.uid)
+    if found is not None and event.kind in _KINDS:
+        found.tried = {**_tried(state, found), event.kind: None}
+        found.asked = True
+
+
+def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
+    """No rule has victims for it; they are asked again when this gate opens."""
+    found = state.unplaced.get(uid)
+    if found is not None:
+        found.tried = dict.fromkeys(_KINDS)
+        _rests(state, found, gate)
+
+
+def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) -> None:
+    """No job is suspended for it as was proposed. Where the nodes have not ``refused`` it, something has changed since:
+    it is asked again at once, but once until then, for two could take each other's quota while they are tried.
+    """
+    found = state.unplaced.get(uid)
+    if found is None or not found.asked:
+        return
+    found.asked = False
+    if not refused and found.again_at <= state.now:
+        found.again_at = gate.rest
+        gate = structs.replace(gate, rest=0)
+    _rests(state, found, gate)
+
+
+def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: int) -> None:
+    """Jobs are suspended for it; if its quota lacks room it waits for that, in its queue."""
+    if isinstance(event, ClaimOpened) or not event.for_nodes:
+        _drop(state, event.ref.uid)
+        return
+    found, victims = state.unplaced.get(event.ref.uid), [victim.ref.uid for victim in event.victims]
+    if found is not None:
+        found.asked, found.ordered = False, True
+        found.awaits = tuple(uid for uid in victims if uid in state.queues.ledger.charges)
+        searched(state, event.ref.uid, state.shut(now + ROOM_MS))
+
+
+def left(state: PreemptorState, uid: str, at: int) -> None:
+    """A victim has left; ``at``: log time (ms)."""
+    for found in state.unplaced.values():
+        if uid in found.awaits:
+            found.awaits = tuple(each for each in found.awaits if each != uid)
+            _rests(state, found, state.shut(at + ROOM_MS))
+
+
+def awaited_in_vain(state: PreemptorState, uid: str) -> None:
+    """A victim stays: another may be suspended at once for the same job."""
+    for found in state.unplaced.values():
+        if uid in found.awaits:
+            found.awaits, found.tried = (), {}
+
+
+def _tried(state: PreemptorState, found: UnplacedClaimant) -> dict[str, None]:
+    """The rules that found no victim for it lately; all are tried again when the running work has changed."""
+    return {} if state.opens(found.gate) else found.tried
+
+
+def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred | None:
+    """The victims for the first job that has some, after the jobs that were found to have none."""
+    if not state.unplaced:
+        return None
+    priorities = state.queues.queue_priorities
+    waiting = [each for each in _in_question(state) if _is_due(state, each)]
+    waiting.sort(key=lambda each: (-priorities.get(each.job.queue, 0), each.job.place))
+    seen: set[str] = set()
+    for each in waiting:
+        alike = repr((each.job.queue, each.job.priority, each.job.demand, list(_tried(state, each))))
+        if alike in seen:
+            continue
+        seen.add(alike)
+        found = _proposal(state, each)
+        if found is not None:
+            return found
+    return None
+
+
+def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
+    """The jobs for which a rule may find victims: of all others this can be said at a glance."""
+    ledger, found = state.queues.ledger, state.unplaced
+    leaving = ledger.leaving.extra
+    inner = {**ledger.inner_below, **{path: None for path in leaving if path in ledger.pooled}}
+    for root, here in state.unplaced_in.items():
+        glance = not ledger.by_shares(root)
+        if not glance:
+            whole = dict.fromkeys(here)
+        elif inner:
+            paths = {**inner, **ledger.below, **leaving}
+            whole = {queue: None for queue in here if any(path in paths for path in (queue, *chain_of(queue)[:-1]))}
+        else:
+            few: Iterable[str] = here if len(here) < len(ledger.below) else ledger.below
+            whole = {queue: None for queue in few if queue in here and queue in ledger.below}
+            whole |= {path: None for path in leaving if path in here}
+        for queue in whole:
+            left = left_of(ledger, queue, chain_of(queue), leaving) if glance else lambda _: UNBOUNDED
+            lowest = state.runs[queue][0].priority if queue in state.runs else UNBOUNDED
+            for _, uid in here[queue]:
+                job = state.queues.jobs.get(uid, found[uid].job)
+                if job.priority > lowest or (left is not None and _is_within(left, job)):
+                    yield found[uid]
+        for queue in state.outranked:
+            for negated, uid in here[queue] if queue in here and queue not in whole else ():
+                if state.runs[queue][0].priority < -negated:
+                    yield found[uid]
+
+
+def _is_within(left: Callable[[str], int], job: Job) -> bool:
+    return all(amount <= left(name) for name, amount in counted(job.demand).items())
+
+
+def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
+    """Whether it waits as it did, and no victim leaves for it yet."""
+    job, ledger = found.job, state.queues.ledger
+    uid = job.ref.uid
+    workload = state.queues.workloads.get(uid)
+    return (
+        workload is not None
+        and waits(workload)
+        and uid not in ledger.charges
+        and not found.awaits
+        and len(_tried(state, found)) < len(_KINDS)
+        and not _about_to_be_tried(state, found)
+        and leaf_of(ledger, workload) == job.queue
+        and state.queues.demand_of(workload) == job.demand
+        and state.in_turn(state.queues.jobs.get(uid, job))
+        and state.now >= found.may_at
+    )
+
+
+def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
+    """Whether it is in its queue and its quota has room."""
+    uid, ledger = found.job.ref.uid, state.queues.ledger
+    queued = uid in state.queues.jobs
+    return queued and ledger.shortfall(found.job.queue, found.job.demand, now=state.now, uid=uid) is None
+
+
+def deadlines(state: PreemptorState) -> Iterator[int]:
+    """Log times (ms) at which others may leave for a job, though nothing happens."""
+    now, unplaced = state.now, state.unplaced
+    yield from (at for at, _ in islice(state.unplaced_from.after(now), 1))
+    over = (at for at, uid in state.rests.after(now) if state.has_changed(unplaced[uid].gate))
+    yield from islice(over, 1)
+    if state.moves or state.stays or state.queues.ledger.protects:
+        for here in state.unplaced_in.values():
+            for queue in here:
+                yield from _later(state, queue)
+
+
+def _later(state: PreemptorState, queue: str) -> Iterator[int]:
+    """Log times (ms) from which some may go for a queue that may not go now."""
+    if state.moves:
+        yield from (at + HOUR_MS for at in state.moved.values() if at + HOUR_MS > state.now)
+    if (state.stays or state.queues.ledger.protects) and (at := state.evictable_from(queue, own=True)):
+        yield at
+
+
+def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionProposed | ReclaimDeferred | None:
+    job, tried = state.queues.jobs.get(found.job.ref.uid, found.job), _tried(state, found)
+    looked = False
+    for kind in _KINDS:
+        plan = _KINDS[kind](state, job) if kind not in tried else profiles.NO_VICTIMS
+        looked = looked or plan.looked
+        if plan.uids:
+            return plans.clear(state, found, job, kind, plan)
+    if not looked:
+        return None
+    return ReclaimDeferred(
+        cause=found.cause,
+        ref=job.ref,
+        attempt=job.attempt,
+        queue=job.queue,
+        path=job.queue,
+        resource="",
+        reason="nodes_stay",
+        until=min(_later(state, job.queue), default=0),
+        supply=state.supply,
+        nodes=state.places.ledger.changes,
+    )
+
+
+def _elsewhere(state: PreemptorState, job: Job) -> Found:
+    """The jobs of KAI queues that move for it, those that lose the least work: none is evicted where that is enough."""
+    ledger, site = state.queues.ledger, site_now(state, job) if state.moves else None
+    if site is None or not state.reclaims(job.queue):
+        return profiles.NO_VICTIMS
+    if ledger.shortfall(job.queue, job.demand, uid=job.ref.uid) is not None:
+        return profiles.NO_VICTIMS
+    runs = {leaf: running for leaf, running in state.runs.items() if ledger.by_shares(leaf)}
+    candidates = with_moves(state, job, state.candidates(job.queue).only(runs))
+    return profiles.elsewhere(basis(ledger, job.ref.uid), job.queue, job.demand, candidates, site)
+
+
+def _above_share(state: PreemptorState, job: Job) -> Found:
+    if not state.reclaims(job.queue) or not any(leaf != job.queue for leaf in state.runs):
+        return profiles.NO_VICTIMS
+    ledger = state.queues.ledger
+    if not ledger.by_shares(job.queue) and not basis(ledger, job.ref.uid).owed_at(job.queue, job.demand):
+        return profiles.NO_VICTIMS  # Said before the nodes are looked at.
+    return owed(state, job, site_now(state, job))
+
+
+def _lower(state: PreemptorState, job: Job) -> Found:
+    runs = state.runs.get(job.queue)
+    if not runs or runs[0].priority >= job.priority:
+        return profiles.NO_VICTIMS
+    return outranked(state, job, site_now(state, job), others=False)
+
+
+_KINDS: Mapping[OrderKind, Callable[[PreemptorState, Job], Found]] = {
+    "move": _elsewhere,
+    "guarantee": _above_share,
+    "priority": _lower,
+}

@@ -1,0 +1,465 @@
+"""How the queues change with jobs, decisions and objects.
+
+How the queues follow objects that are no jobs: PriorityClasses, Queues and QueueUnits.
+
+How the queues change: one function per event, the same for every stage that keeps a book of them.
+
+Each returns the uids of the workloads whose standing may have to change with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from muster.core.observed.seen import Seen
+from muster.core.queueing import lending
+from muster.core.queueing.book import Denial, shape_key
+from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from, withdraw
+from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
+from muster.core.quota.trees.rules import union
+from muster.core.stage import Arm, folds_in
+from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
+from muster.events.decisions import (
+    CandidatesProposed,
+    EvictionOrdered,
+    GangAdmitted,
+    PlacesFound,
+    PreemptionProposed,
+    QuotaDenied,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
+from muster.events.facts import (
+    ObjectUnreadable,
+    PriorityClassGone,
+    PriorityClassObserved,
+    QueueGone,
+    QueueObserved,
+    QueueUnitGone,
+    QueueUnitObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.events.shares import SharesChanged
+from muster.events.system import PlacementChosen
+from muster.model.keys import Position, root_of
+from muster.model.quota import DEFAULT_RULES
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+def class_observed(queues: Queues, at: Position, event: PriorityClassObserved) -> Iterable[str]:
+    queues.priority_classes[event.ref.name] = event.value
+    if event.is_default:
+        queues.default_classes[event.ref.name] = None
+    else:
+        queues.default_classes.pop(event.ref.name, None)
+    return queues.workloads
+
+
+def class_gone(queues: Queues, at: Position, event: PriorityClassGone) -> Iterable[str]:
+    queues.priority_classes.pop(event.ref.name, None)
+    queues.default_classes.pop(event.ref.name, None)
+    return queues.workloads
+
+
+def queue_observed(queues: Queues, _at: Position, event: QueueObserved) -> Iterable[str]:
+    before = queues.queue_paths.get(event.ref.uid, event.path)
+    queues.queue_paths[event.ref.uid] = event.path
+    queues.queue_specs[event.ref.uid] = event
+    for path in dict.fromkeys((before, event.path)):
+        _queue_says(queues, path)
+    return ()
+
+
+def queue_gone(queues: Queues, at: Position, event: QueueGone) -> Iterable[str]:
+    path = queues.queue_paths.pop(event.ref.uid, "")
+    queues.queue_specs.pop(event.ref.uid, None)
+    _queue_says(queues, path)
+    return ()
+
+
+def _queue_says(queues: Queues, path: str) -> None:
+    """What the Queue objects of a quota path say of its queue: of several the first by name, and what any pauses."""
+    queues.book.stirred[path] = None
+    objects = [event for event in queues.queue_specs.values() if event.path == path]
+    if not objects:
+        for told in (queues.queue_priorities, queues.policies, queues.backoffs, queues.paused, queues.pauses):
+            told.pop(path, None)
+        return
+    event = min(objects, key=lambda each: (each.ref.name, each.ref.uid))
+    queues.queue_priorities[path] = event.priority
+    queues.policies[path] = event.policy
+    if event.backoff_ms:
+        queues.backoffs[path] = (event.backoff_ms[0], event.backoff_ms[-1])
+    else:
+        queues.backoffs.pop(path, None)
+    pausing = min(
+        (each for each in objects if each.paused), key=lambda each: (each.ref.name, each.ref.uid), default=event
+    )
+    queues.paused[path] = union(*(each.paused for each in objects))
+    queues.pauses[path] = (pausing.paused_by, pausing.paused_reason)
+
+
+def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Iterable[str]:
+    """A priority written into a QueueUnit by another client moves its job; ours only repeats the known one."""
+    uid, job = event.owner_uid, queues.jobs.get(event.owner_uid)
+    workload = queues.workloads.get(uid)
+    if not uid:
+        return ()
+    queues.unit_owners[event.ref.uid] = uid
+    known, before = uid in queues.unit_priorities, queues.unit_priorities.get(uid)
+    queues.unit_priorities[uid] = event.priority
+    if event.priority is None or (known and event.priority == before):
+        return ()
+    if job is not None and event.priority == job.priority:
+        return ()
+    if workload is not None and event.priority == queues.own_priority_of(workload):
+        queues.unit_wishes.pop(uid, None)
+    else:
+        queues.unit_wishes[uid] = event.priority
+    return (uid,)
+
+
+def unit_gone(queues: Queues, at: Position, event: QueueUnitGone) -> Iterable[str]:
+    """Its job keeps the priority that was asked for; what was seen of the unit is forgotten."""
+    owner = queues.unit_owners.pop(event.ref.uid, "")
+    if owner not in queues.workloads:
+        queues.unit_priorities.pop(owner, None)
+        queues.unit_wishes.pop(owner, None)
+    return ()
+
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+
+
+BACKOFF_MS = 5_000
+BACKOFF_MAX_MS = 300_000
+"""After the API server refused to resume a workload: 5 s, doubled up to 5 min."""
+
+
+def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> Iterable[str]:
+    uid = event.workload.ref.uid
+    queues.workloads[uid] = event.workload
+    if uid in queues.ledger.charges and not event.workload.suspended:
+        queues.resumed[uid] = None
+    lending.runs(queues, uid, at.at)
+    return (uid,)
+
+
+def workload_gone(queues: Queues, at: Position, event: WorkloadGone) -> Iterable[str]:
+    return forget(queues, event.ref.uid)
+
+
+def unreadable(queues: Queues, at: Position, event: ObjectUnreadable) -> Iterable[str]:
+    return forget(queues, event.ref.uid) if event.ref.uid in queues.workloads else ()
+
+
+def forget(queues: Queues, uid: str) -> Iterable[str]:
+    """What it asks for is unknown."""
+    queues.workloads.pop(uid, None)
+    queues.refusals.pop(uid, None)
+    queues.failures.pop(uid, None)
+    queues.not_before.pop(uid, None)
+    queues.unplaced.pop(uid, None)
+    queues.stale.pop(uid, None)
+    queues.unit_priorities.pop(uid, None)
+    queues.unit_wishes.pop(uid, None)
+    return (uid,)
+
+
+def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Iterable[str]:
+    lending.ruled(queues, event.tree.root, event.tree.rules)
+    queues.ledger.install(event.tree)
+    return _trees_changed(queues, at.at)
+
+
+def shares_changed(queues: Queues, _at: Position, event: SharesChanged) -> Iterable[str]:
+    """What queues used lately counts from here on."""
+    queues.ledger.note_usage(event.usage)
+    return ()
+
+
+def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Iterable[str]:
+    for root in [root for root, tree in queues.ledger.trees.items() if tree.ref.uid == event.ref.uid]:
+        lending.ruled(queues, root, DEFAULT_RULES)
+    queues.ledger.remove(event.ref.uid)
+    return _trees_changed(queues, at.at)
+
+
+def _trees_changed(queues: Queues, now: int) -> Iterable[str]:
+    for uid, charge in queues.ledger.charges.items():
+        if uid in queues.jobs and uid in queues.resumed:
+            _stands_at(queues.jobs[uid], charge.queue)
+        lending.charged(queues, uid, now)
+    queues.book.rejudge(queues.ledger)
+    return queues.workloads
+
+
+def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopted) -> Iterable[str]:
+    uid = event.ref.uid
+    queues.unplaced.pop(uid, None)
+    if isinstance(event, QuotaReserved):
+        queues.reserved[uid] = None
+    job = queues.jobs.get(uid)
+    if job is not None:
+        withdraw(queues, job)
+        job.status = "charged"
+        job.placement = event.placement if isinstance(event, QuotaReserved) else ""
+    queues.ledger.charge(uid, charge_of(event, at.at), claimant_of(event))
+    lending.runs(queues, uid, at.at)
+    queues.book.moved(event.queue, queues.ledger, Cause(at.seq, at.item))
+    queues.book.resized(queues.ledger, Cause(at.seq, at.item))
+    return (uid,)
+
+
+def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
+    """A charge follows its workload to another leaf."""
+    job, cause = queues.jobs.get(event.ref.uid), Cause(at.seq, at.item)
+    before = queues.ledger.move(event.ref.uid, event.queue, event.named)
+    if before is not None:
+        lending.charged(queues, event.ref.uid, at.at)
+        for queue in (before.queue, event.queue):
+            queues.book.moved(queue, queues.ledger, cause)
+    queues.book.resized(queues.ledger, cause)
+    if job is not None and job.status == "charged" and job.attempt == event.attempt:
+        _stands_at(job, event.queue)
+    return (event.ref.uid,)
+
+
+def _stands_at(job: Job, queue: str) -> None:
+    """What is charged counts at the leaf it is charged at."""
+    job.queue, job.shape = queue, shape_key(queue, job.demand)
+
+
+def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
+    job = queues.jobs.get(event.ref.uid)
+    if job is None or job.status != "proposed" or job.attempt != event.attempt:
+        return ()
+    withdraw(queues, job)
+    job.status = "waiting"
+    job.cause = Cause(at.seq, at.item)
+    queues.book.add(job.shape, job.queue, job.demand, job.place, queues.ledger)
+    if event.short is not None:
+        queues.book.deny(job.shape, Denial(job.cause, event.short), queues.ledger)
+        backoff = queues.backoffs.get(job.queue)
+        if backoff is not None:
+            tries = event.tries or 1
+            queues.retries[job.shape] = Retry(tries, at.at + min(backoff[0] * 2 ** min(tries - 1, 16), backoff[1]))
+    return ()
+
+
+def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str]:
+    uid = event.ref.uid
+    charge = queues.ledger.release(uid, event.attempt, at.at)
+    queues.reserved.pop(uid, None)
+    if charge is not None:
+        queues.book.moved(charge.queue, queues.ledger, Cause(at.seq, at.item))
+    queues.book.resized(queues.ledger, Cause(at.seq, at.item))
+    job = queues.jobs.get(uid)
+    if job is not None and job.status == "charged":
+        if event.attempt < job.attempt:
+            job.status = "waiting"
+            queues.book.add(job.shape, job.queue, job.demand, job.place, queues.ledger)
+        else:
+            del queues.jobs[uid]
+            if event.reason == "superseded" and is_current(queues, job):
+                queues.stale[uid] = job.generation
+            if event.reason == "no_nodes" and uid in queues.workloads:
+                queues.unplaced[uid] = WaitsForNodes(
+                    event.attempt, job.queue, job.demand.basis, job.priority, job.placement, job.place, job.queued_at
+                )
+    queues.resumed.pop(uid, None)
+    lending.runs(queues, uid, at.at)
+    if event.reason == "resume_failed" and uid in queues.workloads:
+        failures = queues.failures[uid] = queues.failures.get(uid, 0) + 1
+        queues.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
+    elif event.reason == "timed_out" and uid in queues.workloads and queues.ledger.tree_of(event.queue) is not None:
+        queues.not_before[uid] = at.at + queues.ledger.rules_of(event.queue).backoff_ms
+    return (uid,)
+
+
+def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[str]:
+    found = queues.unplaced.get(event.ref.uid)
+    if found is None or found.attempt != event.attempt:
+        return ()
+    queues.unplaced[event.ref.uid] = replace(found, found=True)
+    return (event.ref.uid,)
+
+
+def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed) -> Iterable[str]:
+    """Others may leave for a job that waits for nodes. Where quota is short too it is queued again, in its old place:
+    quota is held only for a job in a queue.
+    """
+    found = queues.unplaced.get(event.ref.uid)
+    if found is None or found.attempt != event.attempt or event.short is None:
+        return ()
+    queues.unplaced[event.ref.uid] = replace(found, short=True)
+    return (event.ref.uid,)
+
+
+def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str]:
+    """It has its places: those behind it may be tried where no job passes the head."""
+    queues.reserved.pop(event.ref.uid, None)
+    return ()
+
+
+def placement_chosen(queues: Queues, _at: Position, event: PlacementChosen) -> Iterable[str]:
+    queues.places = event.strategy is not None
+    return ()
+
+
+def charge_changed(
+    queues: Queues, at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn
+) -> Iterable[str]:
+    moved = queues.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+    if isinstance(event, GrowthWithdrawn):
+        queues.ledger.shrunk(event.ref.uid, event.groups, at.at)
+    if isinstance(event, GrowthGranted):
+        queues.ledger.grown(event.ref.uid, event.added, at.at)
+    if moved is not None:
+        lending.charged(queues, event.ref.uid, at.at)
+        queues.book.moved(moved[0], queues.ledger, Cause(at.seq, at.item))
+        queues.book.resized(queues.ledger, Cause(at.seq, at.item))
+    return ()
+
+
+def claim_opened(queues: Queues, at: Position, event: ClaimOpened) -> Iterable[str]:
+    queues.ledger.open_claim(claim_of(event, at.at))
+    return ()
+
+
+def eviction_ordered(queues: Queues, at: Position, event: EvictionOrdered) -> Iterable[str]:
+    queues.ledger.ordered(event, at.at)
+    return ()
+
+
+def victim_stays(queues: Queues, at: Position, event: VictimStays) -> Iterable[str]:
+    queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    return ()
+
+
+def effect_failed(queues: Queues, at: Position, event: EffectFailed) -> Iterable[str]:
+    if event.action == "suspend":
+        queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    return ()
+
+
+def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[str]:
+    if not event.unasked:
+        queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    return ()
+
+
+def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
+    queues.ledger.end_claim(event.ref.uid)
+    return ()
+
+
+def effect_applied(queues: Queues, at: Position, event: EffectApplied) -> Iterable[str]:
+    if event.action != "resume":
+        return ()
+    queues.failures.pop(event.ref.uid, None)
+    queues.not_before.pop(event.ref.uid, None)
+    if event.ref.uid in queues.ledger.charges:
+        queues.resumed[event.ref.uid] = None
+    return (event.ref.uid,)
+
+
+def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]:
+    uid = event.ref.uid
+    old = queues.jobs.get(uid)
+    queues.refusals.pop(uid, None)
+    queues.not_before.pop(uid, None)
+    queues.unplaced.pop(uid, None)
+    queues.stale.pop(uid, None)
+    if old is not None:
+        withdraw(queues, old)
+    queues.ledger.queued(uid, ask_of(event))
+    queues.book.resized(queues.ledger, Cause(at.seq, at.item))
+    job = queues.jobs[uid] = job_from(event, Cause(at.seq, at.item))
+    queues.lending.soon[root_of(event.queue)] = event.freely_ms
+    if uid in queues.ledger.charges:
+        job.status = "charged"
+        lending.charged(queues, uid, at.at)
+    else:
+        queues.book.add(job.shape, job.queue, job.demand, job.place, queues.ledger)
+    return (uid,)
+
+
+def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[str]:
+    queues.ledger.dequeued(event.ref.uid, event.attempt)
+    queues.book.resized(queues.ledger, Cause(at.seq, at.item))
+    job = queues.jobs.get(event.ref.uid)
+    if job is not None and job.attempt == event.attempt and job.status != "charged":
+        withdraw(queues, job)
+        del queues.jobs[event.ref.uid]
+        lending.charged(queues, event.ref.uid, at.at)
+    return (event.ref.uid,)
+
+
+def refused(queues: Queues, _at: Position, event: WorkloadRefused) -> Iterable[str]:
+    queues.refusals[event.ref.uid] = event.refusal
+    return (event.ref.uid,)
+
+
+def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterable[str]:
+    for candidate in event.candidates:
+        if queues.retries:
+            queues.retries.pop(shape_key(candidate.queue, candidate.demand), None)
+        job = queues.jobs.get(candidate.ref.uid)
+        if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
+            queues.book.opened(job.shape)
+            queues.book.take(job.shape, job.place, queues.ledger)
+            queues.proposed.add(job.queue, job.demand)
+            queues.book.used(job.queue)
+            job.status = "proposed"
+    return ()
+
+
+Fold = Callable[[Queues, Position, Any], Iterable[str]]
+
+FOLDS: Mapping[type[Event], Fold] = {kind: fold for kind, (fold,) in folds_in(sys.modules[__name__]).items()}
+"""{event type: how it changes the queues}"""
+
+
+class KeepsQueues(Protocol):
+    """A state that has a book of the queues."""
+
+    queues: Queues
+    seen: Seen
+
+
+def arms() -> dict[type[Event], Arm]:
+    """Arms of a stage that keeps the queues and does not decide about them."""
+    return {kind: _kept(fold) for kind, fold in FOLDS.items()}
+
+
+def folded(fold: Fold, state: KeepsQueues, event: Any, at: Position) -> Iterable[str]:
+    """Fold an event into the queues of a state: the jobs that it touches."""
+    touched = fold(state.queues, at, event)
+    if isinstance(event, WorkloadGone | WorkloadDequeued | QuotaReleased):
+        state.queues.ledger.forget(event.ref.uid, state.seen)
+    return touched
+
+
+def _kept(fold: Fold) -> Arm:
+    def arm(state: KeepsQueues, at: Position, event: Any) -> None:
+        folded(fold, state, event, at)
+
+    return arm

@@ -1,0 +1,313 @@
+"""Which queue comes first, and the queues kept in that order.
+
+Which queue comes first: by the priority of its Queue object, then by the used part of its guarantee, then by age.
+
+In which order KAI queues take their turns: from the top down, at each level by the comparisons of KAI Scheduler.
+
+Queues are compared through the job each would send next: a queue above its fair share in everything comes last; first
+comes one that stays within its quota with the job; then the priority of the queue decides; a queue comes later that
+uses a resource of which it may keep nothing; then the smaller part of its limit for keeping, with the job and without;
+then the smaller share; then the older queue.
+
+The queues with waiting work, kept in the order in which they take turns: only those an event has touched change
+their place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from muster.core.queueing.queues import Job, Queues
+from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.division.dividing import Divided
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger, shares_beside
+from muster.core.quota.ledger.shares import DividedShares
+from muster.model.demand import Demand
+from muster.model.keys import root_of
+from muster.model.quota import COUNTED
+from muster.model.resources import EVERYTHING, Vector, add_into
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+_NOTHING: Mapping[str, Any] = {}
+MILLION = 1_000_000
+POOLED = MILLION - 1
+"""Of a leaf that uses all of its own guarantee, and not all of one above it: before those that would borrow."""
+
+
+def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
+    """How much of its guarantee a leaf uses, in millionths of the resource it uses most of.
+
+    Counted is what the tree promises to any leaf; what it promises to none is no reason to come later. A leaf that uses
+    something of which it has no min comes after all that do not, and among such leaves the one that uses the smaller
+    part of the total comes first.
+    """
+    node, promised = ledger.nodes.get(queue), ledger.promised.get(root_of(queue), _NOTHING)
+    used, extra = ledger.used.get(queue, _NOTHING), [each.extra[queue] for each in scratches if queue in each.extra]
+    most = 0
+    for name in promised:
+        amount = used.get(name, 0)
+        for each in extra:
+            amount += each.get(name, 0)
+        if amount <= 0:
+            continue
+        least = node.guaranteed.get(name, 0) if node is not None else 0
+        part = amount * MILLION // least if least else UNBOUNDED + _of_all(ledger, queue, name, amount)
+        most = max(most, part)
+    return most
+
+
+def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
+    """What comes after the priority of a queue: what it uses of its guarantee, or (``order`` is not ``share``) that
+    with the job it would send next, where all beyond their guarantees are equal. Beyond its own, but within the one of
+    a node above it, it comes just before those that use all of theirs.
+    """
+    used = _of_own(ledger, order, queue, demand, *scratches)
+    if used > POOLED and _may_pool(ledger, queue) and ledger.owed(queue, demand, *scratches):
+        return POOLED
+    return used
+
+
+def least_used(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
+    """No job that asks for as much or more comes before this: if the guarantee above is enough is asked in its turn."""
+    used = _of_own(ledger, order, queue, demand, *scratches)
+    return POOLED if used > POOLED and _may_pool(ledger, queue) else used
+
+
+def _of_own(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
+    if order == "share":
+        return share(ledger, queue, *scratches)
+    return min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), MILLION + 1)
+
+
+def _may_pool(ledger: Ledger, queue: str) -> bool:
+    """Whether a leaf beyond its own guarantee may be within the one of a node above it."""
+    return bool(ledger.inner_below) and any(path in ledger.inner_below for path in chain_of(queue))
+
+
+def _of_all(ledger: Ledger, queue: str, name: str, amount: int) -> int:
+    """Millionths of the limit of the uppermost node that limits a resource; the amount where none does."""
+    for path in reversed(chain_of(queue)):
+        node = ledger.nodes.get(path)
+        limit = node.limit.get(name, 0) if node is not None else 0
+        if limit:
+            return amount * MILLION // limit
+    return amount
+
+
+# --- the order of KAI queues ------------------------------------------------------------------------------------------
+
+
+Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
+
+
+def _shares_now(ledger: Ledger, root: str, fresh: Iterable[Job]) -> DividedShares:
+    """The fair shares in a tree; ``fresh``: jobs that are about to be queued."""
+    more: dict[str, Vector] = {}
+    for job in fresh:
+        add_into(more.setdefault(job.queue, {}), job.demand.request)
+    return shares_beside(ledger, root, {queue: asked for queue, asked in more.items() if asked})
+
+
+def key_of(
+    ledger: Ledger, shares: DividedShares, path: str, request: Mapping[str, int], scratches: tuple[Scratch, ...]
+) -> Key:
+    """How a queue, or one above others, compares with its siblings; ``request``: of the job it would send next. Without
+    one, and beside nothing, it comes no later.
+    """
+    node, mine = ledger.nodes[path], shares[path]
+    used = dict(ledger.used.get(path, _NOTHING))
+    for scratch in scratches:
+        add_into(used, scratch.extra.get(path, _NOTHING))
+    names = [name for name in mine if name not in COUNTED]
+    total = ledger.nodes[root_of(path)].limit
+    with_job = {name: used.get(name, 0) + request.get(name, 0) for name in names}
+    above = all(used.get(name, 0) > mine[name].share.amount for name in names)
+    within = all(with_job[name] <= node.guaranteed.get(name, 0) for name in names)
+    keeps = {name: _keeps(mine[name], total.get(name, 0)) for name in names}
+    nothing = any(with_job[name] and not keeps[name] for name in names)
+    return (
+        above,
+        not within,
+        -node.priority,
+        nothing,
+        _dominant(with_job, keeps),
+        _dominant(used, keeps),
+        tuple(keeps[name] for name in sorted(names, reverse=True)),
+        node.created,
+        node.uid,
+    )
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _keeps(share: Divided, total: int) -> int:
+    """The amount that is never reclaimed: the total where no limit ends it."""
+    most = share.allocatable
+    return total if most < 0 or most >= EVERYTHING else most
+
+
+def _dominant(used: Mapping[str, int], keeps: Mapping[str, int]) -> int:
+    """Millionths of the resource of which the largest part is used."""
+    return max((used.get(name, 0) * MILLION // keep for name, keep in keeps.items() if keep), default=0)
+
+
+class KaiOrder:
+    """The order of the queues of a tree that have a job to send: the first is found without a look at those that cannot
+    come before it. Comparisons are remembered.
+    """
+
+    def __init__(
+        self,
+        queues: Queues,
+        kept: Mapping[str, Sequence[tuple[Key, str]]],
+        root: str,
+        fresh: Sequence[Job],
+        sends: Callable[[str], Mapping[str, int] | None],
+    ) -> None:
+        """``kept``: as of ``Lineup.shared``. ``root``: of the tree; ``fresh``: jobs that are about to be queued;
+        ``sends``: leaf -> request of the job it would send next, None where there is none.
+        """
+        self._ledger = queues.ledger
+        self._sends = sends
+        self._shares = _shares_now(queues.ledger, root, fresh)
+        self._children = dict(kept)
+        come: dict[str, dict[str, None]] = {}
+        for job in fresh:
+            for path in chain_of(job.queue)[:-1] if root_of(job.queue) == root else ():
+                come.setdefault(_parent(path), {})[path] = None
+        for parent in come if self._shares is queues.ledger.fair.shares else {**kept, **come}:
+            paths = {path: None for _, path in kept.get(parent, ())} | come.get(parent, {})
+            known = (path for path in paths if path in self._shares)
+            self._children[parent] = sorted((key_of(queues.ledger, self._shares, path, {}, ()), path) for path in known)
+        self._first: dict[str, tuple[str, Mapping[str, int]] | None] = {}
+        """path of a queue -> the leaf at or below it whose turn is first there, and the request of its job"""
+        self._keys: dict[str, Key] = {}
+
+    def changed(self, leaf: str) -> None:
+        """A job of a leaf was chosen, or it sends another one next."""
+        for path in chain_of(leaf):
+            self._keys.pop(path, None)
+            self._first.pop(path, None)
+
+    def first(self, path: str, scratches: tuple[Scratch, ...]) -> str:
+        """The leaf whose turn it is at or below a node; empty where none sends a job."""
+        found = self._first_at(path, scratches)
+        return found[0] if found is not None else ""
+
+    def _first_at(self, path: str, scratches: tuple[Scratch, ...]) -> tuple[str, Mapping[str, int]] | None:
+        if path in self._first:
+            return self._first[path]
+        request, best = self._sends(path), None
+        found = (path, request) if request is not None else None
+        if found is None:
+            for least, child in self._children.get(path, ()):
+                if best is not None and best <= least:
+                    break
+                there = self._first_at(child, scratches)
+                if there is None:
+                    continue
+                if child not in self._keys:
+                    self._keys[child] = key_of(self._ledger, self._shares, child, there[1], scratches)
+                if best is None or self._keys[child] < best:
+                    found, best = there, self._keys[child]
+        self._first[path] = found
+        return found
+
+
+# --- lineup -----------------------------------------------------------------------------------------------------------
+
+
+Turn = tuple[int, int, int]
+"""(priority of the queue, negated; what it uses of its guarantee; rank of a job): the smallest comes first."""
+
+_NO_DEMAND = Demand({}, jobs=0)
+
+
+class Lineup(Struct):
+    """No job of a queue comes before its turn here."""
+
+    turns: dict[str, Turn] = field(default_factory=dict)
+    order: list[tuple[Turn, str]] = field(default_factory=list)
+    """sorted (turn, queue)"""
+    pooled: dict[str, None] = field(default_factory=dict)
+    """the nodes above queues whose guarantee may be free for these"""
+    keys: dict[str, Key] = field(default_factory=dict)
+    """queue of a tree of fair shares, or one above some -> how it compares at best"""
+    shared: dict[str, list[tuple[Key, str]]] = field(default_factory=dict)
+    """the queue above them, or their root -> those, sorted"""
+
+    @classmethod
+    def of(cls, queues: Queues) -> Lineup:
+        """All of them."""
+        found = cls(pooled={**queues.ledger.inner_below})
+        for queue in queues.book.lines:
+            found._look(queue, queues)
+        return found
+
+    def stir(self, queues: Queues) -> None:
+        """The queues below a node that is below its guarantee since, or not any more, are touched."""
+        below = queues.ledger.inner_below
+        changed = [path for path in {**self.pooled, **below} if (path in self.pooled) != (path in below)]
+        for path in changed:
+            queues.book.stirred.update({queue: None for queue in queues.book.lines if queue.startswith(f"{path}/")})
+        if changed:
+            self.pooled = {**below}
+
+    def settle(self, queues: Queues) -> None:
+        """Bring the queues in line that were touched since."""
+        for queue in queues.book.stirred:
+            self._look(queue, queues)
+        queues.book.stirred.clear()
+
+    def _look(self, queue: str, queues: Queues) -> None:
+        divided = queues.ledger.by_shares(queue)
+        before = self.turns.pop(queue, None)
+        now = first_turn(queues, queue) if queue in queues.book.lines and not divided else None
+        if now is not None:
+            self.turns[queue] = now
+        if now != before:
+            if before is not None:
+                del self.order[bisect_left(self.order, (before, queue))]
+            if now is not None:
+                insort(self.order, (now, queue))
+        for path in chain_of(queue)[:-1] if divided or queue in self.keys else ():
+            self._compare(path, queues)
+
+    def _compare(self, path: str, queues: Queues) -> None:
+        parent, before, shares = path.rpartition("/")[0], self.keys.pop(path, None), queues.ledger.fair.shares
+        waits = path in queues.book.lines or path in self.shared
+        now = key_of(queues.ledger, shares, path, {}, ()) if waits and path in shares else None
+        if now is not None:
+            self.keys[path] = now
+        if now != before:
+            siblings = self.shared.setdefault(parent, [])
+            if before is not None:
+                del siblings[bisect_left(siblings, (before, path))]
+            if now is not None:
+                insort(siblings, (now, path))
+            if not siblings:
+                del self.shared[parent]
+
+
+def first_turn(queues: Queues, queue: str) -> Turn:
+    """No place of a queue in the order of turns is before this one."""
+    least = _NO_DEMAND if queues.order(queue) == "share" else Demand(queues.book.least_asked(queue), jobs=0)
+    return _turn(queues, queue, least, queues.book.first_rank(queue))
+
+
+def first_turn_with(queues: Queues, queue: str, ranks: Iterable[int]) -> Turn:
+    """The same with jobs that are about to be queued; ``ranks``: theirs."""
+    return _turn(queues, queue, _NO_DEMAND, min((*ranks, queues.book.first_rank(queue))))
+
+
+def _turn(queues: Queues, queue: str, least: Demand, rank: int) -> Turn:
+    used = least_used(queues.ledger, queues.order(queue), queue, least, queues.proposed)
+    return -queues.queue_priorities.get(queue, 0), used, rank

@@ -1,0 +1,191 @@
+"""Which queues may have a job that fits, and in which turn they try.
+
+Which queues may have a refused job that fits by now, in the order in which they take turns; the others are not
+looked at.
+
+The queues of a tree of fair shares, as one that takes turns with the others; they take theirs in an order of their
+own, and each joins when it may be its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import merge
+from typing import Protocol
+
+from muster.core.queueing.book import Place, RefusalSlot, Rooms
+from muster.core.queueing.queueorder import KaiOrder, Lineup, Turn
+from muster.core.queueing.queues import Job, Queues
+from muster.core.queueing.sorterstate import SorterState
+from muster.core.quota.demand import Scratch
+from muster.model.keys import root_of
+
+# --- openings ---------------------------------------------------------------------------------------------------------
+
+
+FEW = 8
+"""Where less than one part in this many of the queues comes into question, they are sorted; else their order is gone
+through."""
+
+Slots = list[tuple[str, RefusalSlot]]
+
+
+def slots_of(queues: Queues, queue: str, rooms: Rooms) -> Slots:
+    """(path, what is parked there) where there may be room for the smallest ask of a queue."""
+    return [
+        (path, slot)
+        for path in queues.book.roomy
+        for slot in queues.book.parked[path].values()
+        if queue in slot.asks and rooms.takes(queue, path, slot, slot.asks[queue][0][0])
+    ]
+
+
+def roomy(queues: Queues, among: Callable[[str], bool]) -> Slots:
+    """(path, what is parked there) where there may be room for some of it."""
+    return [(path, slot) for path in queues.book.roomy if among(path) for slot in queues.book.parked[path].values()]
+
+
+def queues_with_room(queues: Queues, lineup: Lineup, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
+    """(turn, queue) in order, as long as there is room beside ``scratch``, which grows meanwhile. Without the
+    queues of trees of fair shares.
+    """
+    slots = roomy(queues, lambda path: not queues.ledger.by_shares(path))
+    if not slots:
+        return
+    own = sorted((lineup.turns[queue], queue) for queue in of_their_own(queues, slots, rooms))
+    yield from merge(own, _others(lineup, slots, rooms, scratch))
+
+
+def of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
+    """The queues for which less is held than for others: those of claimants, and those that may be owed what is held
+    for age.
+    """
+    below, inner = queues.ledger.below, queues.ledger.inner_below
+    found: dict[str, None] = {}
+    for path, slot in slots:
+        for queue in rooms.claimants:
+            if queue in slot.asks and rooms.takes(queue, path, slot, slot.asks[queue][0][0]):
+                found[queue] = None
+        aged = rooms.aged_at(path, slot)
+        for ask, queue in slot.first(rooms.free(path, slot) + aged) if aged else ():
+            if (inner or queue in below) and rooms.takes(queue, path, slot, ask):
+                found[queue] = None
+    return found
+
+
+def _others(lineup: Lineup, slots: Slots, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
+    """Those for which all counts that is held for others."""
+    within = [slot.first(rooms.free(path, slot, scratch)) for path, slot in slots]
+    order, still_open = lineup.order, open_slots(slots, rooms, scratch)
+    if sum(map(len, within)) * FEW < len(order):
+        order = sorted({(lineup.turns[queue], queue) for each in within for _, queue in each})
+    for entry in order:
+        for slot, free in still_open:
+            asks = slot.asks.get(entry[1])
+            if asks is not None and asks[0][0] <= free:
+                yield entry
+                still_open = open_slots(slots, rooms, scratch)
+                break
+        if not still_open:
+            return
+
+
+def open_slots(slots: Slots, rooms: Rooms, scratch: Scratch) -> list[tuple[RefusalSlot, int]]:
+    """(what is parked, how much is free for it), where that is enough for the smallest ask."""
+    found = ((slot, rooms.free(path, slot, scratch)) for path, slot in slots)
+    return [(slot, free) for slot, free in found if slot.least[0][0] <= free]
+
+
+# --- the turns of KAI queues ------------------------------------------------------------------------------------------
+
+
+class Ranked(Protocol):
+    """Whatever takes turns."""
+
+    queue: str
+
+
+class QueueTurn(Protocol):
+    """One queue while candidates are being chosen."""
+
+    heads: list[tuple[Place, str]]
+
+    def has_room(self, scratch: Scratch) -> bool: ...
+
+    def advance(self, scratch: Scratch) -> bool: ...
+
+    def request(self) -> Mapping[str, int]: ...
+
+    def take(self) -> Job: ...
+
+
+class SharedTurns:
+    """The queues of a tree of fair shares, as one that takes turns with the others, in an order of its own."""
+
+    def __init__(
+        self,
+        state: SorterState,
+        root: str,
+        turns: Mapping[str, QueueTurn],
+        fresh: Sequence[Job],
+        turn_of: Callable[[str], QueueTurn | None],
+        rooms: Rooms,
+    ) -> None:
+        """``turns``: of the queues that take part whatever is free; the others join when it is their turn."""
+        self.state = state
+        self.queue = root
+        self.turns: dict[str, QueueTurn | None] = {**turns}
+        self.turn_of = turn_of
+        self.places = KaiOrder(state.queues, state.lineup.shared, root, fresh, self._sends)
+        self.rooms = rooms
+        self.slots = roomy(state.queues, lambda path: root_of(path) == root)
+        self.own = of_their_own(state.queues, self.slots, rooms)
+        self.open = open_slots(self.slots, rooms, Scratch())
+        self.scratch = Scratch()
+        self.first = ""
+
+    def __lt__(self, other: Ranked) -> bool:
+        return self.queue < other.queue
+
+    def order(self, scratch: Scratch) -> Turn:
+        """By the age of the job that is first."""
+        return (0, 0, self._turn().heads[0][0].rank)
+
+    def _turn(self) -> QueueTurn:
+        turn = self.turns[self.first]
+        assert turn is not None, f"{self.first} takes its turn without one"
+        return turn
+
+    def at_first(self) -> Turn:
+        return (0, 0, 0)
+
+    def has_room(self, _scratch: Scratch) -> bool:
+        return True
+
+    def advance(self, scratch: Scratch) -> bool:
+        """Find the first queue now; False when none is left."""
+        self.scratch, self.open = scratch, open_slots(self.slots, self.rooms, scratch)
+        while first := self.places.first(self.queue, (self.state.queues.proposed, scratch)):
+            self.first = first
+            head = self._turn().heads[0]
+            if self._turn().advance(scratch) and self._turn().heads[0] == head:
+                return True
+            for queue in self.turns:
+                self.places.changed(queue)
+        return False
+
+    def _sends(self, queue: str) -> Mapping[str, int] | None:
+        """The request of the job that a queue would send next; None where none may fit."""
+        if queue not in self.turns:
+            fits = (slot.asks[queue][0][0] <= free for slot, free in self.open if queue in slot.asks)
+            if queue not in self.own and not any(fits):
+                return None
+            self.turns[queue] = self.turn_of(queue)
+        turn = self.turns[queue]
+        if turn is None or not turn.has_room(self.scratch) or not turn.advance(self.scratch):
+            return None
+        return turn.request()
+
+    def take(self) -> Job:
+        self.places.changed(self.first)
+        return self._turn().take()

@@ -1,0 +1,502 @@
+"""How the accountant's state changes: with observations, with decisions and effects, with claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.core.observed.presence import is_alone
+from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
+from muster.core.quota.accounting import growth, podasks
+from muster.core.quota.accounting.rechecks import aside_of, entry_of, recheck, touched
+from muster.core.quota.accounting.suspending import refused
+from muster.core.quota.claims import Claim
+from muster.core.quota.ledger import standalone
+from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
+from muster.core.quota.service import gpu_time
+from muster.events.base import Cause
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.decisions import (
+    CandidatesProposed,
+    EvictionOrdered,
+    GangAdmitted,
+    GangDeferred,
+    PreemptionProposed,
+    QuotaDenied,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRejected,
+    QuotaTreeRemoved,
+    SuspensionOrdered,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    ObjectUnreadable,
+    PodGone,
+    PodGroupGone,
+    PodGroupObserved,
+    PodObserved,
+    QueueGone,
+    QueueObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.events.system import PlacementChosen
+from muster.model.elastic import Elastic, granted_before
+from muster.model.gang import Verdict
+from muster.model.keys import Position
+from muster.model.workload import SPARK_ROLE
+
+# --- entryfolds -------------------------------------------------------------------------------------------------------
+
+
+_LEAVES: Mapping[str, Leaving] = {
+    "running_timeout": "timed_out",
+    "unschedulable": "timed_out",
+    "stale_gang": "stale",
+    "overuse": "overuse",
+}
+"""Reason of an order -> why it leaves."""
+
+
+def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
+    state.priorities[event.ref.uid] = event.priority
+    state.ledger.queued(event.ref.uid, ask_of(event))
+    recheck(state, event.ref.uid)
+
+
+def workload_dequeued(state: AccountantState, _at: Position, event: WorkloadDequeued) -> None:
+    state.ledger.dequeued(event.ref.uid, event.attempt)
+    forget(state, event.ref.uid)
+
+
+def forget(state: AccountantState, uid: str) -> None:
+    """Its priority is of an attempt, and is forgotten with them."""
+    if state.ledger.forget(uid, state.seen):
+        state.priorities.pop(uid, None)
+
+
+def proposed(state: AccountantState, at: Position, event: CandidatesProposed) -> None:
+    for candidate in event.candidates:
+        state.proposals[candidate.ref.uid] = Proposal(candidate, Cause(at.seq, at.item))
+
+
+def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
+    answered(state, event)
+    open_entry(state, event, at)
+
+
+def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
+    workload = state.workloads.get(event.ref.uid)
+    entry = open_entry(state, event, at)
+    entry.bypassed = event.reason == "bypassed"
+    if workload is not None and workload.suspended:
+        # Pods of it were seen: its controller has acted on the resume.
+        entry.resumed_rv, entry.suspension_recorded, entry.acted = max(1, workload.rv - 1), True, True
+    elif workload is not None:
+        entry.resumed_rv, entry.since, entry.ran = workload.rv, at.at, workload.phase == "running"
+    recheck(state, event.ref.uid)
+
+
+def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, at: Position) -> Entry:
+    uid = event.ref.uid
+    entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item))
+    workload = state.workloads.get(uid)
+    if workload is not None:
+        entry.child = workload.child
+        entry.groups = state.scaling.granted(workload)
+        entry.fixed = workload.fixed_pods
+    state.growths.pop(uid, None)
+    state.claim_causes.pop(uid, None)
+    entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
+    state.entries[uid] = entry
+    _served(state, state.ledger.charge(uid, charge_of(event, at.at), claimant_of(event)))
+    recheck(state, uid)
+    return entry
+
+
+def _served(state: AccountantState, claim: Claim | None) -> None:
+    """Nothing is held by a claim any more, for its claimant has it."""
+    if claim is not None:
+        state.claim_causes.pop(claim.uid, None)
+        for each in (claim.uid, *claim.victims):
+            recheck(state, each)
+
+
+def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.queue, entry.cause = event.queue, Cause(at.seq, at.item)
+        state.ledger.move(event.ref.uid, event.queue, event.named)
+        recheck(state, event.ref.uid)
+
+
+def denied(state: AccountantState, _at: Position, event: QuotaDenied) -> None:
+    answered(state, event)
+
+
+def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None:
+    """A newer proposal of the same workload may have come in after this answer was decided: it stays open."""
+    proposal = state.proposals.get(event.ref.uid)
+    if proposal is not None and proposal.candidate.attempt == event.attempt:
+        del state.proposals[event.ref.uid]
+
+
+def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
+    uid = event.ref.uid
+    entry, workload = state.entries.pop(uid, None), state.workloads.get(uid)
+    if entry is not None and workload is not None:
+        state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
+    state.growths.pop(uid, None)
+    state.returns.pop(uid, None)
+    state.ledger.release(uid, event.attempt, at.at)
+    if event.reason in ("evicted", "preempted") and uid in state.workloads:
+        state.evictions[uid] = state.evictions.get(uid, 0) + 1
+    if uid not in state.workloads:
+        state.causes.pop(uid, None)
+        state.last_child.pop(uid, None)
+    forget(state, uid)
+    recheck(state, uid)
+
+
+def admitted(state: AccountantState, at: Position, event: GangAdmitted) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.cause = Cause(at.seq, at.item)
+        entry.admitted = True
+        recheck(state, event.ref.uid)
+
+
+def deferred(state: AccountantState, at: Position, event: GangDeferred) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.deferred = True
+        state.causes[event.ref.uid] = Cause(at.seq, at.item)
+        recheck(state, event.ref.uid)
+
+
+def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt) if event.action != "gate" else None
+    if entry is None:
+        return
+    if event.action == "suspend":
+        entry.suspended_rv, entry.suspended_at = max(event.rv, 1), at.at
+    else:
+        entry.resumed_rv = max(entry.resumed_rv, event.rv, 1)
+        entry.since = entry.since or at.at
+    entry.cause = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
+
+
+def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt) if event.action != "gate" else None
+    if entry is None:
+        return
+    if event.action == "resume":
+        entry.failed = event.reason
+    elif entry.leaving:
+        state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+        if entry.leaving in ("timed_out", "stale", "overuse"):
+            refused(entry, at.at)
+        entry.leaving = ""
+    state.causes[event.ref.uid] = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
+
+
+def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+        recheck(state, event.ref.uid)
+
+
+def growth_changed(state: AccountantState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        growth.take_over(state, at, entry, event)
+        state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+        served = state.ledger.grown(event.ref.uid, event.added, at.at) if isinstance(event, GrowthGranted) else None
+        _served(state, served)
+        recheck(state, event.ref.uid)
+
+
+def suspension_recorded(state: AccountantState, _at: Position, event: SuspensionRecorded) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.suspension_recorded = True
+        recheck(state, event.ref.uid)
+
+
+def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.leaving, entry.suspended_rv = _LEAVES[event.reason], 0
+        recheck(state, event.ref.uid)
+
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+
+
+def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
+    state.forest.decided(event)
+    state.ledger.install(event.tree)
+    _trees_changed(state)
+
+
+def _trees_changed(state: AccountantState) -> None:
+    """Charges move to the leaves where the trees in force put them, and everything is looked at again."""
+    for uid, entry in state.entries.items():
+        entry.queue = state.ledger.charges[uid].queue
+    for uid in (*state.workloads, *state.standalone):
+        recheck(state, uid)
+
+
+def tree_rejected(state: AccountantState, _at: Position, event: QuotaTreeRejected) -> None:
+    state.forest.decided(event)
+
+
+def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved) -> None:
+    state.ledger.remove(event.ref.uid)
+    state.forest.removed(event.ref.uid, state.ledger.trees)
+    _trees_changed(state)
+
+
+def workload_observed(state: AccountantState, at: Position, event: WorkloadObserved) -> None:
+    workload = event.workload
+    uid = workload.ref.uid
+    touched(state, at, state.presence.alone(uid))
+    state.scaling.forget(uid)
+    state.workloads[uid] = workload
+    state.causes[uid] = Cause(at.seq, at.item)
+    entry = state.entries.get(uid)
+    if entry is not None:
+        entry.child = workload.child
+        _scales_itself(entry, workload.elastic)
+        if not workload.suspended and workload.phase != "finished":
+            entry.resumed_rv = workload.rv
+            entry.suspension_recorded = False
+            entry.since = entry.since or at.at
+            entry.ran = entry.ran or workload.phase == "running"
+            if 0 < entry.suspended_rv < workload.rv:
+                entry.leaving = ""
+    recheck(state, uid)
+
+
+def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
+    """One that was charged with a fixed size is granted just that once it scales itself: it asks for the size it has
+    grown to.
+    """
+    if elastic is not None and not entry.groups:
+        entry.groups = granted_before(entry.fixed, elastic)
+
+
+def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
+    uid = event.ref.uid
+    state.evictions.pop(uid, None)
+    state.service.forget(uid)
+    forget(state, uid)
+    _forget(state, at, uid)
+
+
+def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) -> None:
+    """An object that can no longer be read may still run: its charge stays until it is seen to be gone."""
+    if event.ref.uid not in state.workloads:
+        return
+    if event.ref.uid in state.entries:
+        state.causes[event.ref.uid] = Cause(at.seq, at.item)
+    else:
+        _forget(state, at, event.ref.uid)
+
+
+def _forget(state: AccountantState, at: Position, uid: str) -> None:
+    state.workloads.pop(uid, None)
+    state.causes.pop(uid, None)
+    if uid in state.entries:
+        state.causes[uid] = Cause(at.seq, at.item)
+    else:
+        state.last_child.pop(uid, None)
+    recheck(state, uid)
+
+
+def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
+    former = state.presence.owner_of.get(event.child.ref.uid)
+    owner = state.presence.child_observed(event)
+    state.scaling.observed(event)
+    if owner is not None:
+        state.last_child[owner] = event.child.ref.name
+        if owner in state.entries:
+            _scales_itself(state.entries[owner], event.child.elastic)
+        if former != owner:
+            touched(state, at, former)
+            touched(state, at, event.child.ref.uid)  # It may have been a workload by itself.
+    touched(state, at, owner)
+
+
+def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
+    state.scaling.forget(event.ref.uid)
+    touched(state, at, state.presence.child_gone(event))
+
+
+def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
+    pod = event.pod
+    touched(state, at, state.presence.pod_observed(event))
+    left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
+    cause, alone = Cause(at.seq, at.item), is_alone(pod, state.presence.owner_of) and not left_behind
+    if standalone.observed(state.standalone, pod, cause, alone=alone):
+        _of_no_job(state, pod.ref.uid)
+    if pod.labels.get(SPARK_ROLE) == "driver" and pod.ref.uid in state.presence.owner_of:
+        for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
+            if state.standalone.pop(uid, None) is not None:
+                podasks.answered(state, uid)
+                touched(state, at, uid)
+    if state.members.observed(pod):
+        _of_gang(state, pod.owner_uid)
+    if pod.over and pod.owner_uid not in state.presence.pods:
+        state.members.left(pod.owner_uid)
+
+
+def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
+    holder = state.presence.pod_owner.get(event.ref.uid, "")
+    touched(state, at, state.presence.pod_gone(event))
+    if holder not in state.presence.pods:
+        state.members.left(holder)
+    owner = state.members.owners.get(event.ref.uid, "")
+    if owner:
+        state.members.gone(event.ref.uid)
+        _of_gang(state, owner)
+    if state.standalone.pop(event.ref.uid, None) is not None:
+        _of_no_job(state, event.ref.uid)
+
+
+def _of_no_job(state: AccountantState, uid: str) -> None:
+    """A pod of no job has changed, or is one no more."""
+    if uid not in state.standalone:
+        podasks.answered(state, uid)
+    recheck(state, uid)
+
+
+def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:
+    """What kube-scheduler says of the gang of a job that was admitted for it to place."""
+    found, key = event.pod_group, event.pod_group.ref.key
+    if not (found.native and found.owner_uid):
+        return
+    before = state.judged.get(key)
+    lacked = before.lacks_since if before is not None and before.uid == found.ref.uid else 0
+    since = lacked or at.at if found.verdict is not None and not found.verdict.scheduled else 0
+    said = _said_of(found.verdict) if found.verdict is not None else ""
+    state.judged[key] = Judged(found.ref.uid, found.owner_uid, found.attempt, since, said, found.minimum)
+    touched(state, at, found.owner_uid)
+
+
+def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) -> None:
+    found = state.judged.get(event.ref.key)
+    if found is not None and found.uid == event.ref.uid:
+        del state.judged[event.ref.key]
+        touched(state, at, found.owner)
+
+
+def _said_of(verdict: Verdict) -> str:
+    return ": ".join(each for each in (verdict.reason, verdict.message) if each)
+
+
+def _of_gang(state: AccountantState, owner: str) -> None:
+    """A pod of a gang has a node now, or no longer: matters where less than its minimum may be left."""
+    uid = state.presence.owner_of.get(owner, owner)
+    if uid in state.entries:
+        recheck(state, uid)
+
+
+def queue_observed(state: AccountantState, _at: Position, event: QueueObserved) -> None:
+    before = state.paused.pop(event.ref.uid, None)
+    if event.paused:
+        state.paused[event.ref.uid] = (event.path, event.paused)
+    if event.paused or before is not None:
+        _pauses_changed(state)
+
+
+def queue_gone(state: AccountantState, _at: Position, event: QueueGone) -> None:
+    if state.paused.pop(event.ref.uid, None) is not None:
+        _pauses_changed(state)
+
+
+def _pauses_changed(state: AccountantState) -> None:
+    """A reservation without an admission may have to be released, or may stay; a claim may be over."""
+    for uid, entry in state.entries.items():
+        if not (entry.admitted or entry.resumed_rv):
+            recheck(state, uid)
+    for uid in state.ledger.claims.by_uid:
+        recheck(state, uid)
+
+
+# --- claimfolds -------------------------------------------------------------------------------------------------------
+
+
+def preemption_proposed(state: AccountantState, at: Position, event: PreemptionProposed) -> None:
+    if not event.withheld:
+        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
+
+
+def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
+    state.places = event.strategy is not None
+    state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
+
+
+def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None and plan.proposed.attempt == event.attempt:
+        plan.tried = event
+
+
+def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.ordered(event, at.at)
+    _claimed(state, at, event.ref.uid)
+    for victim in event.victims:
+        entry = entry_of(state, victim.ref.uid, victim.attempt)
+        if entry is not None:
+            preempts = victim.priority is not None or event.kind == "service"
+            entry.leaving = "moved" if victim.moves else "preempted" if preempts else "evicted"
+            entry.suspended_rv, entry.ends_by = 0, victim.ends_by
+            if event.kind == "service":
+                state.service.gave_way(victim.ref.uid)
+            recheck(state, victim.ref.uid)
+    growth.parts_ordered(state, event)
+
+
+def claim_opened(state: AccountantState, at: Position, event: ClaimOpened) -> None:
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.open_claim(claim_of(event, at.at))
+    _claimed(state, at, event.ref.uid)
+
+
+def _claimed(state: AccountantState, at: Position, uid: str) -> None:
+    state.claim_causes[uid] = Cause(at.seq, at.item)
+    recheck(state, uid)
+
+
+def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
+    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None and event.reason == "not_ended":
+        entry.leaving, entry.ends_by = "", 0
+    recheck(state, event.ref.uid)
+
+
+def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
+    ended = state.ledger.end_claim(event.ref.uid)
+    state.claim_causes.pop(event.ref.uid, None)
+    for uid in (event.ref.uid, *(ended.victims if ended is not None else ())):
+        recheck(state, uid)

@@ -1,0 +1,252 @@
+"""Claims of Ray clusters that scale themselves: growth as a claimant, workers as victims.
+
+Growth of Ray clusters as a claimant: what is asked for, what it would be charged, and when it claims no more.
+
+Partial reclaim: Ray clusters that scale themselves release workers, so that no job is suspended as a whole.
+
+A cluster may release its grant beyond ``minReplicas``: its gang minimum and its head stay. Which cluster gives follows
+the rules for whole jobs (``evictionrules.py``), one replica after the other: each is a victim of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from muster.core.quota import evictionrules
+from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth
+from muster.core.quota.candidates import Basis, Candidates, Giver, Objection, Run, Search, search
+from muster.core.quota.claims import Claim, times
+from muster.core.quota.demand import Charge
+from muster.events.claims import ClaimOutcome
+from muster.events.decisions import PreemptionProposed
+from muster.events.elastic import GrowthOption, GrowthRequested
+from muster.model.demand import Demand
+from muster.model.elastic import Counts, Elastic
+from muster.model.resources import Vector, add_into
+from muster.model.victims import PartialVictim
+from muster.model.workload import Workload
+
+# --- growing ----------------------------------------------------------------------------------------------------------
+
+
+def growth_options(asked: GrowthRequested) -> Iterator[GrowthOption]:
+    """All that would do for any piece, each as often as it is asked for, in the order in which they are tried."""
+    for unit in asked.units:
+        yield GrowthOption(unit.groups, unit.times)
+        for other in unit.otherwise:
+            yield GrowthOption(other.groups, other.times * unit.times)
+
+
+def asked_times(asked: GrowthRequested, groups: Counts) -> int:
+    """How often these replicas are asked for in one piece; 0: not at all."""
+    return max((option.times for option in growth_options(asked) if option.groups == groups), default=0)
+
+
+def demand_of_growth(asked: GrowthRequested, growth: GrowthOption, profile: str, *, preemptible: bool) -> Demand:
+    """The charge of these replicas, on top of that of the cluster."""
+    request: Vector = {}
+    pods = 0
+    for name, count in growth.groups.items():
+        share = asked.each[name]
+        add_into(request, share.cost(profile), count)
+        pods += share.hosts * count
+    return times(Demand(dict(sorted(request.items())), pods, preemptible, jobs=0), growth.times)
+
+
+# --- the accountant's judgement -------------------------------------------------------------------------------------
+
+
+def may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
+    """Whether what a cluster asks for may be granted as far as the cluster itself is concerned."""
+    rests = state.resting(entry.queue)
+    return (
+        entry.resumed_rv > 0
+        and not entry.leaving
+        and not entry.cut
+        and entry.groups == growth.asked.granted
+        and entry.ref.uid not in state.returns
+        and "admissions" not in rests
+    )
+
+
+def is_asked(state: AccountantState, proposed: PreemptionProposed) -> bool:
+    """Whether a cluster asks for the growth that a claim is proposed for."""
+    uid, wanted = proposed.ref.uid, proposed.growth
+    entry, growth, tree = state.entries.get(uid), state.growths.get(uid), state.ledger.tree_of(proposed.queue)
+    if entry is None or growth is None or wanted is None or tree is None or not may_grow(state, entry, growth):
+        return False
+    if (entry.attempt, entry.queue) != (proposed.attempt, proposed.queue):
+        return False
+    if wanted.times > asked_times(growth.asked, wanted.groups):
+        return False
+    preemptible = state.ledger.charges[uid].preemptible
+    return demand_of_growth(growth.asked, wanted, tree.profile, preemptible=preemptible) == proposed.demand
+
+
+def why_growth_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
+    """Why nothing should be held for growth any more. What a grant leaves of a request is asked for again at once."""
+    entry, growth = state.entries.get(claim.uid), state.growths.get(claim.uid)
+    if entry is None or entry.attempt != claim.attempt or entry.leaving:
+        return "gone"
+    if entry.queue != claim.queue:
+        return "moved"
+    if "admissions" in state.resting(claim.queue):
+        return "paused"
+    if growth is not None and claim.growth is not None and not asked_times(growth.asked, claim.growth.groups):
+        return "gone"
+    return None
+
+
+# --- partial ----------------------------------------------------------------------------------------------------------
+
+
+MAX_REPLICAS = 250
+"""Replicas of one group taken by one order: a budget of requests to the API server."""
+
+
+class Spare(NamedTuple):
+    """What one worker group may give."""
+
+    group: str
+    granted: int
+    most: int
+    """Replicas beyond its minReplicas."""
+    each: Vector
+    """What one replica is charged."""
+    hosts: int
+    idle: int = 0
+    """Replicas with nothing to do, as its head said last."""
+
+
+def spare_of(
+    elastic: Elastic | None, granted: Counts, profile: str, idle: Mapping[str, int] | None = None
+) -> list[Spare]:
+    """What the worker groups of a cluster may give, the last in its spec first. ``idle``: {group: idle pods}"""
+    if elastic is None:
+        return []
+    return [
+        Spare(
+            group.name,
+            held,
+            min(held - group.least, MAX_REPLICAS),
+            group.cost(profile),
+            group.hosts,
+            (idle or {}).get(group.name, 0) // group.hosts,
+        )
+        for group in reversed(elastic.groups)
+        if (held := granted.get(group.name, 0)) > group.least
+    ]
+
+
+def given_back(spares: Iterable[Spare], taken: Mapping[str, int]) -> tuple[Vector, int]:
+    """(request, pods) of so many replicas."""
+    request: Vector = {}
+    pods = 0
+    for spare in spares:
+        count = taken.get(spare.group, 0)
+        add_into(request, spare.each, count)
+        pods += count * spare.hosts
+    return dict(sorted(request.items())), pods
+
+
+class SpareReplica(NamedTuple):
+    """One replica: whose, and of which group."""
+
+    uid: str
+    group: str
+    gives: Giver
+
+
+def part_of(uid: str, queue: str, spare: Spare) -> SpareReplica:
+    return SpareReplica(uid, spare.group, Giver(queue, Demand(spare.each, spare.hosts, jobs=0)))
+
+
+def parts_of(
+    found: Search, candidates: Candidates, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
+) -> tuple[Candidates, dict[str, SpareReplica]]:
+    """The replicas that could be released, as a search sees them: each is a victim of its own, those of one cluster one
+    after the other, no more of a group than could be needed. An idle one loses nothing that was done until now, so of
+    equal priority those come first, whatever cluster or group they are of.
+
+    ``givers``: uid -> the replicas it may give. ``most``: a cluster of higher priority gives none; None: no such limit.
+    ``below``: only clusters of the claimant's own queue give, of a priority below this; None: those of other queues.
+    """
+    lacks = list(found.refusals())
+    parts: dict[str, SpareReplica] = {}
+    runs: dict[str, list[Run]] = {}
+    for leaf, running in candidates.runs.items():
+        for run in running if (leaf == found.queue) == (below is not None) else ():
+            fits = (most is None or run.priority <= most) and (below is None or run.priority < below)
+            for at, spare in enumerate(givers.get(run.uid, ()) if fits and candidates.may(run.uid) else ()):
+                needed = (-(-short.missing // each) for short in lacks if (each := spare.each.get(short.resource)))
+                for number in range(min(spare.most, max(needed, default=0))):
+                    uid = f"{run.uid} {at:03} {number:04}"
+                    parts[uid] = part_of(run.uid, leaf, spare)
+                    youth = min(-candidates.now, run.youth) if number < spare.idle else run.youth
+                    key = f"{run.key} {at:03} {number:04}"
+                    runs.setdefault(leaf, []).append(run._replace(youth=youth, key=key, uid=uid))
+    return Candidates({leaf: sorted(each) for leaf, each in runs.items()}, now=candidates.now), parts
+
+
+def counts_of(parts: Iterable[SpareReplica]) -> dict[str, Counts]:
+    """{uid: replicas taken of each group}"""
+    chosen: dict[str, Counts] = {}
+    for part in parts:
+        counts = chosen.setdefault(part.uid, {})
+        counts[part.group] = counts.get(part.group, 0) + 1
+    return chosen
+
+
+# --- the accountant's judgement -------------------------------------------------------------------------------------
+
+
+def workers_objection(
+    given: Basis, queue: str, demand: Demand, proposed: Sequence[PartialVictim], spares: Mapping[str, Sequence[Spare]],
+    *, inside: bool = False,
+) -> Objection:  # fmt: skip
+    """Why these may not give workers for this claimant, judged again; empty when they may.
+
+    ``spares``: uid -> the replicas it may give by its grant now. ``inside``: they are of its own queue, and of
+    lower priority.
+    """
+    found, parts = search(given, queue, demand), dict[str, Giver]()
+    for each in proposed:
+        may = {spare.group: spare for spare in spares.get(each.ref.uid, ())}
+        taken = {name: count for name, count in each.taken.items() if count > 0}
+        same = all(
+            name in may and count <= may[name].most and each.left.get(name) == may[name].granted - count
+            for name, count in taken.items()
+        )
+        charge = given.ledger.charges.get(each.ref.uid)
+        if charge is None or not same or not taken or given_back(may.values(), taken) != (each.request, each.pods):
+            return "victim_left"
+        for name, count in taken.items():
+            gives = part_of(each.ref.uid, charge.queue, may[name]).gives
+            parts |= {f"{each.ref.uid} {name} {number}": gives for number in range(count)}
+    found.parts = parts
+    return evictionrules.giving_objection(evictionrules.rules(given, queue, demand, inside=inside), found, parts)
+
+
+def as_victims(
+    chosen: Mapping[str, Counts], workloads: Mapping[str, Workload], attempts: Mapping[str, int],
+    charges: Mapping[str, Charge], givers: Mapping[str, Sequence[Spare]], priorities: Mapping[str, int | None],
+) -> tuple[PartialVictim, ...]:  # fmt: skip
+    """The chosen as a proposal names them. ``priorities``: of those that are outranked in the claimant's queue."""
+    found = []
+    for uid, taken in chosen.items():
+        request, pods = given_back(givers[uid], taken)
+        left = {spare.group: spare.granted - taken[spare.group] for spare in givers[uid] if spare.group in taken}
+        found.append(
+            PartialVictim(
+                workloads[uid].ref,
+                attempts[uid],
+                charges[uid].queue,
+                request,
+                dict(sorted(taken.items())),
+                dict(sorted(left.items())),
+                pods,
+                priorities.get(uid),
+            )
+        )
+    return tuple(found)

@@ -1,1 +1,0 @@
-"""The read model: what the log says of every job, gang and queue, kept for every reader. It decides nothing."""

@@ -1,1 +1,0 @@
-"""Victims for a waiting job: one search, asked with the rules of each profile."""

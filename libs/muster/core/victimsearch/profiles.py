@@ -1,0 +1,141 @@
+"""The one search, asked for each reason by which work is evicted: what is owed, a higher priority in its queue, less
+service.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from muster.core.quota.candidates import Basis, Candidates, GivingRules, Run, Search, search
+from muster.core.quota.evictionrules import Inside, MovesOnly, OfGuarantee, OfService, rules
+from muster.core.quota.ledger.shares import DividedShares
+from muster.core.quota.rayclaims import Spare, counts_of, parts_of
+from muster.core.victimsearch.prices import Found, worth
+from muster.core.victimsearch.search import plan
+from muster.core.victimsearch.sites import Site
+from muster.model.demand import Demand
+from muster.model.elastic import Counts
+
+DEAR_MS = 3_600_000
+"""Where victims lose so much work for all that is asked for, it is asked whether less is lost if others move."""
+NO_VICTIMS = Found([], looked=False)
+
+
+def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:
+    """Of the running work of a leaf what has lower priority, in the order of eviction."""
+    return runs[: bisect_left(runs, priority, key=lambda run: run.priority)]
+
+
+def judges(given: Basis, queue: str, demand: Demand, shares: DividedShares | None = None) -> list[GivingRules]:
+    """What a whole branch of the tree is guaranteed is taken from outside of it first: within it another
+    queue would have to reclaim it in turn.
+    """
+    if given.ledger.by_shares(queue):
+        return [rules(given, queue, demand, shares=shares)]
+    return [OfGuarantee(queue, level) for level in reversed(given.owed_at(queue, demand))]
+
+
+def owed(
+    given: Basis,
+    queue: str,
+    demand: Demand,
+    candidates: Candidates,
+    site: Site | None = None,
+    shares: DividedShares | None = None,
+) -> Found:
+    """The victims for the quota that a job is owed, if it is owed any. ``shares``: of KAI queues, if known.
+
+    Where none leave room for its places, or only such as lose much, others may move beside them, also those within
+    their guarantee.
+    """
+    rules = judges(given, queue, demand, shares)
+    found = _first(rules, given, queue, demand, replace(candidates, most=0), site)
+    if site is None or not candidates.most:
+        return found
+    begun, much = search(given, queue, demand, places=True), DEAR_MS * worth(demand.request)
+    if found.uids and (found.price <= much or 2 * _least(begun, rules, candidates) >= found.price):
+        return found
+    moved = _first(rules, given, queue, demand, candidates, site)
+    if moved.uids and (not found.uids or 2 * moved.price < found.price):
+        return moved
+    return found._replace(gave_up=found.gave_up or moved.gave_up)
+
+
+def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) -> int:
+    """What the quota that is short costs at the least: all of it of those that have worked least."""
+    short, alike = begun.missing(), candidates.alike
+    if short is None or alike is None:
+        return 0
+    lots = (lots for leaf, lots in alike.lots.items() if any(judge.asks(leaf) for judge in rules))
+    newest = max((-lot[0].youth for each in lots for lot in each.values()), default=candidates.now)
+    return worth({short.resource: short.missing}) * max(candidates.now - newest, 0)
+
+
+def outranked(
+    given: Basis,
+    queue: str,
+    demand: Demand,
+    priority: int,
+    candidates: Candidates,
+    site: Site | None = None,
+    *,
+    reclaims: bool,
+) -> Found:
+    """The victims for a job of this priority in its own queue.
+
+    ``reclaims``: whether others, that run above their min, may have to give as well.
+    """
+    giving = lower(candidates.runs.get(queue, ()), priority)
+    if not giving:
+        return NO_VICTIMS
+    own = Inside(given, queue, demand, others=False)
+    alone = _first([own], given, queue, demand, candidates.only({queue: giving}), site)
+    if not reclaims or len(alone.uids) == 1 or given.ledger.by_shares(queue):
+        return alone
+    with_others = candidates.only({**candidates.runs, queue: giving})
+    shared = _first([Inside(given, queue, demand)], given, queue, demand, with_others, site)
+    fewer = shared.uids and (not alone.uids or len(shared.uids) < len(alone.uids))
+    return shared if fewer and any(given.ledger.charges[uid].queue == queue for uid in shared.uids) else alone
+
+
+def underserved(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site | None = None) -> Found:
+    """The victims among those that have had more service, in the order of ``candidates``."""
+    return _first([OfService(queue)], given, queue, demand, candidates, site)
+
+
+def elsewhere(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site) -> Found:
+    """The jobs that are moved for its places; what it asks for is free, if not together."""
+    return _first([MovesOnly()], given, queue, demand, candidates, site) if site.may_fit() else NO_VICTIMS
+
+
+def workers(
+    given: Basis, queue: str, demand: Demand, candidates: Candidates, givers: Mapping[str, Sequence[Spare]],
+    most: int | None, *, below: int | None = None,
+) -> dict[str, Counts]:  # fmt: skip
+    """{uid: replicas taken of each group} of Ray clusters; the arguments as of ``parts_of``."""
+    begun = search(given, queue, demand)
+    replicas, parts = parts_of(begun, candidates, givers, most, below)
+    begun.parts = {name: part.gives for name, part in parts.items()}
+    inside: list[GivingRules] = [Inside(given, queue, demand, others=False)]
+    rules = inside if below is not None else judges(given, queue, demand)
+    found = _first(rules if parts else (), given, queue, demand, replicas, None, begun)
+    return counts_of(parts[uid] for uid in found.uids)
+
+
+def _first(
+    judges: Iterable[GivingRules], given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site | None,
+    begun: Search | None = None,
+) -> Found:  # fmt: skip
+    gave_up = looked = False
+    begun = begun or search(given, queue, demand, places=site is not None)
+    for judge in judges:
+        if judge.claims() or not (candidates.most or any(map(judge.asks, candidates.runs))):
+            continue
+        found = plan(begun, judge, candidates, site)
+        if found.uids:
+            return found
+        gave_up, looked = gave_up or found.gave_up, True
+    return Found([], gave_up, looked)

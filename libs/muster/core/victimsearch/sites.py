@@ -1,0 +1,198 @@
+"""The nodes in a search for victims: where a pod could be, what is there, and whether a whole gang fits.
+
+Everything that was ordered before counts as done: what leaves is gone, and the job that it leaves for has its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+
+from msgspec.structs import replace
+
+from muster.core.gang import plantrials
+from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.jobplaces import asks_of, asks_of_growth, elsewhere, jobs_on, leave, may_fit, occupants_of
+from muster.core.gang.nodeclaims import could_have_places
+from muster.core.placement.choices import choices, pinned_to_nodes, suits
+from muster.core.placement.needs import need_of, refused
+from muster.core.placement.place import place, weight
+from muster.core.placement.view import Ask, View
+from muster.core.victimsearch.prices import Option, Prices, cheapest
+from muster.events.elastic import GrowthOption
+from muster.model.resources import Vector, add_into
+
+MAX_SETS = 256
+"""Sets of jobs that are tried on one node."""
+
+Domain = tuple[str, str]
+"""A label of nodes and its value."""
+Grows = tuple[GrowthOption, int]
+"""Replicas of a Ray cluster, and how many pods they are."""
+
+
+class Site:
+    """The nodes as one waiting gang sees them."""
+
+    def __init__(self, places: AdmitterState, uid: str, asks: Sequence[Ask]) -> None:
+        self._places, self._uid, self._asks = places, uid, asks
+        self._fits: dict[tuple[frozenset[str], frozenset[str]], bool] = {}
+
+    @cached_property
+    def view(self) -> View:
+        return plantrials.supposed(self._places, self._uid)
+
+    def fits(self, gone: Iterable[str], moving: Iterable[str] = ()) -> bool:
+        """Whether the gang finds its places with these gone, and those of them that move find others."""
+        key = frozenset(gone), frozenset(moving)
+        if key not in self._fits:
+            self._fits[key] = self._placed(*key)
+        return self._fits[key]
+
+    def _placed(self, gone: Iterable[str], moving: Iterable[str]) -> bool:
+        mark, uids, mode = self.view.mark(), sorted(gone), self._places.placement.strategy
+        for uid in uids:
+            self.leave(uid)
+        found = mode is None or place(self.view, self._asks, mode) is None
+        if found and mode is not None:
+            found = elsewhere(self._places, self.view, sorted(moving), mode) is not None
+        self.view.undo(mark)
+        return found
+
+    def may_fit(self, gone: Iterable[str] = ()) -> bool:
+        """Whether as much is free in all as the gang asks for, with these gone."""
+        mark = self.view.mark()
+        for uid in gone:
+            self.leave(uid)
+        fits = may_fit(self._places, self.view, self._asks)
+        self.view.undo(mark)
+        return fits
+
+    def may_ever_fit(self) -> bool:
+        """Whether each set of the gang alone would have room on the nodes if they were empty."""
+        return could_have_places(self._places, self._asks)
+
+    def leave(self, uid: str) -> None:
+        """Suppose that nothing of a job were on the nodes."""
+        leave(self._places, self.view, (uid,))
+
+    @cached_property
+    def pods(self) -> list[Ask]:
+        """The pods of the gang one by one, the largest first."""
+        ordered = sorted(self._asks, key=lambda ask: (-weight(self.view, ask), ask.name))
+        return [replace(ask, count=1) for ask in ordered for _ in range(ask.count)]
+
+    def domains(self) -> list[Domain | None]:
+        """Where the whole gang has to be: one domain of its topology; None for anywhere."""
+        levels = {ask.together.required or ask.rules.topology.required for ask in self._asks} - {""}
+        if len(levels) != 1:
+            return [None]
+        [level] = levels
+        labels = (node.labels.get(level) for node in self._places.ledger.nodes.values() if node.uid)
+        return [(level, value) for value in sorted({each for each in labels if each is not None})]
+
+    def nodes(self, ask: Ask, domain: Domain | None) -> Iterator[str]:
+        """The nodes that suit a pod, whatever is on them."""
+        for name, node in self._places.ledger.nodes.items():
+            if (domain is None or node.labels.get(domain[0]) == domain[1]) and self.suits(ask, name):
+                yield name
+
+    def suits(self, ask: Ask, node: str) -> bool:
+        """Whether a node suits a pod, whatever is on it."""
+        slot = self.view.slot(node)
+        if slot is None:
+            return False
+        pinned = pinned_to_nodes(self.view, ask)
+        closed = refused(ask.rules, self.view.ledger.classes[slot.group], pinned) is not None
+        return not closed and (not pinned or suits(self.view, ask, node))
+
+    def free(self, ask: Ask) -> list[str]:
+        """The nodes that suit a pod and have room for it by their free resources, by name."""
+        return sorted(name for choice in choices(self.view, ask) for name in choice.names)
+
+    def givers(self, node: str) -> Iterable[str]:
+        """Uids of the jobs that have something on a node."""
+        return jobs_on(self._places, node)
+
+    def nodes_of(self, uid: str) -> list[str]:
+        """The nodes on which a job has something."""
+        occupants = self._places.ledger.occupants
+        return list(dict.fromkeys(occupants[key].node for key in occupants_of(self._places, uid)))
+
+    def room(self, ask: Ask, node: str) -> bool:
+        """Whether a node has room for a pod by its free resources."""
+        slot = self.view.slot(node)
+        need = self.view.need(ask, node)
+        return slot is not None and need is not None and need.fit(slot.free, sorted(slot.shared.values())) > 0
+
+    def room_without(self, ask: Ask, node: str, uids: Iterable[str]) -> bool:
+        """Whether a node has room for a pod with these gone."""
+        mark = self.view.mark()
+        for uid in uids:
+            self.leave(uid)
+        fits = self.room(ask, node)
+        self.view.undo(mark)
+        return fits
+
+    def lacks(self, ask: Ask, node: str) -> Vector:
+        """What a node has too little of for a pod of whole devices; empty where that cannot be said."""
+        slot = self.view.slot(node)
+        if slot is None:
+            return {}
+        group = self.view.ledger.classes[slot.group]
+        need, _ = need_of(ask.request, ask.rules, group)
+        if need is None:
+            return {}
+        return {
+            group.resources[at]: amount - slot.free[at]
+            for at, amount in need.parts
+            if slot.free[at] < amount and group.resources[at] in ask.request
+        }
+
+    def freed(self, uid: str, node: str) -> Mapping[str, int]:
+        """What a job has on a node, apart from shared devices."""
+        found: Vector = {}
+        for key in occupants_of(self._places, uid):
+            occupant = self._places.ledger.occupants[key]
+            if occupant.node == node:
+                add_into(found, occupant.request, occupant.count)
+        return found
+
+    def shares(self, uid: str) -> bool:
+        """Whether a job has shared devices."""
+        occupants = self._places.ledger.occupants
+        return any(occupants[key].share for key in occupants_of(self._places, uid))
+
+    def sets(
+        self, ask: Ask, node: str, here: Sequence[str], best: Option | None, prices: Prices
+    ) -> Iterator[Sequence[str]]:
+        """Sets of those on a node that cost less than the best so far, the cheapest first; as many as are looked at."""
+        if best is not None and len(best.uids) == len(here):
+            return  # Without any of them there is no room.
+        lacks = {} if any(map(self.shares, here)) else self.lacks(ask, node)
+        freed = {uid: self.freed(uid, node) for uid in here}
+        if best is not None and lacks and len({tuple(each.items()) for each in freed.values()}) == 1:
+            return  # Of those that are alike the cheapest were taken.
+        for uids in islice(cheapest(here, prices.rank, prices.lost), MAX_SETS):
+            if all(sum(freed[uid].get(name, 0) for uid in uids) >= amount for name, amount in lacks.items()):
+                yield uids
+
+    def put(self, ask: Ask, node: str) -> None:
+        """Suppose that a pod were on a node; it must fit."""
+        need = self.view.need(ask, node)
+        assert need is not None, f"{node} has had room just now"
+        self.view.take(ask, need, node, 1)
+
+
+def site_of(places: AdmitterState, uid: str, placement: str = "", *, grows: Grows | None = None) -> Site | None:
+    """What a claimant sees of the nodes; None where jobs are not placed. ``placement``: as in QuotaReserved.
+
+    ``grows``: the replicas that it asks for, where it runs, and how many pods those are.
+    """
+    gang = places.gangs.get(uid)
+    if places.placement.strategy is None or gang is None:
+        return None
+    gang = replace(gang, placement=placement)
+    asks = asks_of(places, gang) if grows is None else asks_of_growth(places, gang, *grows)
+    return Site(places, uid, asks) if asks or grows is None else None

@@ -1,1 +1,0 @@
-"""Views: the read model and the log as readers want them, in words. They decide nothing."""

@@ -1,1 +1,0 @@
-"""Sentences: the only place where values become English. It imports values, never a state."""

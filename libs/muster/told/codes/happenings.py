@@ -1,0 +1,145 @@
+"""What happened to a job or a gang: position in the log, the event, and the numbers of the moment.
+
+Values only; ``told.wording.events`` makes sentences of them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from muster.events.base import Decision
+from muster.events.registry import AnyEvent
+from muster.model.demand import Shortfall
+from muster.model.keys import Ref
+from muster.model.podtrouble import PodTrouble
+from muster.model.resources import Vector
+from muster.told.codes.values import Leaving
+
+Weight = Literal["detail", "step", "turn"]
+"""How much it matters: a ``turn`` changes the state of the subject, a ``step`` leads to it, a ``detail`` neither."""
+
+
+class Where(Struct, frozen=True, omit_defaults=True):
+    """A place in a queue at the moment; position 0: it is tried at once."""
+
+    position: int = 0
+    length: int = 0
+    ahead: tuple[str, ...] = ()
+    """The first few before it."""
+
+
+class Used(Struct, frozen=True):
+    """What a node of the tree uses of one resource, base units; limit -1: none."""
+
+    resource: str
+    used: int
+    limit: int
+
+
+class SetAsked(Struct, frozen=True):
+    """One pod set of a job."""
+
+    name: str
+    count: int
+    request: Vector
+
+
+class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One thing that happened. ``what`` is the tag of its event, or the part of a fact that changed."""
+
+    at: int
+    """Log time, ms."""
+    seq: int
+    item: int
+    what: str
+    weight: Weight
+    times: int = 1
+    """Over 1 when the same happened that often in a row, last at ``last_at``."""
+    last_at: int = 0
+    last_seq: int = 0
+    event: AnyEvent | None = None
+    """The event, its long lists cut; None where a fact about the job changed."""
+    kind: str = ""
+    name: str = ""
+    """Of another object, or namespace/name of another job."""
+    words: str = ""
+    """The detail or message of another system, or the rule of a placement."""
+    pod: PodTrouble | None = None
+    """Why a pod does not run."""
+    path: str = ""
+    number: int = 0
+    """Generation or number of pods; ``what`` says which."""
+    span: int = -1
+    """ms since what came before; -1 where that is unknown."""
+    flag: bool = False
+    """Suspended, or still charged."""
+    request: Vector | None = None
+    before: Vector | None = None
+    sets: tuple[SetAsked, ...] = ()
+    more: int = 0
+    """How many beyond those that are listed."""
+    used: tuple[Used, ...] = ()
+    where: Where | None = None
+    refusal: Shortfall | None = None
+    """Of another job with the same request."""
+    leaving: Leaving | None = None
+    nodes: tuple[tuple[str, int], ...] = ()
+    """(node, how many pods)"""
+
+
+MAX_PER_SUBJECT = 100
+"""Happenings kept of one subject: the first, and the newest; details go before the rest."""
+
+
+def add(kept: list[Happening], new: Happening) -> None:
+    """Append, the same in a row as one, within what is kept of one subject."""
+    if kept:
+        last = kept[-1]
+        same = last.what == new.what and last.weight == new.weight
+        if same and _alike(last, new):
+            kept[-1] = structs.replace(last, times=last.times + 1, last_at=new.at, last_seq=new.seq)
+            return
+    kept.append(new)
+    if len(kept) > MAX_PER_SUBJECT:
+        del kept[next((index for index, each in enumerate(kept) if index and each.weight == "detail"), 1)]
+
+
+def _alike(last: Happening, new: Happening) -> bool:
+    cause = new.event.cause if isinstance(new.event, Decision) else None
+    event = last.event
+    if cause is not None and isinstance(event, Decision):
+        event = structs.replace(event, cause=cause)
+    moved = structs.replace(
+        new,
+        at=last.at,
+        seq=last.seq,
+        item=last.item,
+        times=last.times,
+        last_at=last.last_at,
+        last_seq=last.last_seq,
+        event=event,
+    )
+    return structs.replace(last, event=event) == moved and event == new.event
+
+
+class Taker(Struct, frozen=True):
+    """One reservation: what waiting jobs saw pass by."""
+
+    seq: int
+    job: str
+    queue: str
+    request: Vector
+    place: tuple[int, int, str, str] | None
+    """Its place in its queue."""
+
+
+class Release(Struct, frozen=True):
+    """The reason to evaluate other jobs: a job that released quota, or (without a job) a change of the tree."""
+
+    job: str = ""
+    request: Vector | None = None
+
+
+Said = tuple[Ref, Happening]

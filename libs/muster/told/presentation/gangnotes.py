@@ -1,0 +1,235 @@
+"""What gangs of pods should say now: Events on their pods, their PodGroups, and the condition nodes are added for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
+from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.gang import PodGroup
+from muster.model.keys import Ref
+from muster.model.workload import PodState
+from muster.told.presentation.desired import DesiredObject, EventNote, note_on, shown_text
+from muster.told.readmodel.gangsshown import GangHeld, GangShown
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import held_back_code
+from muster.told.wording import nodewords, problems
+from muster.told.wording.nodewords import NO_PLACE, TRIED
+
+TOLD_CYCLES = 2
+"""Rounds of which every pod gets an Event; those after them give one for the whole gang."""
+
+
+class GangNote(Struct, frozen=True):
+    """An Event. ``count`` over 0: one that is written again and again, with how often it has happened by now."""
+
+    note: EventNote
+    count: int = 0
+
+
+def gang_events(state: ReadState, key: str) -> list[GangNote]:
+    """The Events that tell a gang why it waits, and what of its marks was not understood."""
+    gang = state.gangs.gangs.get(key)
+    if gang is None or (not gang.ours and not (gang.held and gang.held.event.reason == "other_scheduler")):
+        return []
+    found = []
+    if gang.complaint is not None:
+        text, ref = "; ".join(map(problems.line, gang.complaint.found)), gang.complaint.ref
+        stamp = f"gang-{digest(('complaint', ref.uid, gang.complaint.found))}"
+        found.append(GangNote(_note(state, ref, stamp, "GangMarkIgnored", text)))
+    held = gang.held
+    if held is None:
+        return found
+    refs = _about(gang, held)
+    if not refs:
+        return found
+    code = held_back_code(held.event)
+    if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
+        whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
+        note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(gang, held)}")
+        return [*found, GangNote(note, held.event.cycle - TOLD_CYCLES)]
+    for ref in refs:
+        note = _note(state, ref, _stamp(held, ref), code, f"{ref.name} {_words(gang, held)}")
+        found.append(GangNote(note))
+    return found
+
+
+def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
+    """The pods that get an Event: those that were tried; for a problem of the gang all that wait or will wait."""
+    waiting = {pod.ref.uid: pod.ref for pod in _pending(gang)}
+    if held.event.reason == "broken":
+        left = [pod.ref for pod in gang.pods.values() if pod.node and not pod.over]
+        return [_whole(gang, min(left, key=lambda ref: ref.name))] if left else []
+    if held.event.reason in TRIED:
+        return [ref for ref in held.event.pods if ref.uid in waiting]
+    return list(waiting.values())[:MAX_PODS_NAMED]
+
+
+def _words(gang: GangShown, held: GangHeld) -> str:
+    """Without the name of its gang."""
+    return nodewords.gang_event_text(held.event, gang.counted().alive, gang.minimum)
+
+
+def _stamp(held: GangHeld, ref: Ref) -> str:
+    """One Event per pod, round and kind of trouble, whichever process writes it and however often."""
+    event = held.event
+    said: object = event.reason if event.reason in TRIED else (event.reason, event.problem)
+    if event.reason in NO_PLACE:
+        said = (event.growth, event.refusals)
+    return f"gang-{digest((ref.uid, event.cycle, said))}"
+
+
+def _note(state: ReadState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
+    kind, _, group = ref.kind.partition(".")
+    known = (*api.POD_GROUPS, api.NATIVE_POD_GROUPS[-1])
+    version = next((each.api_version for each in known if each.group == group), "v1")
+    return note_on(state, Ref(kind, ref.namespace, ref.name, ref.uid), version, stamp, code, text)
+
+
+def _whole(gang: GangShown, first: Ref) -> Ref:
+    """The object on which a gang is shown."""
+    found = gang.pod_group
+    return found.ref if found is not None else first
+
+
+# --- PodGroups --------------------------------------------------------------------------------------------------
+
+
+def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[DesiredObject]:
+    """The PodGroups of a gang that do not say what they should, with the one that labels ask for.
+
+    ``home``: of which API group one is made where there is none; None where the server has neither. Those of Kubernetes
+    itself are never written: their status is that of kube-scheduler.
+    """
+    gang = state.gangs.gangs.get(key)
+    if gang is None or not gang.ours:
+        return []
+    said, found = gang.said_by_pods, []
+    readable = [each for each in gang.pod_groups.values() if not each.native]
+    asked = said is not None and said.way == "labels" and not said.refusal and said.minimum > 0
+    if asked and said is not None and not readable and home is not None:
+        found.append(_upsert(state, gang, key, home, None, said.minimum))
+    for pod_group in readable:
+        resource = resource_of(pod_group.ref)
+        minimum = said.minimum if asked and said is not None and pod_group.made else 0
+        wanted = _upsert(state, gang, key, resource, pod_group, minimum)
+        if wanted.shown != pod_group.shown:
+            found.append(wanted)
+    return found
+
+
+def surplus(state: ReadState, key: str) -> list[PodGroup]:
+    """PodGroups that we made for pods which are gone."""
+    gang = state.gangs.gangs.get(key)
+    if gang is None or gang.pods:
+        return []
+    return [pod_group for pod_group in gang.pod_groups.values() if pod_group.made]
+
+
+def resource_of(ref: Ref) -> ApiResource:
+    """The resource of a PodGroup, whose kind is qualified by its API group."""
+    group = ref.kind.partition(".")[2]
+    return next((each for each in api.POD_GROUPS if each.group == group), api.POD_GROUPS[-1])
+
+
+def _upsert(
+    state: ReadState, gang: GangShown, key: str, resource: ApiResource, known: PodGroup | None, minimum: int
+) -> DesiredObject:
+    """``minimum``: what spec.minMember is to be, where that is ours to say; else 0."""
+    counted = gang.counted()
+    least = minimum or gang.minimum
+    phase = gang.ended or counted.phase(least)
+    status: dict[str, Any] = {
+        "phase": phase,
+        "running": counted.running,
+        "succeeded": counted.succeeded,
+        "failed": counted.failed,
+    }
+    if resource.group == api.POD_GROUPS[0].group:
+        status["scheduled"] = counted.bound
+        if phase == "Scheduling" and counted.bound >= least:
+            status["phase"] = "Scheduled"
+    owner = _occupied_by(state, gang)
+    if owner:
+        status["occupiedBy"] = owner
+    if gang.began:
+        status["scheduleStartTime"] = rfc3339(gang.began // 1000 * 1000)
+    spec = {"minMember": minimum} if minimum else {}
+    shown = digest((status, spec))
+    namespace, _, name = key.partition("/")
+    made = {MADE_FOR: "labels"} if known is None else {}
+    return DesiredObject(
+        key=f"podgroup/{resource.group}/{key}",
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        exists=known is not None,
+        shown=shown,
+        metadata={"annotations": {SHOWN: shown, **made}},
+        spec=spec,
+        status=status,
+    )
+
+
+def _occupied_by(state: ReadState, gang: GangShown) -> str:
+    """namespace/name of the job its pods belong to; empty where they have none, or several."""
+    owners = {pod.owner_uid for pod in gang.pods.values()}
+    if len(owners) != 1:
+        return ""
+    workload = state.queues.workloads.get(next(iter(owners)))
+    return workload.ref.key if workload is not None else ""
+
+
+# --- the condition that nodes are added for ---------------------------------------------------------------------
+
+
+def conditions(state: ReadState, key: str) -> list[tuple[Ref, str, bytes]]:
+    """(pod, what it says, patch of its status): PodScheduled of every pod of a gang that lacks nodes.
+
+    An autoscaler adds nodes for pods that are Unschedulable, and a gang that waits for anything else needs none: its
+    pods say so only while more nodes would help, and once they have said so they say what they wait for since. Where
+    nodes are asked for as a whole, or no node pool can help, they say another reason: of nodes for single pods some
+    would be bought for nothing.
+    """
+    gang = state.gangs.gangs.get(key)
+    if gang is None or gang.held is None or not gang.lacked:
+        return []
+    text, reason = shown_text(_lacks(gang.held)), _lacking(gang.held.event)
+    stamp = gang.held.at
+    return [(pod.ref, digest((reason, text)), _condition(pod, reason, text, stamp)) for pod in _waiting(gang)]
+
+
+def _lacking(event: GangHeldBack) -> str:
+    """The reason of the condition."""
+    if event.reason not in LACKS_NODES:
+        return held_back_code(event)
+    if event.refusals:
+        return "NoNodePool"
+    return "NodesRequested" if event.growth is not None and event.growth.provisioning else "Unschedulable"
+
+
+def _lacks(held: GangHeld) -> str:
+    """What the condition says."""
+    event = held.event
+    return nodewords.lacks(event) if event.reason in LACKS_NODES else nodewords.held_back(event)
+
+
+def _pending(gang: GangShown) -> list[PodState]:
+    pods = sorted(gang.pods.values(), key=lambda pod: pod.ref.key)
+    return [pod for pod in pods if not (pod.node or pod.over or pod.deleting)]
+
+
+def _waiting(gang: GangShown) -> list[PodState]:
+    return [pod for pod in _pending(gang) if pod.ours and not pod.gated]
+
+
+def _condition(pod: PodState, reason: str, text: str, at: int) -> bytes:
+    stamp = rfc3339(at // 1000 * 1000)
+    entry = {"type": "PodScheduled", "status": "False", "reason": reason, "message": text}
+    status = {"conditions": [{**entry, "lastTransitionTime": stamp}]}
+    return msgspec.json.encode({"metadata": {"uid": pod.ref.uid}, "status": status})

@@ -1,0 +1,120 @@
+"""The PodGroup of KAI Scheduler that shows a workload of a KAI queue: its parts, what each takes, why it waits.
+
+It is written to be read; nothing is read from it. It belongs to its workload and goes with it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from muster.core.objects.kaiqueue import pod_group_name
+from muster.core.objects.meta import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_QUEUE, KAI_STALENESS, digest, rfc3339
+from muster.core.quota.demand import PREEMPTIBILITY, kai_class
+from muster.core.quota.ledger.quotaledger import leaf_of
+from muster.core.workloads.registry import KINDS
+from muster.model import api
+from muster.model.quota import KAI_ROOT
+from muster.model.resources import texts
+from muster.model.workload import Workload, least
+from muster.told.codes.codetable import CODES
+from muster.told.codes.values import NotQueued
+from muster.told.presentation.desired import Body, DesiredObject, owner_of, shown_text
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.wording import jobs
+
+_LABEL = re.compile(r"[^a-z0-9]+")
+_OF_QUEUES = ("queue_label_missing", "queue_unknown", "two_quotas")
+
+
+def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
+    """The PodGroup of a workload; None for one that no KAI queue has anything to do with."""
+    workload = state.queues.workloads.get(uid)
+    if (
+        workload is None
+        or workload.deleting
+        or workload.ref.kind not in KINDS
+        or KAI_ROOT not in state.queues.ledger.trees
+    ):
+        return None
+    queue, reason, message = _waits(state, workload)
+    if queue is None:
+        return None
+    spec, charge = _spec(workload, queue), state.queues.ledger.charges.get(uid)
+    stamp = rfc3339(state.now // 1000 * 1000)
+    condition = {
+        "type": "UnschedulableOnNodePool",
+        "status": "True",
+        "nodePool": "default",
+        "reason": reason,
+        "message": message,
+        "reasons": [{"reason": reason, "message": message}],
+        "lastTransitionTime": stamp,
+    }
+    asked = texts(state.queues.demand_of(workload).request)
+    charged = texts(charge.request) if charge is not None else dict.fromkeys(asked, "0")
+    firm = charge is not None and not charge.preemptible
+    status: Body = {
+        "schedulingConditions": [condition] if reason else [],
+        "resourcesStatus": {
+            "requested": asked,
+            "allocated": charged,
+            "allocatedNonPreemptible": charged if firm else dict.fromkeys(charged, "0"),
+        },
+    }
+    return DesiredObject(
+        key=f"kaigroup/{uid}",
+        resource=api.KAI_POD_GROUPS,
+        namespace=workload.ref.namespace,
+        name=pod_group_name(workload.ref),
+        exists=False,
+        shown=digest((spec, reason, message, status["resourcesStatus"])),
+        metadata={"ownerReferences": [owner_of(workload)], "labels": {KAI_QUEUE: queue} if queue else {}},
+        spec=spec,
+        status=status,
+    )
+
+
+def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
+    """(its queue, empty where it names none; why it waits as reason and sentence); no queue at all: not KAI's."""
+    charge = state.queues.ledger.charges.get(workload.ref.uid)
+    leaf = charge.queue if charge is not None else leaf_of(state.queues.ledger, workload) or ""
+    named = workload.labels.get(KAI_QUEUE, "")
+    if leaf.startswith(f"{KAI_ROOT}/"):
+        status = job_status(state, workload.ref.uid)
+        if status.phase not in ("waiting", "refused"):
+            return leaf.rpartition("/")[2], "", ""
+        told = jobs.reason(status)
+        return leaf.rpartition("/")[2], CODES[status.code].kai or told.code, shown_text(told.text)
+    status = job_status(state, workload.ref.uid)
+    if leaf or not isinstance(status.values, NotQueued) or status.values.refusal.reason not in _OF_QUEUES:
+        return None, "", ""
+    told = jobs.reason(status)
+    return named, told.code, shown_text(told.text)
+
+
+def _spec(workload: Workload, queue: str) -> Body:
+    said = workload.labels
+    groups = [{"name": _part(pods.name), "minMember": least((pods,))} for pods in workload.pod_sets]
+    spec: dict[str, Any] = {
+        "minMember": sum(each["minMember"] for each in groups),
+        "priorityClassName": kai_class(workload),
+        "subGroups": groups if len(groups) > 1 else [],
+        **({"queue": queue} if queue else {}),
+        **({"preemptionDelay": said[KAI_PREEMPTION_DELAY]} if KAI_PREEMPTION_DELAY in said else {}),
+        **({"stalenessGracePeriod": said[KAI_STALENESS]} if KAI_STALENESS in said else {}),
+    }
+    if said.get(KAI_PREEMPTIBILITY) in PREEMPTIBILITY:
+        spec["preemptibility"] = said[KAI_PREEMPTIBILITY]
+    levels = {
+        "requiredTopologyLevel": workload.topology.required,
+        "preferredTopologyLevel": workload.topology.preferred,
+    }
+    found = {key: level for key, level in levels.items() if level}
+    return spec | ({"topologyConstraint": found} if found else {})
+
+
+def _part(name: str) -> str:
+    """The name of a pod set as a PodGroup takes it; the head has KAI's name."""
+    return "headgroup" if name == "head" else _LABEL.sub("-", name).strip("-")[:63] or "main"

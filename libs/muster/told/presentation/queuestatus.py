@@ -1,0 +1,220 @@
+"""The status of our Queues, of the quota tree and of KAI queues.
+
+What the status of a KAI queue should say now: what is below it, what it uses and asks for, and whether it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, to_builtins
+
+from muster.core.objects.kaiqueue import KaiStatus, shown_status
+from muster.core.objects.meta import ExplainedCondition, digest
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.trees.treesource import ROOT
+from muster.core.reading.kubequeue import (
+    CREATED_BY,
+    DEFAULT_POLICY,
+    MADE,
+    MAX_ITEMS,
+    PARENT_FULLNAME,
+    QUEUE_NAMESPACE,
+    QUOTA_FULLNAME,
+    QueueItem,
+    QueueItems,
+    QueueStatus,
+    queue_name,
+    queue_name_prefix,
+)
+from muster.model import api
+from muster.model.kaiqueue import KaiQueue
+from muster.model.keys import Ref, parent_path
+from muster.model.quota import COUNTED, KAI_ROOT, QuotaNode
+from muster.model.resources import EVERYTHING, Vector, add_into, texts
+from muster.told.presentation.desired import Body, DesiredObject, trouble_reason, unit_name
+from muster.told.readmodel.readstate import ReadState
+from muster.told.wording import problems, queuewords
+
+# --- Queues and the quota tree ----------------------------------------------------------------------------------------
+
+
+def queue_object(state: ReadState, path: str) -> DesiredObject | None:
+    """The Queue of a quota path, or None when there is no such path or it shows what it should."""
+    node, tree = state.queues.ledger.nodes.get(path), state.queues.ledger.tree_of(path)
+    if node is None or tree is None or tree.root == KAI_ROOT:  # KAI queues are objects of their own
+        return None
+    existing = next(
+        (
+            state.queue_objects[uid]
+            for uid, of in state.queues.queue_paths.items()
+            if of == path and uid in state.queue_objects
+        ),
+        None,
+    )
+    status = queue_status(state, path)
+    shown = digest(status)
+    if existing is not None and existing.shown == shown:
+        return None
+    parent = parent_path(path)
+    annotations = {QUOTA_FULLNAME: path, PARENT_FULLNAME: parent.rpartition("/")[2] if parent else ""}
+    return DesiredObject(
+        key=f"queue/{path}",
+        resource=api.QUEUES,
+        namespace=QUEUE_NAMESPACE,
+        name=existing.ref.name if existing is not None else queue_name(path),
+        exists=existing is not None,
+        shown=shown,
+        metadata={
+            "generateName": queue_name_prefix(path),
+            "annotations": annotations if existing is not None else {**annotations, MADE: "true"},
+            "labels": {CREATED_BY: "true"},
+        },
+        spec={} if existing is not None else {"queuePolicy": DEFAULT_POLICY},
+        status=to_builtins(status),
+    )
+
+
+def queue_status(state: ReadState, path: str) -> QueueStatus:
+    """Waiting jobs of a queue: the first hundred, those to be evaluated next apart from the others; and how many."""
+    active: list[QueueItem] = []
+    backoff: list[QueueItem] = []
+    for position, (place, key) in enumerate(state.queues.book.in_order(path), start=1):
+        if position > MAX_ITEMS:
+            break
+        job = state.queues.jobs[place.uid]
+        workload = state.queues.workloads.get(place.uid)
+        name = unit_name(workload) if workload is not None else job.ref.name
+        item = QueueItem(name, job.ref.namespace, position, job.priority)
+        (active if state.queues.book.shapes[key].denial is None else backoff).append(item)
+    return QueueStatus(QueueItems(tuple(active), tuple(backoff)), state.queues.book.length(path))
+
+
+def surplus_queues(state: ReadState) -> list[Ref]:
+    """Queue objects of ours whose path the tree in force does not have, and second ones of one path."""
+    if not state.queues.ledger.trees or not state.synced:
+        return []
+    kept: set[str] = set()
+    surplus = []
+    for uid, shown in state.queue_objects.items():
+        path = state.queues.queue_paths.get(uid, "")
+        if path in state.queues.ledger.nodes and path not in kept:
+            kept.add(path)
+        else:
+            surplus.append(shown.ref)
+    return surplus
+
+
+def tree_status(state: ReadState) -> Body | None:
+    """The status of the tree in force: the tree again, with used and request of every node, and whether it counts."""
+    tree = state.queues.ledger.trees.get(ROOT)
+    if tree is None:
+        return None
+    wanted: dict[str, Vector] = {path: dict(vector) for path, vector in state.queues.ledger.used.items()}
+    for shape in state.queues.book.shapes.values():
+        for path in chain_of(shape.queue):
+            add_into(wanted.setdefault(path, {}), counted(shape.demand), len(shape.waiting) + shape.open)
+    return {"root": _node_status(state, tree.nodes[0], wanted), "conditions": tree_conditions(state, tree.ref.uid)}
+
+
+def tree_conditions(state: ReadState, uid: str) -> list[Body]:
+    """``status.conditions`` of a tree: whether the object as it is now is in force, and if not why."""
+    trouble = state.troubles.get(uid)
+    if trouble is None:
+        return [to_builtins(ExplainedCondition("Ready", "True", "Counts", ""))]
+    reason = trouble_reason(trouble)
+    return [to_builtins(ExplainedCondition("Ready", "False", reason.code, reason.text))]
+
+
+def _node_status(state: ReadState, node: QuotaNode, wanted: dict[str, Vector]) -> Body:
+    body: Body = {
+        "name": node.name,
+        "min": texts(node.guaranteed),
+        "max": texts(node.limit),
+        "used": texts(shown_amounts(node, state.queues.ledger.used.get(node.path, {}))),
+        "request": texts(shown_amounts(node, wanted.get(node.path, {}))),
+    }
+    if node.path in state.queues.ledger.shares.runtime:
+        body["runtime"] = texts(state.queues.ledger.shares.runtime[node.path])
+    if node.namespaces:
+        body["namespaces"] = list(node.namespaces)
+    if node.children:
+        body["children"] = [_node_status(state, state.queues.ledger.nodes[path], wanted) for path in node.children]
+    return body
+
+
+def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
+    """The amounts, with a zero for every resource the node speaks of; what is counted only where it does."""
+    spoken = node.limit.keys() | node.guaranteed.keys()
+    found = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
+    return {**dict.fromkeys(spoken, 0), **found}
+
+
+# --- KAI queues -------------------------------------------------------------------------------------------------------
+
+
+class KaiQueueStatus(Struct, frozen=True):
+    """The status a queue should have, and its digest."""
+
+    ref: Ref
+    body: Body
+    shown: str
+
+
+def kai_status(state: ReadState, queue: KaiQueue) -> KaiQueueStatus | None:
+    """The status of a queue; None when it shows what it should."""
+    ledger = state.queues.ledger
+    path = ledger.queues.get(queue.name, "")
+    used, firm = ledger.used.get(path, {}), ledger.firm.get(path, {})
+    requested = dict(used)
+    if path:
+        add_into(requested, waiting_below(state, path))
+    children = [each.rpartition("/")[2] for each in ledger.nodes[path].children] if path else []
+    status = KaiStatus(
+        child_queues=tuple(children),
+        allocated=_shown(queue, used),
+        allocated_non_preemptible=_shown(queue, firm),
+        requested=_shown(queue, requested),
+        conditions=tuple(_conditions(state, queue, path)),
+    )
+    shown = shown_status(status)
+    # A queue with none below it has no list at all: the column of `kubectl get queues` stays empty.
+    body = {**to_builtins(status), "childQueues": children or None}
+    return None if shown == queue.shown else KaiQueueStatus(queue.ref, body, shown)
+
+
+def waiting_below(state: ReadState, path: str) -> Vector:
+    """What waits in a queue and below it, in all."""
+    total: Vector = {}
+    for shape in state.queues.book.shapes.values():
+        if path in chain_of(shape.queue):
+            add_into(total, shape.demand.request, len(shape.waiting) + shape.open)
+    return total
+
+
+def _shown(queue: KaiQueue, amounts: Vector) -> dict[str, str]:
+    """What a queue speaks of, zeros too: a merge patch never takes a key away."""
+    return texts({name: amounts.get(name, 0) for name in queue.quota})
+
+
+def _asked(amounts: Vector) -> Vector:
+    return {name: amount for name, amount in amounts.items() if name not in COUNTED}
+
+
+def _conditions(state: ReadState, queue: KaiQueue, path: str) -> Iterator[ExplainedCondition]:
+    tree = state.queues.ledger.trees.get(KAI_ROOT)
+    why = tree.disabled.get(queue.name) if tree is not None else None
+    if path:
+        yield ExplainedCondition("Ready", "True", "Counts", "")
+    else:
+        yield ExplainedCondition(
+            "Ready", "False", "Disabled", problems.line(why) if why is not None else queuewords.NOT_IN_FORCE
+        )
+    if path and (over := _over_quota(state, path)):
+        yield ExplainedCondition("OverQuota", "True", "UsesSurplus", queuewords.over_quota(over))
+
+
+def _over_quota(state: ReadState, path: str) -> str:
+    node, used = state.queues.ledger.nodes[path], _asked(state.queues.ledger.used.get(path, {}))
+    found = [name for name in sorted(used) if EVERYTHING != node.guaranteed.get(name, 0) < used[name]]
+    return ", ".join(found)

@@ -1,0 +1,208 @@
+"""What presentation knows of gangs of pods: their members, their PodGroups, and what holds them back.
+
+Folds only. Of gangs none of whose pods name one of our schedulers nothing is shown: others schedule them.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.gang.declare import Declared, counting, declared_by
+from muster.events.base import Cause
+from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
+from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
+from muster.model.gang import PodGroup
+from muster.model.keys import Position, Ref
+from muster.model.problem import FieldProblem
+from muster.model.workload import DEFAULT_SCHEDULER, PodState
+from muster.told.codes.values import Counted
+
+ENDED = ("Finished", "Failed")
+"""Phases that a PodGroup does not leave because its pods are taken away."""
+
+
+class GangHeld(Struct, frozen=True):
+    """What was said last of why a gang waits."""
+
+    event: GangHeldBack
+    cause: Cause
+    at: int
+
+
+class Complaint(Struct, frozen=True):
+    """What of the marks of a gang was not understood, and a pod that can show it."""
+
+    found: tuple[FieldProblem, ...]
+    ref: Ref
+    at: int
+
+
+class GangShown(Struct):
+    """One gang: pods, and what is said of it. A pod of no gang is one of its own, under its uid."""
+
+    pods: dict[str, PodState] = field(default_factory=dict)
+    pod_groups: dict[str, PodGroup] = field(default_factory=dict)
+    """By uid; there may be one of each API group."""
+    held: GangHeld | None = None
+    complaint: Complaint | None = None
+    began: int = 0
+    """Log time of the first try, in ms."""
+    lacked: bool = False
+    """Its pods show in their status that they lack nodes, until something else is written there."""
+    ended: str = ""
+    """The phase it ended in, if it did and no pod has come since."""
+
+    def counted(self) -> Counted:
+        """Its pods as a PodGroup counts them."""
+        pods = [pod for pod in self.pods.values() if pod.over or not pod.deleting]
+        return Counted(
+            pods=len(pods),
+            bound=sum(1 for pod in pods if pod.node),
+            running=sum(1 for pod in pods if pod.running and not pod.over),
+            succeeded=sum(1 for pod in pods if pod.succeeded),
+            failed=sum(1 for pod in pods if pod.over and not pod.succeeded),
+        )
+
+    @property
+    def ours(self) -> bool:
+        """Whether we place it."""
+        return any(pod.ours for pod in self.pods.values())
+
+    @property
+    def by_default(self) -> bool:
+        """Whether all of its pods name the scheduler that Kubernetes brings."""
+        return all(pod.scheduler == DEFAULT_SCHEDULER for pod in self.pods.values())
+
+    @property
+    def pod_group(self) -> PodGroup | None:
+        """The PodGroup that counts."""
+        return counting(self.pod_groups.values(), native=self.native)
+
+    @property
+    def native(self) -> bool:
+        """Whether its pods name a PodGroup of Kubernetes itself."""
+        return any(pod.group for pod in self.pods.values())
+
+    @property
+    def said_by_pods(self) -> Declared | None:
+        """What its first pod says, whatever its PodGroup does."""
+        pod = min(self.pods.values(), key=lambda each: (each.created, each.ref.key), default=None)
+        return None if pod is None else declared_by(pod)
+
+    @property
+    def minimum(self) -> int:
+        """How many pods it takes; 0 when it is unknown."""
+        found = self.pod_group
+        if found is not None:
+            return max(found.minimum, 0)
+        said = self.said_by_pods
+        return said.minimum if said is not None else 1
+
+
+class GangsShown(Struct):
+    """Every gang with pods, a PodGroup or something to be shown, by namespace/name."""
+
+    gangs: dict[str, GangShown] = field(default_factory=dict)
+    gang_of: dict[str, str] = field(default_factory=dict)
+    """uid of a pod -> its gang"""
+    group_of: dict[str, str] = field(default_factory=dict)
+    """uid of a PodGroup -> its gang"""
+
+
+def _gang(state: GangsShown, key: str) -> GangShown:
+    return state.gangs.setdefault(key, GangShown())
+
+
+def _tidy(state: GangsShown, key: str) -> None:
+    gang = state.gangs.get(key)
+    if gang is not None and not gang.pods and not gang.pod_groups:
+        del state.gangs[key]
+
+
+def pod_observed(state: GangsShown, event: PodObserved) -> str:
+    """A pod looks like this; returns the gang it changes, empty when none."""
+    pod = event.pod
+    uid = pod.ref.uid
+    if not pod.scheduler:
+        return ""
+    said = declared_by(pod)
+    key = uid if said is None else said.gang
+    before = state.gang_of.get(uid, key)
+    if before != key:
+        _leave(state, uid)
+    gang = _gang(state, key)
+    if uid not in gang.pods and not pod.over:
+        gang.ended = ""
+    gang.pods[uid], state.gang_of[uid] = pod, key
+    counted = gang.counted()
+    phase = counted.phase(gang.minimum)
+    if phase in ENDED:
+        gang.ended = phase
+    if gang.held is not None and counted.bound == counted.pods:
+        gang.lacked = False
+        if gang.held.event.reason != "broken" or counted.alive >= gang.minimum:
+            gang.held = None
+    return key
+
+
+def pod_gone(state: GangsShown, event: PodGone) -> str:
+    """A pod is gone; returns its gang, empty when it was of none."""
+    return _leave(state, event.ref.uid)
+
+
+def _leave(state: GangsShown, uid: str) -> str:
+    key = state.gang_of.pop(uid, "")
+    gang = state.gangs.get(key)
+    if gang is not None:
+        gang.pods.pop(uid, None)
+        if not gang.pods:
+            gang.held = gang.complaint = None
+            gang.began, gang.lacked = 0, False
+        _tidy(state, key)
+    return key
+
+
+def pod_group_observed(state: GangsShown, event: PodGroupObserved) -> str:
+    """A PodGroup looks like this; returns its gang."""
+    found = event.pod_group
+    uid = found.ref.uid
+    _gang(state, found.ref.key).pod_groups[uid] = found
+    state.group_of[uid] = found.ref.key
+    return found.ref.key
+
+
+def pod_group_gone(state: GangsShown, event: PodGroupGone) -> str:
+    """A PodGroup is gone; returns the gang it was of."""
+    key = state.group_of.pop(event.ref.uid, "")
+    gang = state.gangs.get(key)
+    if gang is not None:
+        gang.pod_groups.pop(event.ref.uid, None)
+        _tidy(state, key)
+    return key
+
+
+def placed(state: GangsShown, at: Position, event: PodsPlaced) -> tuple[str, ...]:
+    """Pods have a node: what held their gangs back is over. Returns the gangs."""
+    found = {state.gang_of[pod.ref.uid]: pod.ref for pod in reversed(event.pods) if pod.ref.uid in state.gang_of}
+    for key, ref in found.items():
+        gang = _gang(state, key)
+        gang.held = None
+        gang.began = gang.began or at.at
+        if event.complaints:
+            gang.complaint = Complaint(event.complaints, ref, at.at)
+    return tuple(found)
+
+
+def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:
+    """Pods of a gang wait; returns the gang, empty when it has gone meanwhile."""
+    key = event.gang or (event.pods[0].uid if event.pods else "")
+    gang = state.gangs.get(key)
+    if gang is None or not gang.pods:
+        return ""
+    gang.held = GangHeld(event, Cause(at.seq, at.item), at.at)
+    gang.lacked = gang.lacked or event.reason in LACKS_NODES
+    if event.cycle:
+        gang.began = gang.began or at.at
+    if event.complaints and event.pods:
+        gang.complaint = Complaint(event.complaints, event.pods[0], at.at)
+    return key

@@ -1,0 +1,499 @@
+"""From events to the histories of jobs and of gangs, and the historian that writes them.
+
+From an event and the state around it to entries of the jobs' histories: one function per type of event.
+
+Called after the queues have folded the event and before the read model forgets what the event ends.
+
+From an event to the history of gangs of pods, and of pods that are in none: one function per type of event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from msgspec import structs
+
+from muster.core.objects.kaiqueue import pod_group_name
+from muster.core.queueing.queues import Job
+from muster.core.stage import Arm
+from muster.core.workloads.registry import KINDS
+from muster.events import alarms, claims, effects, elastic, facts, gangs, growing
+from muster.events import decisions as d
+from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
+from muster.events.facts import WorkloadObserved
+from muster.model.keys import Position, Ref, path_chain
+from muster.model.resources import Vector
+from muster.model.workload import Workload
+from muster.told.codes.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where, add
+from muster.told.readmodel.readstate import (
+    GONE_KEPT,
+    GONE_KEPT_MS,
+    GangRecord,
+    ReadState,
+    leaving_for,
+    record_of,
+    waits_since,
+)
+
+# --- of jobs ----------------------------------------------------------------------------------------------------------
+
+
+AHEAD = 3
+"""Where a queue has more shapes, positions are not noted: each costs a look at all of them."""
+RELEASES = 1_000
+TAKERS = 2_000
+SETS = 8
+NODES = 5
+VICTIMS = 5
+
+History = Callable[[ReadState, Position, Any], Iterable[Said]]
+
+
+def happened(at: Position, what: str, weight: Weight, **numbers: Any) -> Happening:
+    return Happening(at=at.at, seq=at.seq, item=at.item, what=what, weight=weight, **numbers)
+
+
+def tag_of(event: Event) -> str:
+    """The name of an event's type in the log."""
+    return str(event.__struct_config__.tag)
+
+
+def where(state: ReadState, job: Job) -> Where:
+    """A job's place in its queue."""
+    if job.status != "waiting":
+        return Where()
+    book = state.queues.book
+    position = book.position(job.queue, job.place)
+    return Where(position, book.length(job.queue), book.ahead(job.queue, min(AHEAD, position - 1)))
+
+
+def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]:
+    """The usage of a node, and its limit."""
+    node, used = state.queues.ledger.nodes.get(path), state.queues.ledger.used.get(path, {})
+    limits = node.limit if node is not None else {}
+    return tuple(Used(name, used.get(name, 0), limits.get(name, -1)) for name in sorted(names))
+
+
+# --- what is seen -------------------------------------------------------------------------------------------------
+
+
+def observed(state: ReadState, at: Position, old: Workload | None, new: Workload) -> Iterator[Said]:
+    """A job looks otherwise than before."""
+    profile = state.queues.ledger.tree.profile if state.queues.ledger.tree else "ack"
+    need = new.need.get(profile) or next(iter(new.need.values()), {})
+    sets = tuple(SetAsked(pods.name, pods.count, pods.request) for pods in new.pod_sets[:SETS])
+    asked: dict[str, Any] = {"request": need, "sets": sets, "more": max(0, len(new.pod_sets) - SETS)}
+    if old is None:
+        words = new.detail if new.detail != "Suspended" else ""
+        yield new.ref, happened(at, "seen", "step", flag=new.suspended, words=words, kind=new.ref.kind, **asked)
+        return
+    if new.need != old.need:
+        before = old.need.get(profile, {})
+        yield new.ref, happened(at, "edited", "step", number=new.generation, before=before, **asked)
+    if new.deleting and not old.deleting:
+        yield new.ref, happened(at, "deleting", "step")
+    if new.suspended != old.suspended:
+        yield new.ref, happened(at, "switched", "detail", kind=new.ref.kind, flag=new.suspended)
+    if new.detail != old.detail and new.detail:
+        yield new.ref, happened(at, "said", "detail", kind=new.ref.kind, words=new.detail)
+
+
+def _started(state: ReadState, at: Position, event: facts.WorkloadStarted) -> Iterator[Said]:
+    record = state.records.get(event.ref.uid)
+    after = state.now - record.admitted_at if record is not None and record.admitted_at else -1
+    yield event.ref, happened(at, "workload_started", "turn", event=event, span=after)
+
+
+def _finished(state: ReadState, at: Position, event: facts.WorkloadFinished) -> Iterator[Said]:
+    uid, record = event.ref.uid, state.records.get(event.ref.uid)
+    ran = state.now - record.running_at if record is not None and record.running_at else -1
+    charged = uid in state.queues.ledger.charges
+    yield event.ref, happened(at, "workload_finished", "turn", event=event, span=ran, flag=charged)
+
+
+def _gone(state: ReadState, at: Position, event: facts.WorkloadGone) -> Iterator[Said]:
+    charged = event.ref.uid in state.queues.ledger.charges
+    yield event.ref, happened(at, "workload_gone", "step", event=event, flag=charged)
+
+
+def _unreadable(_state: ReadState, at: Position, event: facts.ObjectUnreadable) -> Iterator[Said]:
+    if event.ref.kind in KINDS:
+        yield event.ref, happened(at, "object_unreadable", "turn", event=event)
+
+
+# --- queueing -----------------------------------------------------------------------------------------------------
+
+
+def _queued(state: ReadState, at: Position, event: d.WorkloadQueued) -> Iterator[Said]:
+    job = state.queues.jobs.get(event.ref.uid)
+    charged = job is not None and job.status == "charged"
+    place = where(state, job) if job is not None and not charged else None
+    yield event.ref, happened(at, "workload_queued", "turn", event=event, flag=charged, where=place)
+
+
+def _proposed(state: ReadState, at: Position, event: d.CandidatesProposed) -> Iterator[Said]:
+    for each in event.candidates:
+        release = state.releases.get(f"{each.cause.seq}-{each.cause.item}")
+        if release is None:
+            yield each.ref, happened(at, "candidates_proposed", "detail")
+        else:
+            told = {"name": release.job, "request": release.request, "flag": True}
+            yield each.ref, happened(at, "candidates_proposed", "step", **told)
+
+
+def _tree(state: ReadState, at: Position, _event: d.QuotaTreeAccepted) -> Iterator[Said]:
+    _remember(state, at, Release())
+    return iter(())
+
+
+# --- quota --------------------------------------------------------------------------------------------------------
+
+
+def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterator[Said]:
+    job = state.queues.jobs.get(event.ref.uid)
+    place = job.place if job is not None else None
+    if not _handed_on(state, event.ref.uid):
+        state.takers.append(Taker(at.seq, event.ref.key, event.queue, event.request, place))
+    if len(state.takers) >= 2 * TAKERS:
+        del state.takers[:-TAKERS]
+    yield from _charged(state, at, event)
+
+
+def _handed_on(state: ReadState, uid: str) -> bool:
+    """Whether the quota was its own before: it moves to other nodes."""
+    record = state.records.get(uid)
+    last = record.happenings[-1].event if record is not None and record.happenings else None
+    return isinstance(last, d.QuotaReleased) and last.reason == "moved"
+
+
+def _charged(state: ReadState, at: Position, event: d.QuotaReserved | d.QuotaMoved) -> Iterator[Said]:
+    yield event.ref, happened(at, tag_of(event), "step", event=event, used=usage(state, event.queue, event.request))
+
+
+def _denied(state: ReadState, at: Position, event: d.QuotaDenied) -> Iterator[Said]:
+    if event.short is None:
+        yield event.ref, happened(at, "stale", "detail", event=event)
+        return
+    job = state.queues.jobs.get(event.ref.uid)
+    place = where(state, job) if job is not None and job.status == "waiting" else None
+    yield event.ref, happened(at, "quota_denied", "turn", event=event, where=place)
+
+
+def _adopted(state: ReadState, at: Position, event: d.WorkloadAdopted) -> Iterator[Said]:
+    over = next((path for path in path_chain(event.queue) if _is_over(state, path, event.request)), "")
+    used = usage(state, over, event.request) if over else ()
+    yield event.ref, happened(at, "workload_adopted", "turn", event=event, path=over, used=used)
+
+
+def _recharged(state: ReadState, at: Position, event: ChargeChanged) -> Iterator[Said]:
+    used = usage(state, event.queue, event.request)
+    yield event.ref, happened(at, "charge_changed", "turn", event=event, used=used)
+
+
+def _is_over(state: ReadState, path: str, request: Vector) -> bool:
+    return any((state.queues.ledger.headroom(path, name) or 0) < 0 for name in request)
+
+
+def _released(state: ReadState, at: Position, event: d.QuotaReleased) -> Iterator[Said]:
+    _remember(state, at, Release(event.ref.key, event.request))
+    used = usage(state, event.queue, event.request)
+    yield event.ref, happened(at, "quota_released", "turn", event=event, used=used)
+
+
+def _remember(state: ReadState, at: Position, release: Release) -> None:
+    state.releases[f"{at.seq}-{at.item}"] = release
+    if len(state.releases) > RELEASES:
+        del state.releases[next(iter(state.releases))]
+
+
+# --- admission ----------------------------------------------------------------------------------------------------
+
+
+def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator[Said]:
+    job, charge = state.queues.jobs.get(event.ref.uid), state.queues.ledger.charges.get(event.ref.uid)
+    nodes: dict[str, int] = {}
+    for each in event.placements:
+        nodes[each.node] = nodes.get(each.node, 0) + each.count
+    yield (
+        event.ref,
+        happened(
+            at,
+            "gang_admitted",
+            "turn",
+            event=structs.replace(event, placements=()),
+            request=charge.request if charge is not None else None,
+            span=max(0, state.now - waits_since(state, job)) if job is not None else -1,
+            nodes=tuple(islice(nodes.items(), NODES)),
+            more=max(0, len(nodes) - NODES),
+            words=(event.placement or state.placement) if nodes else "",
+        ),
+    )
+
+
+def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterator[Said]:
+    kept = event
+    if len(event.victims) > VICTIMS:
+        kept = structs.replace(event, victims=event.victims[:VICTIMS])
+    told = {"event": kept, "number": sum(each.priority is not None for each in event.victims)}
+    yield event.ref, happened(at, "eviction_ordered", "turn", more=len(event.victims) - len(kept.victims), **told)
+    for victim in event.suspended:
+        record = state.records.get(victim.ref.uid)
+        ran = state.now - record.running_at if record is not None and record.running_at else -1
+        leaving = leaving_for(event, victim, state.generation, Cause(at.seq, at.item))
+        yield victim.ref, happened(at, "evicted", "turn", leaving=leaving, span=ran)
+
+
+def _judged(state: ReadState, at: Position, event: facts.PodGroupObserved) -> Iterator[Said]:
+    """What kube-scheduler says of the gang of a job that it places."""
+    record = state.records.get(event.pod_group.owner_uid) if event.pod_group.attempt else None
+    named = record is not None and event.pod_group.ref.key == f"{record.ref.namespace}/{pod_group_name(record.ref)}"
+    if record is not None and named and event.pod_group.verdict is not None:
+        yield record.ref, happened(at, "pod_group_judged", "turn", event=event)
+
+
+def _itself(weight: Weight) -> History:
+    """Of an event that says all there is to say of one job."""
+
+    def history(_state: ReadState, at: Position, event: Any) -> Iterator[Said]:
+        if event.ref is not None:
+            yield event.ref, happened(at, tag_of(event), weight, event=event)
+
+    return history
+
+
+def _of_owner(weight: Weight) -> History:
+    """What happens to a cluster belongs to the story of the job that runs through it."""
+
+    def history(
+        _state: ReadState, at: Position, event: elastic.GateSet | elastic.WorkersChosen | elastic.WorkersRemoved
+    ) -> Iterator[Said]:
+        if isinstance(event, elastic.WorkersChosen):
+            event = structs.replace(event, workers=event.workers[:VICTIMS])
+        else:
+            event = structs.replace(event, workers={name: pods[:VICTIMS] for name, pods in event.workers.items()})
+        yield event.owner, happened(at, tag_of(event), weight, event=event)
+
+    return history
+
+
+def _written(weight: Weight) -> History:
+    """What was written to a job; writes to pods and to requests for nodes belong to gangs, and to all."""
+
+    def history(_state: ReadState, at: Position, event: effects.EffectApplied | effects.EffectFailed) -> Iterator[Said]:
+        if event.action in ("resume", "suspend"):
+            yield event.ref, happened(at, tag_of(event), weight, event=event)
+
+    return history
+
+
+HISTORY: Mapping[type[Event], History] = {
+    facts.WorkloadStarted: _started,
+    facts.WorkloadFinished: _finished,
+    facts.WorkloadGone: _gone,
+    facts.ObjectUnreadable: _unreadable,
+    facts.PodGroupObserved: _judged,
+    d.WorkloadQueued: _queued,
+    d.WorkloadDequeued: _itself("turn"),
+    d.WorkloadRefused: _itself("turn"),
+    d.CandidatesProposed: _proposed,
+    d.QuotaTreeAccepted: _tree,
+    d.QuotaReserved: _reserved,
+    d.QuotaMoved: _charged,
+    d.QuotaDenied: _denied,
+    d.WorkloadAdopted: _adopted,
+    ChargeChanged: _recharged,
+    d.QuotaReleased: _released,
+    d.GangAdmitted: _admitted,
+    d.EvictionOrdered: _evicted,
+    d.SuspensionRecorded: _itself("turn"),
+    claims.ClaimOpened: _itself("turn"),
+    claims.ClaimEnded: _itself("turn"),
+    d.SuspensionOrdered: _itself("turn"),
+    d.PreemptionProposed: _itself("step"),
+    d.ReclaimDeferred: _itself("step"),
+    claims.PlanStale: _itself("step"),
+    claims.VictimStays: _itself("turn"),
+    d.GangAwaitingNodes: _itself("turn"),
+    d.GangDeferred: _itself("turn"),
+    d.PlacesFound: _itself("step"),
+    d.PlacesReleased: _itself("step"),
+    gangs.NodesClaimed: _itself("turn"),
+    gangs.NodesClaimEnded: _itself("turn"),
+    growing.NodesRequested: _itself("turn"),
+    growing.NodesRequestWithdrawn: _itself("turn"),
+    elastic.GrowthRequested: _itself("step"),
+    elastic.GrowthGranted: _itself("turn"),
+    elastic.GrowthDenied: _itself("turn"),
+    elastic.GrowthWithdrawn: _itself("turn"),
+    elastic.GateSet: _of_owner("step"),
+    elastic.WorkersChosen: _of_owner("turn"),
+    elastic.WorkersKept: _itself("turn"),
+    elastic.WorkersRemoved: _of_owner("turn"),
+    alarms.AlarmRaised: _itself("turn"),
+    alarms.AlarmCleared: _itself("turn"),
+    effects.EffectApplied: _written("step"),
+    effects.EffectFailed: _written("turn"),
+}
+
+
+# --- of gangs ---------------------------------------------------------------------------------------------------------
+
+
+GangSaid = tuple[str, Happening]
+
+
+def meet_gang(state: ReadState, ref: Ref) -> None:
+    """A pod of ours, or of a gang, exists: its gang has a record from here on. A pod in no gang is one of its own."""
+    key = state.gangs.gang_of.get(ref.uid, "")
+    if key and key not in state.gang_records:
+        state.gang_records[key] = GangRecord(key if "/" in key else ref.key)
+    state.gangs_gone.pop(key, None)
+
+
+def forget_gang(state: ReadState, key: str) -> None:
+    """The last pod of a gang is gone: it is remembered for a while, as long as few have gone since."""
+    gang = state.gangs.gangs.get(key)
+    if not key or (gang is not None and gang.pods):
+        return
+    state.gangs_gone.pop(key, None)
+    state.gangs_gone[key] = state.now
+    while state.gangs_gone:
+        oldest = next(iter(state.gangs_gone))
+        if len(state.gangs_gone) <= GONE_KEPT and state.now - state.gangs_gone[oldest] <= GONE_KEPT_MS:
+            return
+        del state.gangs_gone[oldest]
+        state.gang_records.pop(oldest, None)
+
+
+def _of(state: ReadState, refs: Iterable[Ref]) -> list[str]:
+    """The gangs that pods are in, each once."""
+    found = (state.gangs.gang_of.get(ref.uid, "") for ref in refs)
+    return list(dict.fromkeys(key for key in found if key))
+
+
+def _held_back(state: ReadState, at: Position, event: gangs.GangHeldBack) -> Iterator[GangSaid]:
+    kept = structs.replace(event, pods=event.pods[:1])
+    for key in [event.gang] if event.gang in state.gang_records else _of(state, event.pods):
+        yield key, happened(at, "gang_held_back", "turn", event=kept)
+
+
+def _claim(_state: ReadState, at: Position, event: gangs.NodesClaimed | gangs.NodesClaimEnded) -> Iterator[GangSaid]:
+    if event.ref is None:
+        yield event.gang, happened(at, tag_of(event), "turn", event=event)
+
+
+def _placed(state: ReadState, at: Position, event: gangs.PodsPlaced) -> Iterator[GangSaid]:
+    nodes: dict[str, int] = {}
+    for pod in event.pods:
+        nodes[pod.node] = nodes.get(pod.node, 0) + 1
+    kept = structs.replace(event, pods=())
+    around = {"number": len(event.pods), "more": max(0, len(nodes) - NODES)}
+    for key in _of(state, (pod.ref for pod in event.pods)):
+        yield key, happened(at, "pods_placed", "turn", event=kept, nodes=tuple(islice(nodes.items(), NODES)), **around)
+
+
+def _pods_released(state: ReadState, at: Position, event: gangs.PodsReleased) -> Iterator[GangSaid]:
+    kept = structs.replace(event, pods=event.pods[:NODES])
+    for key in _of(state, (pod.ref for pod in event.pods)):
+        yield key, happened(at, "pods_released", "turn", event=kept, more=max(0, len(event.pods) - NODES))
+
+
+def _bound(weight: Weight) -> Callable[[ReadState, Position, Any], Iterator[GangSaid]]:
+    def history(
+        state: ReadState, at: Position, event: effects.EffectApplied | effects.EffectFailed
+    ) -> Iterator[GangSaid]:
+        for key in _of(state, [event.ref]) if event.action == "bind" else ():
+            yield key, happened(at, tag_of(event), weight, event=event)
+
+    return history
+
+
+def _request_noted(
+    state: ReadState, at: Position, event: growing.NodesRequested | growing.NodesRequestWithdrawn
+) -> Iterator[GangSaid]:
+    for key in event.gangs:
+        yield key, happened(at, tag_of(event), "turn", event=event)
+
+
+def _pod_group(state: ReadState, at: Position, event: facts.PodGroupObserved) -> Iterator[GangSaid]:
+    found = event.pod_group
+    if found.verdict is None:
+        yield found.ref.key, happened(at, "pod_group_observed", "detail", event=event)
+    else:
+        yield found.ref.key, happened(at, "pod_group_judged", "turn", event=event)
+
+
+GANG_HISTORY: Mapping[type[Event], Callable[[ReadState, Position, Any], Iterable[GangSaid]]] = {
+    gangs.GangHeldBack: _held_back,
+    gangs.NodesClaimed: _claim,
+    gangs.NodesClaimEnded: _claim,
+    gangs.PodsPlaced: _placed,
+    gangs.PodsReleased: _pods_released,
+    effects.EffectApplied: _bound("detail"),
+    effects.EffectFailed: _bound("turn"),
+    growing.NodesRequested: _request_noted,
+    growing.NodesRequestWithdrawn: _request_noted,
+    facts.PodGroupObserved: _pod_group,
+}
+
+
+# --- historian --------------------------------------------------------------------------------------------------------
+
+
+Listener = Callable[[Ref, Happening], None]
+
+
+class Historian:
+    """``listener`` hears what happens to jobs, while it happens."""
+
+    def __init__(self, listener: Listener | None) -> None:
+        self._listener = listener
+
+    def compared(self, fold: Arm) -> Arm:
+        """The fold of an observed job, and the history entries of its changes."""
+
+        def arm(state: ReadState, at: Position, event: WorkloadObserved) -> None:
+            new = event.workload
+            old = state.queues.workloads.get(new.ref.uid)
+            fold(state, at, event)
+            if state.queues.workloads.get(new.ref.uid) is new:
+                self.tell(state, observed(state, at, old, new))
+
+        return arm
+
+    def arm_of(self, kind: type[Event]) -> Arm | None:
+        """What tells an event of a type to the records of those it is about; None for one that no record notes."""
+        of_job, of_gang = HISTORY.get(kind), GANG_HISTORY.get(kind)
+        if of_job is None and of_gang is None:
+            return None
+
+        def arm(state: ReadState, at: Position, event: Any) -> None:
+            if of_job is not None:
+                self.tell(state, of_job(state, at, event))
+            if of_gang is not None:
+                self._tell_gang(state, of_gang(state, at, event))
+
+        return arm
+
+    def tell(self, state: ReadState, said: Iterable[Said]) -> None:
+        """Of jobs that there are, or that are remembered."""
+        for ref, happening in said:
+            if ref.uid in state.records or ref.uid in state.queues.workloads or happening.what == "object_unreadable":
+                add(record_of(state, ref).happenings, happening)
+            if self._listener is not None:
+                self._listener(ref, happening)
+
+    def below(self, state: ReadState, owner: str, happening: Happening) -> None:
+        """News of the object that a job runs through. ``owner``: uid of the job."""
+        workload = state.queues.workloads.get(owner)
+        if workload is not None:
+            self.tell(state, [(workload.ref, happening)])
+
+    def _tell_gang(self, state: ReadState, said: Iterable[tuple[str, Happening]]) -> None:
+        for key, happening in said:
+            record = state.gang_records.get(key)
+            if record is not None:
+                add(record.happenings, happening)

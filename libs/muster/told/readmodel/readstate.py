@@ -1,0 +1,389 @@
+"""The state of the read model.
+
+A record of every job: how far it has come and when, also of those that are gone, bounded by count and age.
+
+The nodes of the cluster and the pods on them, as they were observed last: what readers ask of nodes.
+
+The pods that do not run, by the job or the object of a job that they belong to.
+
+What the read model keeps: the queues as every stage keeps them, and what every reader asks of jobs and gangs.
+
+Plain data without a sentence in it: codes, numbers, names, and texts that others wrote.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.core.learned import Pace
+from muster.core.objects.meta import RAY_GROUP
+from muster.core.observed.presence import Presence
+from muster.core.promising.promises import Promises
+from muster.core.queueing.queues import Job, Queues
+from muster.core.stage import StageState
+from muster.core.workloads.registry import KINDS
+from muster.events.base import Cause
+from muster.events.decisions import EvictionOrdered
+from muster.events.elastic import GrowthUnit
+from muster.events.facts import PodGone
+from muster.events.raydemand import RayDemandObserved
+from muster.events.reasons import AdoptionReason
+from muster.events.refusals import Refusal, RefusalReason
+from muster.model.elastic import Counts, Elastic
+from muster.model.kaiqueue import KaiQueue
+from muster.model.keys import Ref
+from muster.model.places import Shortage
+from muster.model.podtrouble import PodCode
+from muster.model.problem import FieldProblem
+from muster.model.resources import Vector
+from muster.model.victims import Victim
+from muster.model.workload import NodeState, Outcome, PodState
+from muster.told.codes.codetable import POD_CODES, RANK, HeldUp, TroubledPod
+from muster.told.codes.happenings import Happening, Release, Taker
+from muster.told.codes.values import EndedAs, Leaving, NodesKept, Phase, Pools, Scaling
+from muster.told.readmodel.gangsshown import GangsShown
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+GONE_KEPT = 2_000
+"""Jobs that are gone and still remembered: the newest."""
+GONE_KEPT_MS = 14 * 24 * 3_600_000
+"""How long a job that is gone is remembered, by log time."""
+
+
+class Record(Struct):
+    """What became of one job. Times are log times in ms, 0 where it has not happened under its present charge."""
+
+    ref: Ref
+    phase: Phase = "seen"
+    since: int = 0
+    """When that phase began."""
+    owner: str = ""
+    """As the job says itself."""
+    queue: str = ""
+    request: Vector | None = None
+    """What it asks for, or released last."""
+    admitted_at: int = 0
+    adoption: AdoptionReason | None = None
+    """Why it is charged without an admission."""
+    running_at: int = 0
+    released_at: int = 0
+    """When it released the quota of an admission: a job that is queued again waits from then on, in its old place."""
+    gone_at: int = 0
+    outcome: Outcome = ""
+    detail: str = ""
+    ended: EndedAs = ""
+    """The last event of the kinds that may end a job."""
+    failure: TroubledPod | None = None
+    """The first of its pods that failed since its admission; or the last that was broken when it went."""
+    reason: str = ""
+    """Of its release, or of its leaving the queue."""
+    growth: Scaling = field(default_factory=Scaling)
+    happenings: list[Happening] = field(default_factory=list)
+
+
+def asked_in(units: tuple[GrowthUnit, ...]) -> Counts:
+    """Replicas in all, group by group."""
+    found: Counts = {}
+    for unit in units:
+        for name, count in unit.groups.items():
+            found[name] = found.get(name, 0) + count * unit.times
+    return dict(sorted(found.items()))
+
+
+def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:
+    """Forget the jobs that went first, beyond what is kept. ``gone``: their uids, in the order in which they went."""
+    while gone:
+        uid = next(iter(gone))
+        record = records.get(uid)
+        if len(gone) <= GONE_KEPT and record is not None and now - record.gone_at <= GONE_KEPT_MS:
+            return
+        del gone[uid]
+        records.pop(uid, None)
+
+
+def fade(records: dict[str, Record], over: dict[str, None]) -> None:
+    """Of jobs that are over and still exist only the newest keep what happened to them. ``over``: oldest first."""
+    while len(over) > GONE_KEPT:
+        oldest = next(iter(over))
+        del over[oldest]
+        if oldest in records:
+            records[oldest].happenings = []
+
+
+def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
+    """Why a victim of an order is suspended: for a guarantee, a higher priority in its own queue, or less service."""
+    served = event.kind == "service"
+    move = next((each for each in event.moves if each.uid == victim.ref.uid), None)
+    preempted = served or move is not None or (victim.priority is not None and event.priority is not None)
+    return Leaving(
+        "Preempted" if preempted else "Reclaimed",
+        generation,
+        cause,
+        claimant=event.ref.key,
+        queue=event.queue,
+        path=event.path,
+        resource=event.resource,
+        priority=victim.priority or 0,
+        claimant_priority=event.priority or 0,
+        served=served,
+        of_nodes=event.for_nodes,
+        before=move.before if move is not None else (),
+        after=move.after if move is not None else (),
+    )
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+class PodOnNode(Struct, frozen=True, gc=False):
+    """A pod that has a node and is not over."""
+
+    ref: Ref
+    node: str
+    owner: str
+    """uid of its owner: a job, or an object that a job runs through."""
+    request: Vector
+    devices: tuple[int, ...] = ()
+    """The shared GPU devices that it was given."""
+
+
+class NodesShown(Struct):
+    """Nodes by uid, and by uid the pods that hold something of one."""
+
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    pods: dict[str, PodOnNode] = field(default_factory=dict)
+
+    def pod(self, pod: PodState) -> None:
+        """A pod looks like this."""
+        uid = pod.ref.uid
+        if pod.node and not pod.over:
+            self.pods[uid] = PodOnNode(pod.ref, pod.node, pod.owner_uid, pod.request, pod.devices)
+        else:
+            self.pods.pop(uid, None)
+
+
+# --- pods that do not run ---------------------------------------------------------------------------------------------
+
+
+class PodsShown(Struct):
+    """Troubled pods. ``owner``: uid of a job or of an object that a job runs through."""
+
+    live: dict[str, dict[PodCode, dict[str, TroubledPod]]] = field(default_factory=dict)
+    """owner -> {code: {uid of a pod that is not over: its trouble}}; of one code the first has had it for longest."""
+    home: dict[str, tuple[str, PodCode]] = field(default_factory=dict)
+    """uid of such a pod -> (owner, code)"""
+
+    def observed(self, pod: PodState, record: Record | None, now: int) -> bool:
+        """A pod looks like this; whether that is news. ``record``: of its job."""
+        uid = pod.ref.uid
+        if not pod.owner_uid:
+            return False
+        if pod.trouble is None:
+            return self._drop(uid) is not None
+        place = (pod.owner_uid, pod.trouble.code)
+        same = self.home.get(uid) == place
+        since = self.live[place[0]][place[1]][uid].since if same else now
+        new = TroubledPod(pod.ref.name, pod.trouble, since, pod.over, pod.labels.get(RAY_GROUP, ""))
+        if not same or pod.over:
+            self._drop(uid)
+        if pod.over:
+            return _fails(record, new)
+        self.home[uid] = place
+        self.live.setdefault(place[0], {}).setdefault(place[1], {})[uid] = new
+        return True
+
+    def gone(self, event: PodGone, record: Record | None) -> bool:
+        """A pod is gone: what broke it is remembered of its job."""
+        known = self._drop(event.ref.uid)
+        if known is not None and POD_CODES[known.trouble.code] == "breaks":
+            _fails(record, known)
+        return known is not None
+
+    def _drop(self, uid: str) -> TroubledPod | None:
+        place = self.home.pop(uid, None)
+        if place is None:
+            return None
+        owner, code = place
+        known = self.live[owner][code].pop(uid)
+        if not self.live[owner][code]:
+            del self.live[owner][code]
+        if not self.live[owner]:
+            del self.live[owner]
+        return known
+
+    def owner_of(self, uid: str) -> str:
+        """Of a troubled pod; empty for any other."""
+        return self.home.get(uid, ("", ""))[0]
+
+    def of(self, job: str, presence: Presence) -> HeldUp | None:
+        """What keeps the pods of a job from running: asked at each pod, and no pod is looked through for it."""
+        owners = (job, *presence.children.get(job, ()))
+        found = [pods for owner in owners if owner in self.live for pods in self.live[owner].items()]
+        if not found:
+            return None
+        worst = min((code for code, _ in found), key=RANK.__getitem__)
+        alike = [pods for code, pods in found if code == worst]
+        firsts = [next(iter(pods.values())) for pods in alike]
+        return HeldUp(min(firsts, key=lambda each: (each.since, each.name)), sum(map(len, alike)))
+
+    def ended(self, job: str, record: Record, presence: Presence) -> HeldUp | None:
+        """What made a job fail, as far as its pods said."""
+        live = self.of(job, presence)
+        if record.failure is not None and (record.failure.over or live is None):
+            return HeldUp(record.failure)
+        return live if live is not None and POD_CODES[live.code] == "breaks" else None
+
+
+def _fails(record: Record | None, pod: TroubledPod) -> bool:
+    """Of a job the first pod that failed is kept; else the last one that was broken when it went."""
+    if record is None or (record.failure is not None and record.failure.over):
+        return False
+    record.failure = pod
+    return True
+
+
+# --- state ------------------------------------------------------------------------------------------------------------
+
+
+class Shown(Struct, frozen=True):
+    """An object we keep, as it was observed last."""
+
+    ref: Ref
+    rv: int
+    shown: str
+    policy: str = ""
+    """Of a Queue: how it orders its jobs, as written there."""
+
+
+class Scaled(Struct, frozen=True):
+    """A Ray cluster that scales itself, as it was observed last, and what its head said last."""
+
+    ref: Ref
+    owner: str
+    """uid of the charged object."""
+    elastic: Elastic
+    heard: RayDemandObserved | None = None
+
+    @property
+    def told(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What tells its autoscaler to wait: worker groups whose limit is reached, and those with our scaleGate."""
+        return self.elastic.full, self.elastic.signalled
+
+
+TroubleCode = Literal[RefusalReason, "tree_rejected", "pools_refused"]
+
+
+class Trouble(Struct, frozen=True):
+    """What is wrong with an object, and is shown on it."""
+
+    ref: Ref
+    code: TroubleCode
+    found: tuple[FieldProblem, ...] = ()
+    more: int = 0
+    """How many findings there are beyond those."""
+    refusal: Refusal | None = None
+    """Instead of findings: why a workload is not in a queue."""
+
+    @property
+    def first(self) -> FieldProblem | None:
+        """The only finding there is, of all but trees and node pools."""
+        return self.found[0] if self.found else None
+
+
+class Illegal(Struct, frozen=True):
+    """A step from one phase to another that is not allowed, with the newest event: ``SEQ WHAT``."""
+
+    seq: int
+    ref: Ref
+    before: Phase
+    after: Phase
+    story: tuple[str, ...]
+
+
+class GangRecord(Struct):
+    """What happened to a gang of pods, or to a pod that is in none."""
+
+    name: str
+    """namespace/name"""
+    happenings: list[Happening] = field(default_factory=list)
+
+
+class ReadState(StageState):
+    """The queues, and what is noted of them."""
+
+    queues: Queues = field(default_factory=Queues)
+    presence: Presence = field(default_factory=Presence)
+    """What is left of every workload in the cluster."""
+    units: dict[str, Shown] = field(default_factory=dict)
+    """workload uid -> its QueueUnit"""
+    unit_owner: dict[str, str] = field(default_factory=dict)
+    """QueueUnit uid -> workload uid"""
+    queue_objects: dict[str, Shown] = field(default_factory=dict)
+    """Queue object uid -> the object"""
+    kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
+    """uid of a KAI queue -> as it was observed last"""
+    records: dict[str, Record] = field(default_factory=dict)
+    """workload uid -> what became of it"""
+    gone: dict[str, None] = field(default_factory=dict)
+    """uids of jobs that are gone and remembered, in the order in which they went"""
+    over: dict[str, None] = field(default_factory=dict)
+    """uids of jobs that are over and hold no quota, whose objects exist and whose happenings are kept, oldest first"""
+    suspended_outside: dict[str, None] = field(default_factory=dict)
+    write_failures: dict[str, FieldProblem | None] = field(default_factory=dict)
+    """workload uid -> why the API server refused to resume it last"""
+    shortages: dict[str, Shortage] = field(default_factory=dict)
+    """workload uid -> why its gang has no place"""
+    pools: dict[str, Pools] = field(default_factory=dict)
+    """workload uid -> what node pools could give it, where any is declared"""
+    tried: dict[str, int] = field(default_factory=dict)
+    """workload uid -> log time (ms) at which its gang found no place last"""
+    nodes_kept: dict[str, NodesKept] = field(default_factory=dict)
+    """uid of a job, or key of a gang of pods -> the nodes that it has claimed"""
+    leaving: dict[str, Leaving] = field(default_factory=dict)
+    """workload uid -> why it was suspended; until it is admitted again"""
+    placement: str = ""
+    """How the configuration wants pods laid out on nodes (``model.strategies``); empty: gangs are not placed."""
+    gangs: GangsShown = field(default_factory=GangsShown)
+    nodes: NodesShown = field(default_factory=NodesShown)
+    pods: PodsShown = field(default_factory=PodsShown)
+    """Pods that do not run, or have failed."""
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    """object uid -> what is to be shown on it"""
+    releases: dict[str, Release] = field(default_factory=dict)
+    """``SEQ-ITEM`` of the newest events that made others worth trying -> what they were"""
+    gang_records: dict[str, GangRecord] = field(default_factory=dict)
+    """key of a gang, or uid of a pod in none -> what happened to it; also of those that are gone, the newest"""
+    gangs_gone: dict[str, int] = field(default_factory=dict)
+    """key of a gang none of whose pods exists -> log time (ms) at which the last went, in that order"""
+    pace: Pace = field(default_factory=Pace)
+    """How fast the queues move."""
+    promises: Promises = field(default_factory=Promises)
+    """How long jobs run and wait, and what was promised to waiting jobs."""
+    illegal: list[Illegal] = field(default_factory=list)
+    """Steps of jobs that may not be: the newest."""
+    parked_at: dict[str, int] = field(default_factory=dict)
+    """key of a refused shape -> log time (ms) of the refusal"""
+    scaled: dict[str, Scaled] = field(default_factory=dict)
+    """uid of a Ray cluster that scales itself -> what is on it"""
+    takers: list[Taker] = field(default_factory=list)
+    """The newest reservations, oldest first."""
+
+
+def record_of(state: ReadState, ref: Ref) -> Record:
+    """The record of a job, made when there is none."""
+    record = state.records.get(ref.uid)
+    if record is None:
+        record = Record(ref, since=state.now)
+        if ref.kind in KINDS:  # Pods of no job are charged too, and not listed.
+            state.records[ref.uid] = record
+    return record
+
+
+def waits_since(state: ReadState, job: Job) -> int:
+    """From when on a job waits: since it was queued first, or since it released the quota of an earlier run."""
+    record = state.records.get(job.ref.uid)
+    return max(job.queued_at, record.released_at if record is not None else 0)

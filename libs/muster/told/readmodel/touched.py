@@ -1,0 +1,80 @@
+"""The objects that the commits folded since the last look concern, for the presenter of the API server.
+
+Everything shown is compared with its desired state, so nothing is lost when this is. Without one nothing piles up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from muster.events.refusals import Refusal
+from muster.model.keys import Ref
+from muster.model.problem import FieldProblem
+from muster.told.readmodel.readstate import ReadState, Trouble, TroubleCode
+
+
+class Touched(Struct):
+    """Names of objects that may have to be written again; the reader clears them."""
+
+    jobs: dict[str, None] = field(default_factory=dict)
+    queues: dict[str, None] = field(default_factory=dict)
+    troubles: dict[str, None] = field(default_factory=dict)
+    gangs: dict[str, None] = field(default_factory=dict)
+    tree: bool = False
+    gone: dict[str, None] = field(default_factory=dict)
+    """Keys of objects we kept that were taken away: what was written of them is void."""
+
+
+class Marker:
+    """Notes what is touched, for a reader that shows it; and what is wrong with objects."""
+
+    def __init__(self, touched: Touched | None) -> None:
+        self._touched = touched
+
+    def jobs(self, *uids: str) -> None:
+        if self._touched is not None:
+            self._touched.jobs.update(dict.fromkeys(uids))
+
+    def forget_job(self, uid: str) -> None:
+        if self._touched is not None:
+            self._touched.jobs.pop(uid, None)
+
+    def queues(self, *paths: str) -> None:
+        if self._touched is not None:
+            self._touched.queues.update(dict.fromkeys(paths))
+
+    def gangs(self, *keys: str) -> None:
+        if self._touched is not None:
+            self._touched.gangs.update(dict.fromkeys(key for key in keys if key))
+
+    def tree(self) -> None:
+        if self._touched is not None:
+            self._touched.tree = True
+
+    def took_away(self, *keys: str) -> None:
+        """Objects we kept are gone, or what we wrote of them is."""
+        if self._touched is not None:
+            self._touched.gone.update(dict.fromkeys(keys))
+
+    def trouble(
+        self, state: ReadState, ref: Ref, code: TroubleCode, found: Sequence[FieldProblem], *, most: int = 10
+    ) -> None:
+        """Something is wrong with an object; at most so many of the findings are kept."""
+        self._trouble(state, Trouble(ref, code, tuple(found[:most]), max(0, len(found) - most)))
+
+    def refused(self, state: ReadState, ref: Ref, refusal: Refusal) -> None:
+        """A workload is refused a place in a queue."""
+        self._trouble(state, Trouble(ref, refusal.reason, refusal=refusal))
+
+    def _trouble(self, state: ReadState, trouble: Trouble) -> None:
+        state.troubles[trouble.ref.uid] = trouble
+        if self._touched is not None:
+            self._touched.troubles[trouble.ref.uid] = None
+
+    def clear(self, state: ReadState, uid: str) -> None:
+        """Nothing is wrong with it any more."""
+        state.troubles.pop(uid, None)
+        if self._touched is not None:
+            self._touched.troubles.pop(uid, None)

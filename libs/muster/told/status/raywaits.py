@@ -1,0 +1,91 @@
+"""What waits in the Ray cluster of a job, and what becomes of it in each worker group, without omission."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.core.autoscaling.packing import suited, times_in
+from muster.model.elastic import ScaledGroup
+from muster.model.raydemand import RayDemand, RayShape
+from muster.told.codes.codetable import GroupFate, RayPiece, RayWaits, TroubledPod
+from muster.told.codes.values import Scaling
+from muster.told.readmodel.readstate import ReadState, Scaled
+
+
+def ray_waits(state: ReadState, uid: str) -> list[RayWaits]:
+    """Of each cluster of a job whose head has said something: what waits there."""
+    uids = dict.fromkeys((uid, *state.presence.children.get(uid, ())))
+    found = (state.scaled.get(each) for each in uids)
+    return [_waits(state, each) for each in found if each is not None and each.owner == uid and each.heard is not None]
+
+
+def _waits(state: ReadState, cluster: Scaled) -> RayWaits:
+    heard, record = cluster.heard, state.records.get(cluster.owner)
+    assert heard is not None
+    growth = record.growth if record is not None else Scaling()
+    stuck = state.pods.live.get(cluster.ref.uid, {}).get("Unschedulable", {})
+    look = _Waiter(cluster, heard.demand, growth, [*stuck.values()])
+    return RayWaits(cluster.ref, heard.read_at, tuple(look.pieces()), heard.demand.trouble or None)
+
+
+class _Waiter:
+    """What waits in one cluster, asked of each of its worker groups."""
+
+    def __init__(self, cluster: Scaled, demand: RayDemand, growth: Scaling, stuck: Sequence[TroubledPod]) -> None:
+        self._elastic, self._demand, self._growth, self._stuck = cluster.elastic, demand, growth, stuck
+
+    def pieces(self) -> list[RayPiece]:
+        pending = self._demand.pending
+        alone = [*pending, *(each for each in self._demand.infeasible if each not in pending)]
+        found = [RayPiece("alone", (shape,), self._fates((shape,))) for shape in alone]
+        for gang in self._demand.placement_groups:
+            fates = self._fates(gang.bundles)
+            found.append(RayPiece("placement_group", gang.bundles, fates, gang.name, gang.strategy))
+        explicit = self._demand.explicit
+        if explicit and (self._growth.asked or self._growth.alarm is not None):
+            found.append(RayPiece("explicit", explicit, self._fates(explicit)))
+        return found
+
+    def _fates(self, shapes: Sequence[RayShape]) -> tuple[GroupFate, ...]:
+        return tuple(self._fate(group, shapes) for group in self._elastic.groups)
+
+    def _fate(self, group: ScaledGroup, shapes: Sequence[RayShape]) -> GroupFate:
+        """What keeps the group from taking it, or that it is on its way."""
+        held = [each for each in shapes if _holds(group, each)]
+        if not held:
+            return _too_small(group, shapes[0])
+        if not any(suited(group.labels, each) for each in held):
+            return GroupFate(group.name, "other_labels")
+        return self._supply(group)
+
+    def _supply(self, group: ScaledGroup) -> GroupFate:
+        """How far new workers of a group are."""
+        name, growth = group.name, self._growth
+        stuck = [pod for pod in self._stuck if pod.group == name]
+        if stuck:
+            return GroupFate(name, "no_nodes", len(stuck), pod=min(stuck, key=lambda each: (each.since, each.name)))
+        refusals = growth.denied.refusals if growth.denied is not None else ()
+        mine = [each for each in refusals if each.groups.get(name)]
+        if mine:  # The smallest piece of it says best what its own replicas lack.
+            return GroupFate(name, "refused", short=min(mine, key=lambda each: sum(each.groups.values())).short)
+        if growth.asked.get(name):
+            return GroupFate(name, "asked", growth.asked[name])
+        granted, joined = growth.granted.get(name, 0), self._demand.joined.get(name, 0) // group.hosts
+        if joined < granted:
+            return GroupFate(name, "coming", granted, joined)
+        most = self._elastic.ceiling(group)
+        return GroupFate(name, "at_most", most) if granted >= most else GroupFate(name, "elsewhere")
+
+
+def _holds(group: ScaledGroup, shape: RayShape) -> bool:
+    """Whether one worker can hold it, as it is made or grown in place."""
+    return any(times_in(offers, shape.resources) > 0 for offers in (group.offers, group.grows_to) if offers)
+
+
+def _too_small(group: ScaledGroup, shape: RayShape) -> GroupFate:
+    offers = {**group.offers, **group.grows_to}
+    lacks = sorted(name for name, amount in shape.resources.items() if offers.get(name, 0) < amount)
+    name = lacks[0] if lacks else ""
+    return GroupFate(
+        group.name, "too_small", resource=name, asked=shape.resources.get(name, 0), offers=offers.get(name, 0)
+    )

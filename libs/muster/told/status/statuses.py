@@ -1,0 +1,491 @@
+"""The status of a job, of a gang, and when a job starts: one pure function each.
+
+The status of a job: a pure function of the read model and a uid.
+
+Every reader asks this one: QueueUnits and Events, ``muster why``, ``position`` and ``ls``, the levers, ``muster up``.
+
+The status of a gang of pods: a pure function of its record. A pod in no gang is one of its own.
+
+When a waiting job starts, as far as that can be promised: a pure function of the read model, a uid and a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, cast
+
+from msgspec.structs import replace
+
+from muster.core.objects.kaiqueue import pod_group_name
+from muster.core.promising.projection import Projected, Projection
+from muster.core.promising.promises import Scale
+from muster.core.queueing.book import Denial, Place, Shape, clear
+from muster.core.queueing.lending import Reserve
+from muster.core.queueing.queues import Job, WaitsForNodes
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import counted
+from muster.core.quota.ledger.idling import budget
+from muster.core.quota.ledger.quotaledger import Owing, leaf_of
+from muster.events.gangs import HELD_AS, GangHeldBack, HeldAs
+from muster.events.refusals import Refusal
+from muster.model.demand import Demand, Shortfall
+from muster.model.gang import Verdict
+from muster.model.keys import path_chain
+from muster.told.codes.codetable import CODES, JobCode
+from muster.told.codes.values import (
+    Adoption,
+    Counted,
+    GangCode,
+    GangStatus,
+    HasQuota,
+    Holder,
+    Idles,
+    InLine,
+    NoPlace,
+    NoPromise,
+    NotQueued,
+    Over,
+    Pause,
+    Plain,
+    Pools,
+    Promise,
+    Remainder,
+    Remains,
+    ResumeRefused,
+    Short,
+    Start,
+    Suspended,
+    Unlisted,
+    Untried,
+    Values,
+    Wanting,
+)
+from muster.told.readmodel.gangsshown import GangShown
+from muster.told.readmodel.jobfolds import phase_of, running
+from muster.told.readmodel.readstate import ReadState, waits_since
+from muster.told.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
+
+# --- job --------------------------------------------------------------------------------------------------------------
+
+
+HOLDERS_SHOWN = 5
+AHEAD_SHOWN = 3
+
+
+def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
+    """The status of a job as of the state's position. ``acting``: false where admissions are not carried out."""
+    for look in _SITUATIONS:
+        found = look(state, uid, acting)
+        if found is not None:
+            return found
+    return _status(state, uid, "Seen", Untried())
+
+
+def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common: Any) -> JobStatus:
+    """A status with the common fields; ``common``: those that differ."""
+    workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
+    record = state.records.get(uid)
+    ref = record.ref if record is not None else workload.ref if workload is not None else None
+    found: dict[str, Any] = {
+        "kind": ref.kind if ref is not None else "",
+        "job": ref.key if ref is not None else "",
+        "attempt": state.queues.ledger.attempts.get(uid, 0),
+        "detail": workload.detail if workload is not None else "",
+    }
+    if workload is not None and state.synced:
+        unknown = state.queues.unknown_class(workload)
+        found |= {"unknown_class": unknown, "priority": state.queues.priority_of(workload)} if unknown else {}
+    if charge is not None:
+        scaling = None
+        if record is not None and (record.growth.granted or record.growth.alarm is not None):
+            claim = state.queues.ledger.claims.by_uid.get(uid) if record.growth.denied is not None else None
+            promised = claim.promised_now(state.now) if claim is not None else 0
+            scaling = replace(record.growth, promised=promised)
+        found |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
+    if CODES[code].started:
+        found["pods"] = state.pods.of(uid, state.presence)
+    elif isinstance(values, Over) and values.outcome == "failed" and record is not None:
+        found["pods"] = state.pods.ended(uid, record, state.presence)
+    return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**found, **common})
+
+
+# --- over ---------------------------------------------------------------------------------------------------------
+
+
+def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """The object is gone, or can no longer be read."""
+    if uid in state.queues.workloads:
+        return None
+    trouble = state.troubles.get(uid)
+    if trouble is not None and trouble.code == "unreadable":
+        return _status(state, uid, "Unreadable", NotQueued(Refusal("unreadable", problem=trouble.first)))
+    if uid in state.queues.ledger.charges:
+        return _status(state, uid, "DeletedStillCharged", Remainder(_remains(state, uid)))
+    record = state.records.get(uid)
+    if record is None:
+        return _status(state, uid, "Gone", Over())
+    over = Over(record.outcome, ended=record.ended, reason=record.reason, request=record.request or {})
+    return _status(state, uid, "Gone", over, queue=record.queue, detail=record.detail)
+
+
+def _finished(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    workload = state.queues.workloads[uid]
+    if workload.phase != "finished":
+        return None
+    if uid not in state.queues.ledger.charges:
+        return _status(state, uid, "Finished", Over(workload.outcome))
+    return _status(state, uid, "FinishedStillCharged", Over(workload.outcome, _remains(state, uid)))
+
+
+def _remains(state: ReadState, uid: str) -> Remains:
+    return Remains(any(state.presence.children.get(uid, {}).values()), state.presence.live_pods(uid))
+
+
+# --- charged ------------------------------------------------------------------------------------------------------
+
+
+def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
+    """It has quota: suspended outside, leaving, running, starting, admitted or reserved."""
+    if uid not in state.queues.ledger.charges:
+        return None
+    workload, record = state.queues.workloads[uid], state.records.get(uid)
+    admitted = record.admitted_at if record is not None else 0
+    if uid in state.suspended_outside:
+        return _status(state, uid, "SuspendedOutside", Remainder(_remains(state, uid)))
+    if uid in state.leaving:
+        leaving = state.leaving[uid]
+        return _status(state, uid, leaving.code, Suspended(leaving, _remains(state, uid)))
+    if record is not None and record.adoption is not None:
+        return _status(state, uid, "Adopted", Adoption(record.adoption), since=record.running_at)
+    if not workload.suspended and workload.phase == "running":
+        return _status(state, uid, "Running", Plain(), since=record.running_at if record is not None else 0)
+    if uid in state.queues.resumed or not workload.suspended:
+        return _status(state, uid, "Starting", Start(_remains(state, uid), _verdict(state, uid)), since=admitted)
+    if not admitted:
+        if uid in state.shortages:
+            return _status(state, uid, "AwaitingNodes", _no_place(state, uid))
+        return _status(state, uid, "Reserved", HasQuota(_leaves_for(state, uid)))
+    return _status(state, uid, "Admitted" if acting else "WouldBeAdmitted", Plain(), since=admitted)
+
+
+def _verdict(state: ReadState, uid: str) -> Verdict | None:
+    """What kube-scheduler says of the gang of a job, in this attempt of it."""
+    ref, attempt = state.queues.workloads[uid].ref, state.queues.ledger.attempts.get(uid, 0)
+    gang = state.gangs.gangs.get(f"{ref.namespace}/{pod_group_name(ref)}")
+    found = gang.pod_groups.values() if gang is not None else ()
+    return next((each.verdict for each in found if each.owner_uid == uid and each.attempt == attempt > 0), None)
+
+
+def _no_place(state: ReadState, uid: str) -> NoPlace:
+    return NoPlace(state.shortages[uid], state.pools.get(uid, Pools()))
+
+
+# --- not in a queue -----------------------------------------------------------------------------------------------
+
+
+def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """It is not in a queue for a reason: it waits for its next try or for room on the nodes, or it is refused."""
+    until = state.queues.not_before.get(uid, 0)
+    if until > state.now and uid in state.leaving:
+        leaving = state.leaving[uid]
+        return _status(state, uid, leaving.code, Suspended(leaving, until=until))
+    if until > state.now:
+        why, times = state.write_failures.get(uid), state.queues.failures.get(uid, 1)
+        return _status(state, uid, "ResumeFailed", ResumeRefused(until, times, why))
+    refusal = state.queues.refusals.get(uid)
+    if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
+        return _status(state, uid, refused_code(refusal.reason), NotQueued(refusal))
+    if uid in state.queues.unplaced and uid in state.shortages:
+        return _unplaced(state, uid, state.queues.unplaced[uid])
+    return None
+
+
+def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
+    """It has found no place on the nodes; a limit may have fallen below its request since."""
+    final = _final(state, waits.queue, state.queues.demand_of(state.queues.workloads[uid]))
+    if final is not None:
+        line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
+        found: dict[str, Any] = {"queue": waits.queue, "since": waits.queued_at, "line": line}
+        return _status(state, uid, refusal_code(final), Short(final), **found)
+    kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
+    none = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
+    return _status(state, uid, "GangUnschedulable", none)
+
+
+def _leaves_for(state: ReadState, uid: str) -> tuple[str, ...]:
+    """namespace/name of the jobs that are still charged and leave, or move, for a job."""
+    name, charges = state.queues.workloads[uid].ref.key, state.queues.ledger.charges
+    going = (each for each, why in state.leaving.items() if why.claimant == name and each in charges)
+    return tuple(sorted(state.queues.workloads[each].ref.key for each in going if each in state.queues.workloads))
+
+
+def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """It is in no queue and holds no quota."""
+    workload = state.queues.workloads[uid]
+    if not state.synced:
+        return _status(state, uid, "NotSynced", _unlisted(state))
+    if workload.suspended:
+        return None
+    code: JobCode = "Unmanaged" if leaf_of(state.queues.ledger, workload) is None else "NotSuspended"
+    return _status(state, uid, code, Plain())
+
+
+def _unlisted(state: ReadState) -> Unlisted:
+    return Unlisted(tuple(sorted(state.unsynced)))
+
+
+# --- in a queue ---------------------------------------------------------------------------------------------------
+
+
+def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """It is in a queue: what can never fit, then what keeps all jobs there, then what refuses this one."""
+    job = state.queues.jobs.get(uid)
+    if job is None:
+        return None
+    if job.status == "proposed":
+        return _status(state, uid, "BeingTried", Plain(), queue=job.queue, since=job.queued_at)
+    found = _in_line(state, job)
+    final = _final(state, job.queue, job.demand)
+    if final is not None:
+        shape = state.queues.book.shapes.get(job.shape)
+        cause = shape.denial.cause if shape is not None and shape.denial is not None else None
+        return _status(state, uid, refusal_code(final), Short(final, cause), **found)
+    if not state.synced:
+        return _status(state, uid, "NotSynced", _unlisted(state), **found)
+    if state.closing:
+        return _status(state, uid, "LogNearlyFull", Plain(), **found)
+    if "admissions" in state.queues.resting(job.queue):
+        return _status(state, uid, "Paused", Pause(*pause_of(state, job.queue)), **found)
+    if state.queues.is_blocking(job.queue) and uid not in state.queues.ledger.claims.by_uid:
+        found["line"] = _on_nodes(state, job, found["line"])
+        if found["line"].position > 1:
+            return _status(state, uid, "BehindHead", Plain(), **found)
+    return _unserved(state, job, found)
+
+
+def _final(state: ReadState, queue: str, demand: Demand) -> Shortfall | None:
+    """The limit that a demand is above whatever is released; None where there is none."""
+    short = state.queues.ledger.shortfall(queue, demand, now=state.now)
+    return short if short is not None and short.hopeless else None
+
+
+def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
+    """What refuses it, or that what is free is kept for others; ``found``: its place."""
+    uid = job.ref.uid
+    shape = state.queues.book.shapes.get(job.shape)
+    if shape is None:
+        return _status(state, uid, "Queued", Untried(), **found)
+    refusal = refused_by(state, job, shape, shape.denial) if shape.denial is not None else None
+    kept = Reserve(state.queues, state.now).keeps(job) if refusal is None else None
+    if kept is not None:
+        return _status(state, uid, "QuotaKept", Short(kept), **found)
+    if shape.denial is None:
+        return _status(state, uid, "Queued", Untried(), **found)
+    if refusal is None:
+        cleared = state.queues.ledger.short_now(shape.denial.short, job.queue, job.demand, state.now)
+        return _status(state, uid, "Queued", Untried(cleared), **found)
+    claims, short = state.queues.ledger.claims, Short(refusal, shape.denial.cause)
+    own = claims.served_by(uid, job.queue, job.demand)
+    if own is not None:
+        short = replace(short, promised=own.promised_now(state.now), idles=_idles(state, own, refusal.resource))
+        return _status(state, uid, "WaitingForClaim", short, **found)
+    if (owed := Owing(state.queues.ledger).beside(job.queue, job.demand)) is not None:
+        short = replace(short, owed=owed)
+    claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
+    if claim is not None and not claim.firm:
+        short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))
+    return _status(state, uid, refusal_code(refusal), short, **found)
+
+
+def _idles(state: ReadState, claim: Claim, resource: str) -> Idles | None:
+    if claim.firm:
+        return None
+    most = budget(state.queues.ledger, claim.top, resource)
+    return Idles(claim.opened, claim.idle.get(resource, 0), most)
+
+
+def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
+    line = _line(state, job.ref.uid, job.queue, job.place)
+    return {"queue": job.queue, "since": waits_since(state, job), "line": line}
+
+
+def _line(state: ReadState, uid: str, queue: str, place: Place) -> InLine:
+    book = state.queues.book
+    position = book.position(queue, place)
+    ahead = book.ahead(queue, min(AHEAD_SHOWN, position - 1))
+    return InLine(position, book.length(queue), ahead, state.leaving.get(uid))
+
+
+def _on_nodes(state: ReadState, job: Job, line: InLine) -> InLine:
+    """Its place in a queue in which no job passes the head, with those that lack a place on the nodes."""
+    before = [place.key for place in state.queues.before_on_nodes(job.queue, job.place)]
+    ahead = (*before, *line.ahead)[:AHEAD_SHOWN]
+    return replace(line, position=line.position + len(before), length=line.length + len(before), ahead=ahead)
+
+
+def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shortfall | None:
+    """The limit that refuses a denied job now: the one it is parked on, else the first on its path that has no room.
+
+    What refused it first may have room again while an ancestor has none: then that one is what it waits for.
+    """
+    if not clear(shape, state.queues.ledger):
+        return state.queues.ledger.short_now(denial.short, job.queue, job.demand, state.now)
+    return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now, uid=job.ref.uid)
+
+
+def pause_of(state: ReadState, queue: str) -> tuple[str, str]:
+    """The user that paused the admissions of a queue, and the reason, as far as they are known."""
+    rules = state.queues.ledger.rules_of(queue)
+    if "admissions" in rules.paused:
+        return rules.paused_by, rules.paused_reason
+    return state.queues.pauses.get(queue, ("", ""))
+
+
+_SITUATIONS: tuple[Callable[[ReadState, str, bool], JobStatus | None], ...] = (
+    _over,
+    _finished,
+    _holding,
+    _kept_back,
+    _queued,
+    _outside,
+)
+"""In this order: the first that applies is the status of a job."""
+
+
+# --- what holds it up ---------------------------------------------------------------------------------------------
+
+
+def wanting(state: ReadState, status: JobStatus) -> Wanting | None:
+    """What a refused job, or refused growth, waits for and the charges it waits for, the largest first. O(charges)."""
+    row, short = CODES[status.code], status.short
+    denied = status.charge.scaling.denied if status.charge is not None and status.charge.scaling is not None else None
+    if denied is not None:
+        charge = state.queues.ledger.charges[denied.ref.uid]
+        refusal = state.queues.ledger.short_now(denied.short, charge.queue, charge.demand, state.now)
+        firm = refusal.of_min
+    elif short is None or row.holders == "none":
+        return None
+    else:
+        refusal, firm = short.refusal, row.holders == "firm"
+    found = _holders(state, refusal.path, refusal.resource, firm=firm)
+    holders = sorted(found, key=lambda each: (-each.amount, each.job))
+    return Wanting(refusal, tuple(holders[:HOLDERS_SHOWN]), len(holders))
+
+
+def _holders(state: ReadState, path: str, name: str, *, firm: bool) -> Iterator[Holder]:
+    """Every charge at a node or below it for a resource; ``firm``: of jobs that are not preemptible."""
+    for uid, charge in state.queues.ledger.charges.items():
+        amount = counted(charge.demand).get(name, 0)
+        if amount and path in path_chain(charge.queue) and not (firm and charge.preemptible):
+            yield _holder(state, uid, amount, charge.namespace)
+
+
+def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
+    workload, record = state.queues.workloads.get(uid), state.records.get(uid)
+    if workload is None:
+        key = record.ref.key if record is not None else f"{namespace}/(deleted)"
+        return Holder(key, amount, "deleted")
+    key, kind = workload.ref.key, workload.ref.kind
+    if workload.phase == "finished":
+        return Holder(key, amount, "finished", kind)
+    if record is not None and record.running_at:
+        return Holder(key, amount, "running", kind, record.running_at)
+    if record is not None and record.admitted_at:
+        return Holder(key, amount, "admitted", kind, record.admitted_at)
+    return Holder(key, amount, "other", kind, phase=cast(str, workload.phase))
+
+
+# --- gang -------------------------------------------------------------------------------------------------------------
+
+
+_ALONE: dict[HeldAs, GangCode] = {"GangWaits": "Waits", "GangBindRefused": "BindRefused"}
+
+
+def held_back_code(event: GangHeldBack) -> GangCode:
+    """The code of a gang by the event that says why it waits; a pod in none has a code of its own."""
+    code = HELD_AS[event.reason]
+    return code if event.gang else _ALONE.get(code, "FailedScheduling")
+
+
+def gang_status(gang: GangShown | None) -> GangStatus:
+    """The status of a gang; ``None``: one that is not known any more."""
+    if gang is None or not gang.pods:
+        return GangStatus("Gone")
+    found, held = gang.counted(), gang.held.event if gang.held is not None else None
+    group = gang.pod_group
+    verdict = group.verdict if group is not None else None
+    return GangStatus(_code(gang, found, held), found, gang.minimum, held, verdict)
+
+
+def _code(gang: GangShown, found: Counted, held: GangHeldBack | None) -> GangCode:
+    if held is not None:
+        return held_back_code(held)
+    if not gang.ours:
+        return "KubeScheduler" if gang.native and gang.by_default else "OtherScheduler"
+    if gang.ended:
+        return "Finished" if gang.ended == "Finished" else "Failed"
+    if found.pods and found.bound == found.pods:
+        return "Running" if found.running else "Bound"
+    return "Starting" if found.bound else "Waiting"
+
+
+# --- promise ----------------------------------------------------------------------------------------------------------
+
+
+def promise_of(state: ReadState, uid: str, now: int) -> Promise:
+    """What a job may rely on. O(waiting + charges)."""
+    found = promises_of(state, (uid,), now)
+    return found[uid]
+
+
+def promises_of(
+    state: ReadState, uids: Iterable[str], now: int, *, foreseen: Mapping[str, Projected] | None = None
+) -> dict[str, Promise]:
+    """The same for several at once, which costs hardly more than for one; ``now``: ms since the epoch.
+
+    ``foreseen``: the queues played forward already.
+    """
+    now = max(now, state.now)
+    found = {uid: _without(state, uid) for uid in uids}
+    wanted = [uid for uid, promise in found.items() if not promise.why]
+    if not wanted:
+        return found
+    promises = state.promises
+    if foreseen is None:
+        projection = Projection(state.queues, running(state), promises.durations, now)
+        projection.run(until=wanted[0] if len(wanted) == 1 else "")
+        foreseen = projection.found
+    scale = promises.scale(now)
+    for uid in wanted:
+        projected = foreseen.get(uid)
+        found[uid] = Promise(why="endless") if projected is None else _promised(state, scale, projected.wait, now)
+    return found
+
+
+def promised(state: ReadState, wait: int, now: int) -> Promise:
+    """What a projected wait (ms) is worth, for a job that is not in the queues."""
+    why = _unknown(state)
+    return Promise(why=why) if why else _promised(state, state.promises.scale(now), wait, now)
+
+
+def _promised(state: ReadState, scale: Scale, wait: int, now: int) -> Promise:
+    calibration = state.promises.calibration
+    start, latest = now + scale.middle(wait), now + scale.bound(wait)
+    return Promise(start, latest, calibration.kept + calibration.broken, calibration.kept)
+
+
+def _unknown(state: ReadState) -> NoPromise | Literal[""]:
+    """Why no projection is worth anything yet; empty where one is."""
+    if not state.promises.durations.known():
+        return "few_runs"
+    return "" if state.promises.calibration.ready else "few_waits"
+
+
+def _without(state: ReadState, uid: str) -> Promise:
+    """Why nothing can be promised to it, before anything is projected."""
+    job = state.queues.jobs.get(uid)
+    if job is None or job.status == "charged":
+        return Promise(why="not_waiting")
+    if not CODES[job_status(state, uid).code].turn:
+        return Promise(why="standing")
+    return Promise(why=_unknown(state))

@@ -1,0 +1,111 @@
+"""The story of a gang of pods, and pods by their names.
+
+Pods of jobs by their names: of which job each is, and where it is or why it does not run.
+
+Pure: a view of the read model, asked by the name of a gang or of a pod in one.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.model.keys import Ref
+from muster.told.codes.codetable import HeldUp
+from muster.told.codes.values import GangCode
+from muster.told.readmodel.gangsshown import GangShown
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import gang_status
+from muster.told.views.narrator import NarratedEvent, entry_of
+from muster.told.wording import nodewords, pods
+
+# --- pods by their names ----------------------------------------------------------------------------------------------
+
+
+class PodNamed(Struct, frozen=True):
+    """A pod that has a node, or is known not to run."""
+
+    key: str
+    """namespace/name"""
+    job: Ref
+    text: str
+
+
+def pods_named(state: ReadState, wanted: str, now: int) -> dict[str, PodNamed]:
+    """The pods that ``NAMESPACE/NAME`` or NAME means, by namespace/name. ``now``: ms since the epoch."""
+    name = wanted.rpartition("/")[2]
+    found: dict[str, PodNamed] = {}
+    for placed in state.nodes.pods.values():
+        if placed.ref.name == name:
+            _add(state, found, name, placed.owner, pods.placed(name, placed.node))
+    for owner, codes in state.pods.live.items():
+        for each in (pod for troubled in codes.values() for pod in troubled.values() if pod.name == name):
+            _add(state, found, name, owner, pods.since(HeldUp(each), now))
+    return {key: pod for key, pod in sorted(found.items()) if wanted in (key, name)}
+
+
+def _add(state: ReadState, found: dict[str, PodNamed], name: str, owner: str, text: str) -> None:
+    record = state.records.get(state.presence.owner_of.get(owner, owner))
+    if record is not None:
+        key = f"{record.ref.namespace}/{name}"
+        found[key] = PodNamed(key, record.ref, text)
+
+
+# --- the story --------------------------------------------------------------------------------------------------------
+
+
+class GangTale(Struct, frozen=True):
+    """A gang's story. ``name``: namespace/name of the gang, or of the pod where it is of none."""
+
+    name: str
+    code: GangCode
+    text: str
+    pods: dict[str, str]
+    """name -> where it is: its node, or what it has come to"""
+    entries: list[NarratedEvent]
+    seq: int
+    now: int
+
+
+def gangs_named(state: ReadState, wanted: str) -> list[str]:
+    """Names of the gangs there are or were that ``NAMESPACE/NAME`` or NAME means: its own or a pod's.
+
+    A pod in no gang has its own name.
+    """
+    found = {record.name for record in state.gang_records.values() if _is(wanted, record.name)}
+    for key, gang in state.gangs.gangs.items():
+        if key in state.gang_records and any(_is(wanted, pod.ref.key) for pod in gang.pods.values()):
+            found.add(state.gang_records[key].name)
+    return sorted(found)
+
+
+def _is(wanted: str, name: str) -> bool:
+    return wanted in (name, name.rpartition("/")[2])
+
+
+def gang_tale(state: ReadState, name: str) -> GangTale:
+    """The story of one of ``gangs_named``; of several pods that had the name the newest."""
+    key = next(each for each, record in reversed(state.gang_records.items()) if record.name == name)
+    gang = state.gangs.gangs.get(key)
+    status = gang_status(gang)
+    return GangTale(
+        name=name,
+        code=status.code,
+        text=nodewords.gang_text(status),
+        pods=_pods(gang) if gang is not None else {},
+        entries=[entry_of(None, each) for each in state.gang_records[key].happenings],
+        seq=state.seq,
+        now=state.now,
+    )
+
+
+def _pods(gang: GangShown) -> dict[str, str]:
+    found = {}
+    for pod in sorted(gang.pods.values(), key=lambda each: each.ref.key):
+        if pod.over:
+            word = "succeeded" if pod.succeeded else "failed"
+        elif pod.node:
+            word = f"{'runs' if pod.running else 'bound'} on {pod.node}"
+        else:
+            word = "waits"
+        found[pod.ref.name] = word
+    return found

@@ -1,0 +1,196 @@
+"""The story of a queue: what it uses, which jobs wait there, and what has come to pass in it between two moments.
+
+Pure. Feed it a log from its beginning, or from a state of the read model; what lies before the first moment is folded,
+and not told. Or have it recall what the read model keeps, which takes no log at all.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.learned import Estimate
+from muster.events import decisions as d
+from muster.events.envelope import Stored
+from muster.model.keys import path_chain
+from muster.model.quota import COUNTED
+from muster.model.resources import format_vector
+from muster.told.codes.happenings import Happening
+from muster.told.presentation.desired import pauses_over
+from muster.told.readmodel.history import usage
+from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
+from muster.told.views.narrator import NarratedEvent, Narrator, entry_of
+from muster.told.wording import events_jobs, jobs
+
+KEPT = 5_000
+"""Entries that are kept: the newest."""
+
+
+class Waiter(Struct, frozen=True):
+    """A waiting job."""
+
+    job: str
+    position: int
+    priority: int
+    waited: int
+    """ms"""
+    reason: str
+
+
+class Tally(Struct):
+    """What happened between the two moments, and how often."""
+
+    queued: int = 0
+    admitted: int = 0
+    finished: int = 0
+    released: int = 0
+    evicted: int = 0
+    denied: int = 0
+    longest_wait: int = 0
+    """ms, of those that were admitted"""
+    longest_waiter: str = ""
+    waits: int = 0
+    """The sum of their waits, ms."""
+
+
+class QueueTale(Struct, frozen=True):
+    """The story, as far as the log was read."""
+
+    queue: str
+    usage: str
+    guaranteed: str
+    tally: Tally
+    waiting: list[Waiter]
+    length: int
+    entries: list[NarratedEvent]
+    left_out: int
+    log_id: str
+    generation: int
+    seq: int
+    now: int
+    next_start: Estimate
+    pauses: list[str] = field(default_factory=list)
+
+
+class QueueStory:
+    """Listens to a log for one queue and everything below it."""
+
+    def __init__(self, wanted: str, state: ReadState | None = None) -> None:
+        """``wanted``: a full path, or the end of one; ``state``: the read model from whose position on it listens."""
+        self.told = Narrator(state)
+        self._wanted = wanted
+        self._entries: list[NarratedEvent] = []
+        self._left_out = 0
+        self._tally = Tally()
+        known = self.told.state
+        self._queue_of = {uid: record.queue for uid, record in known.records.items() if record.queue}
+        """uid -> the queue it was in last"""
+        self._paths: dict[str, None] = dict.fromkeys(known.queues.ledger.nodes)
+        """Every queue there was since it listens."""
+
+    def feed(self, stored: Stored, *, shown: bool = True) -> None:
+        """Hear one commit. ``shown``: false for one before the moment at which the story begins."""
+        entries = self.told.feed(stored)
+        for event in stored.commit.events:
+            if isinstance(event, d.QuotaTreeAccepted):
+                self._paths.update(dict.fromkeys(node.path for node in event.tree.nodes))
+            ref = getattr(event, "ref", None)
+            queue = getattr(event, "queue", "")
+            if ref is not None and queue:
+                self._queue_of[ref.uid] = queue
+        if shown:
+            for ref, happening in self.told.heard:
+                if self._within(self._queue_of.get(ref.uid, "")):
+                    self._recount(ref.key, happening)
+            self._keep(entries)
+
+    def recall(self) -> None:
+        """Tell what the read model keeps of the jobs that were in the queue last, instead of the commits before it."""
+        for record in self.told.state.records.values():
+            if not self._within(record.queue):
+                continue
+            for each in record.happenings:
+                self._recount(record.ref.key, each)
+            self._entries += [entry_of(record.ref, each) for each in record.happenings if each.weight == "turn"]
+        self._entries.sort(key=lambda each: (each.seq, each.item))
+
+    def _recount(self, job: str, happening: Happening) -> None:
+        tally, times = self._tally, happening.times
+        match happening.what:
+            case "workload_queued":
+                tally.queued += times
+            case "gang_admitted":
+                self._admitted(job, max(0, happening.span))
+            case "quota_released":
+                tally.released += times
+            case "quota_denied":
+                tally.denied += times
+            case "workload_finished":
+                tally.finished += times
+            case "evicted":
+                tally.evicted += times
+            case _:
+                pass
+
+    def _admitted(self, job: str, wait: int) -> None:
+        tally = self._tally
+        tally.admitted += 1
+        tally.waits += wait
+        if wait >= tally.longest_wait:
+            tally.longest_wait, tally.longest_waiter = wait, job
+
+    def _keep(self, entries: list[NarratedEvent]) -> None:
+        self._entries += [each for each in entries if each.weight == "turn" and self._concerns(each)]
+        if len(self._entries) > 2 * KEPT:
+            self._left_out += len(self._entries) - KEPT
+            del self._entries[:-KEPT]
+
+    def _concerns(self, entry: NarratedEvent) -> bool:
+        if entry.ref is None:
+            return not entry.gang
+        return self._within(self._queue_of.get(entry.ref.uid, ""))
+
+    def _within(self, queue: str) -> bool:
+        return any(path == self._wanted or path.endswith(f"/{self._wanted}") for path in path_chain(queue))
+
+    def matches(self) -> list[str]:
+        """The queues the name may mean: one when it is unique."""
+        if self._wanted in self._paths:
+            return [self._wanted]
+        return [path for path in self._paths if path.endswith(f"/{self._wanted}")]
+
+    def of(self, queue: str, *, shown: int = 10, present: int = 0) -> QueueTale:
+        """The story of a queue, which must be the one of ``matches()``; ``shown``: how many of its waiting jobs."""
+        state = self.told.state
+        now = max(state.now, present)
+        node = state.queues.ledger.nodes.get(queue)
+        limits = node.limit if node is not None else {}
+        names = [name for name in state.queues.ledger.used.get(queue, {}) if name not in COUNTED or name in limits]
+        names += [name for name in limits if name not in names]
+        guaranteed = {name: amount for name, amount in (node.guaranteed if node is not None else {}).items() if amount}
+        entries = self._entries[-KEPT:]
+        return QueueTale(
+            queue=queue,
+            usage=events_jobs.usage(usage(state, queue, names)),
+            guaranteed=format_vector(guaranteed),
+            tally=self._tally,
+            waiting=self._waiters(queue, shown, now),
+            length=state.queues.book.length(queue),
+            entries=entries,
+            left_out=self._left_out + len(self._entries) - len(entries),
+            log_id=state.log_id,
+            generation=state.generation,
+            seq=state.seq,
+            now=now,
+            next_start=state.pace.expect(queue, 1, now),
+            pauses=pauses_over(state, queue),
+        )
+
+    def _waiters(self, queue: str, shown: int, now: int) -> list[Waiter]:
+        state, found = self.told.state, []
+        for position, (place, _) in enumerate(state.queues.book.in_order(queue), start=1):
+            if position > shown:
+                break
+            reason = jobs.reason(job_status(state, place.uid)).text
+            found.append(Waiter(place.key, position, place.priority, max(0, now - place.rank), reason))
+        return found

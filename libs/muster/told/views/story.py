@@ -1,0 +1,353 @@
+"""The story of a job, with its status in words and the jobs that took its quota.
+
+A view: it decides nothing about standings, see ``told.status``, and has no sentences, see ``told.wording``.
+
+Which jobs were given quota lately: what a waiting job saw pass by.
+
+Pure: a view of the read model, in words.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from itertools import islice
+
+from msgspec import Struct, field
+
+from muster.core.queueing.queues import Job
+from muster.core.quota.demand import chain_of
+from muster.core.quota.ledger.quotaledger import leaf_of
+from muster.core.stage import Folder
+from muster.events.decisions import PreemptionProposed
+from muster.events.envelope import Stored
+from muster.model.demand import Shortfall
+from muster.model.keys import Ref
+from muster.model.resources import format_quantity, format_vector
+from muster.told.codes.codetable import CODES, JobCode, RayWaits
+from muster.told.codes.happenings import Happening, Taker
+from muster.told.presentation.desired import pauses_over
+from muster.told.readmodel.history import where
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState, Record
+from muster.told.status.jobstatus import JobStatus
+from muster.told.status.raywaits import ray_waits
+from muster.told.status.statuses import job_status, wanting
+from muster.told.views.narrator import NarratedEvent, entry_of
+from muster.told.wording import explain, jobs, nodewords, raywords
+from muster.told.wording.events import line
+from muster.told.wording.explain import room_made
+
+# --- standing ---------------------------------------------------------------------------------------------------------
+
+
+class ShownHolder(Struct, frozen=True):
+    """A job whose quota another one waits for."""
+
+    job: str
+    amount: str
+    text: str
+
+
+class ShownWanting(Struct, frozen=True):
+    """What a waiting job waits for, in numbers of now: at which quota, and what must be released there."""
+
+    quota: str
+    resource: str
+    request: str
+    limit: str
+    used: str
+    free: str
+    missing: str
+    holders: list[ShownHolder] = field(default_factory=list)
+    """The largest first."""
+    held_by: int = 0
+    """How many hold some of it in all."""
+
+
+class Standing(Struct, frozen=True):
+    """The status of a job. ``code`` is one word for programs, ``text`` one or more sentences for people."""
+
+    code: JobCode
+    text: str
+    queue: str = ""
+    position: int = 0
+    length: int = 0
+    charged: str = ""
+    wanting: ShownWanting | None = None
+
+
+def standing_of(state: ReadState, uid: str, now: int, *, acting: bool = True, more: str = "") -> Standing:
+    """The status of a job. ``now``: ms since the epoch; ``more``: what follows on what refuses it.
+
+    ``acting``: false where admissions are not carried out.
+    """
+    status = job_status(state, uid, acting=acting)
+    return Standing(
+        code=status.code,
+        text=jobs.text(status, now, more=more),
+        queue=status.queue if status.charge is not None or status.phase == "waiting" else "",
+        position=status.line.position,
+        length=status.line.length,
+        charged=format_vector(status.charge.request) if status.charge is not None else "",
+        wanting=_wanting(state, status, now),
+    )
+
+
+def _wanting(state: ReadState, status: JobStatus, now: int) -> ShownWanting | None:
+    found = wanting(state, status)
+    if found is None:
+        return None
+    name = found.refusal.resource
+    return ShownWanting(
+        quota=found.refusal.path,
+        resource=name,
+        request=format_quantity(found.refusal.asked, name),
+        limit=format_quantity(found.refusal.limit, name),
+        used=format_quantity(found.refusal.used, name),
+        free=format_quantity(found.free, name),
+        missing=format_quantity(found.missing, name),
+        holders=[
+            ShownHolder(each.job, format_quantity(each.amount, name), jobs.holds(each, now)) for each in found.holders
+        ],
+        held_by=found.held_by,
+    )
+
+
+# --- takers -----------------------------------------------------------------------------------------------------------
+
+
+SHOWN = 3
+
+
+class Takers:
+    """The reservations that are remembered, for as many waiting jobs as are asked about: they are looked through once
+    for each limit that refuses some.
+    """
+
+    def __init__(self, kept: Iterable[Taker]) -> None:
+        """``kept``: oldest first."""
+        self._kept = kept
+        self._taken: dict[tuple[str, str], _Taken] = {}
+        """(path of a queue, resource) -> those that took of it there"""
+
+    def told(self, seq: int, job: Job, refusal: Shortfall) -> str:
+        """Those after a sequence that took what a job waits for, as a sentence; empty when there were none."""
+        where = refusal.path, refusal.resource
+        if where not in self._taken:
+            self._taken[where] = _Taken(self._kept, *where)
+        taken, own = self._taken[where], job.ref.key
+        count = taken.count(seq, own)
+        newest = (each for each in reversed(taken.all) if each.job != own)
+        shown = [_one(each, job, refusal) for each in islice(newest, min(count, SHOWN))]
+        return explain.taken_meanwhile(refusal.resource, shown, count) if count else ""
+
+
+class _Taken:
+    """Those that took a resource at or below a queue, oldest first."""
+
+    def __init__(self, kept: Iterable[Taker], path: str, resource: str) -> None:
+        self.all = [each for each in kept if each.request.get(resource) and path in chain_of(each.queue)]
+        self._seqs = [each.seq for each in self.all]
+        self._own: dict[str, list[int]] = {}
+        """job -> the sequences at which it took some itself"""
+        for each in self.all:
+            self._own.setdefault(each.job, []).append(each.seq)
+
+    def count(self, seq: int, own: str) -> int:
+        """How many there were after a sequence, of other jobs than ``own``."""
+        return _after(self._seqs, seq) - _after(self._own.get(own, ()), seq)
+
+
+def _after(seqs: Sequence[int], seq: int) -> int:
+    return len(seqs) - bisect_right(seqs, seq)
+
+
+def _one(taker: Taker, job: Job, refusal: Shortfall) -> str:
+    amount = format_quantity(taker.request[refusal.resource], refusal.resource)
+    queue = taker.queue if taker.queue != job.queue else ""
+    return explain.taker(taker.job, amount, queue, ahead=taker.place is not None and taker.place < job.place)
+
+
+# --- story ------------------------------------------------------------------------------------------------------------
+
+
+SIMILAR_SHOWN = 5
+
+
+class StoryEntry(Struct, frozen=True):
+    """One entry of a story; ``times`` over 1 when the same was said that often in a row, last at ``last_at``."""
+
+    entry: NarratedEvent
+    times: int = 1
+    last_at: int = 0
+
+
+class Waits(Struct, frozen=True):
+    """What waits in a Ray cluster: ``pieces``, and below each of them what becomes of it in each worker group."""
+
+    text: str
+    pieces: list[tuple[str, list[str]]]
+
+
+class JobStory(Struct, frozen=True):
+    """A job's story. ``log_id``, ``generation`` and ``seq`` say how far of which log it goes."""
+
+    ref: Ref
+    standing: Standing
+    happenings: list[StoryEntry]
+    log_id: str
+    generation: int
+    seq: int
+    now: int
+    earlier: int = 0
+    """How many jobs of the same name there were before this one."""
+    pauses: list[str] = field(default_factory=list)
+    """What is paused where it belongs."""
+    waits: list[Waits] = field(default_factory=list)
+    """What waits in its Ray clusters."""
+
+
+class Matches(Struct, frozen=True):
+    """What a name may mean: the jobs themselves, or, when there are none, names like it."""
+
+    keys: list[str] = field(default_factory=list)
+    similar: list[str] = field(default_factory=list)
+
+
+class Story:
+    """Jobs of one name, as the read model knows them: ``namespace/name``, or a bare name in any namespace."""
+
+    def __init__(self, wanted: str, kind: str = "", state: ReadState | None = None) -> None:
+        """``kind``: of which kind, where jobs of several kinds have one name; ``state``: folded by the caller."""
+        model = ReadModel()
+        self.state: ReadState = state if state is not None else model.initial()
+        self._folder = Folder(model)
+        self._kind = kind
+        self._wanted = wanted
+
+    def feed(self, stored: Stored) -> None:
+        """Hear one more commit; they come in order, from the one after the state's."""
+        self._folder.fold(self.state, stored)
+
+    def _keys(self) -> dict[str, None]:
+        """namespace/name of every job there is or was, of the kind that is asked for."""
+        records = self.state.records.values()
+        return {record.ref.key: None for record in records if self._kind in ("", record.ref.kind)}
+
+    def matches(self) -> Matches:
+        """The jobs the name means."""
+        known = self._keys()
+        keys = [key for key in known if self._wanted in (key, key.rpartition("/")[2])]
+        if keys:
+            return Matches(sorted(keys))
+        names = {key: key for key in known} | {key.rpartition("/")[2]: key for key in known}
+        close = get_close_matches(self._wanted, list(names), n=SIMILAR_SHOWN, cutoff=0.5)
+        close += [name for name in names if self._wanted in name]
+        return Matches(similar=list(dict.fromkeys(names[name] for name in close))[:SIMILAR_SHOWN])
+
+    def of(self, key: str, *, acting: bool = True, present: int = 0) -> JobStory:
+        """The story of the newest job with that ``namespace/name``, which must be one of ``matches().keys``.
+
+        ``present``: when it is now, if that is known: an idle log has no newer time.
+        """
+        state = self.state
+        records = [each for each in state.records.values() if each.ref.key == key and self._kind in ("", each.ref.kind)]
+        record, uid, now = records[-1], records[-1].ref.uid, max(state.now, present)
+        told = sorted((*record.happenings, *_parked(state, record)), key=lambda each: (each.seq, each.item))
+        return JobStory(
+            ref=record.ref,
+            standing=standing_of(state, uid, now, acting=acting, more=more_of(state, uid, job_status(state, uid))),
+            happenings=[_shown(record.ref, each) for each in told],
+            log_id=state.log_id,
+            generation=state.generation,
+            seq=state.seq,
+            now=now,
+            earlier=len(records) - 1,
+            pauses=pauses_over(state, _queue(state, uid)),
+            waits=[_waits(each) for each in ray_waits(state, uid) if each.pieces],
+        )
+
+
+def _waits(found: RayWaits) -> Waits:
+    pieces = [(raywords.piece(each), [raywords.fate(fate) for fate in each.fates]) for each in found.pieces]
+    return Waits(raywords.heading(found), pieces)
+
+
+def _shown(ref: Ref, each: Happening) -> StoryEntry:
+    return StoryEntry(entry_of(ref, each), each.times, each.last_at or each.at)
+
+
+def _queue(state: ReadState, uid: str) -> str:
+    """The queue a job belongs to; empty when it belongs to none."""
+    if uid in state.queues.ledger.charges:
+        return state.queues.ledger.charges[uid].queue
+    workload = state.queues.workloads.get(uid)
+    return (leaf_of(state.queues.ledger, workload) if workload is not None else None) or ""
+
+
+def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
+    """That a job waits because one of its size was refused in its stead, where it was not tried itself since."""
+    job = state.queues.jobs.get(record.ref.uid)
+    shape = state.queues.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
+    denial = shape.denial if shape is not None else None
+    if job is None or denial is None:
+        return
+    tried = next((each for each in reversed(record.happenings) if each.what == "quota_denied"), None)
+    if tried is not None and max(tried.seq, tried.last_seq) >= denial.cause.seq:
+        return
+    at, seq, item = state.parked_at.get(job.shape, record.since), denial.cause.seq, denial.cause.item
+    queued = next((each for each in reversed(record.happenings) if each.what == "workload_queued"), None)
+    if queued is not None and (queued.seq, queued.item) > (seq, item):
+        at, seq, item = queued.at, queued.seq, queued.item
+    yield Happening(
+        at=at,
+        seq=seq,
+        item=item,
+        what="parked",
+        weight="turn",
+        refusal=denial.short,
+        where=where(state, job),
+    )
+
+
+def more_of(state: ReadState, uid: str, status: JobStatus, takers: Takers | None = None) -> str:
+    """The end of a refusal: the jobs that took the quota of a waiting job, and what was tried for it; for the growth of
+    a Ray cluster, what was tried for that. ``status``: the job's; ``takers``: of this state, where many jobs are asked
+    about.
+    """
+    job, record = state.queues.jobs.get(uid), state.records.get(uid)
+    if record is not None and status.charge is not None and record.growth.denied is not None:
+        return _tried(state, record)
+    if status.short is None or job is None or record is None:
+        return ""
+    tried = _tried(state, record)
+    if CODES[status.code].holders == "none":
+        return tried
+    since = next((each.seq for each in reversed(record.happenings) if each.what == "workload_queued"), 0)
+    return (takers or Takers(state.takers)).told(since, job, status.short.refusal) + tried
+
+
+_TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed")
+"""What was tried to make room for a job."""
+
+
+def _tried(state: ReadState, record: Record) -> str:
+    """What was tried last to make room for it, and what became of that, since it was queued; a proposal only while its
+    victims hold quota, and one without victims only until its claim is open. Once it is, they are its victims.
+    """
+    charges, served = state.queues.ledger.charges, record.ref.uid in state.queues.ledger.claims.by_uid
+    for each in reversed(record.happenings):
+        event = each.event
+        if each.what in ("workload_queued", "growth_granted"):
+            return ""
+        if isinstance(event, PreemptionProposed):
+            victims = [victim.ref.uid for victim in event.victims] + [victim.ref.uid for victim in event.partial]
+            if not any(uid in charges for uid in victims) and (victims or served):
+                continue
+            if served:
+                return room_made(nodewords.leaving(event))
+        if each.what in _TRIES:
+            return room_made(line(each).text)
+    return ""

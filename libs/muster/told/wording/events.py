@@ -1,0 +1,439 @@
+"""Events in words.
+
+Events about the whole cell in words: the log, the quota tree, the placement; and the phases of a gang of pods.
+
+A sentence is made of the event, and of the happening that the read model noted of it where there is one: positions,
+usage and waiting times are known there. ``muster tail`` has the event alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from muster.core.workloads.registry import suspend_field
+from muster.events import alarms, claims, effects, elastic, facts, gangs, growing, system
+from muster.events import decisions as d
+from muster.events.base import Event
+from muster.events.charges import ChargeChanged
+from muster.events.envelope import Commit
+from muster.events.raydemand import RayDemandObserved
+from muster.events.shares import SharesChanged
+from muster.model.keys import Ref
+from muster.model.resources import Vector, format_vector
+from muster.model.text import counted, few, lower, shorten, span
+from muster.told.codes.happenings import Happening
+from muster.told.codes.values import Counted
+from muster.told.wording import events_jobs, explain, nodewords, problems, raywords, reasons
+from muster.told.wording.explain import terms
+from muster.told.wording.pods import matter
+from muster.told.wording.queuewords import told_shares
+
+# --- the cell ---------------------------------------------------------------------------------------------------------
+
+
+def genesis(event: system.Genesis) -> str:
+    """Where a generation of the log begins, and why; the first has no reason."""
+    begins = f"log {event.log_id} begins, generation {event.generation}"
+    if not event.parent:
+        return begins
+    if not event.state:
+        return f"{begins}; the log before it, {event.parent}, is lost"
+    by = f" by {event.by}" if event.by else ""
+    return f"{begins}; log {event.parent} was rolled over{by}{f': {event.reason}' if event.reason else ''}"
+
+
+def placement(event: system.PlacementChosen) -> str:
+    """The rule by which gangs are placed from here on."""
+    if event.mode == "off":
+        return "gangs are admitted by quota alone"
+    if event.mode == "native":
+        kept = f"; a gang without places keeps its quota for {span(event.grow_ms)}" if event.grow_ms else ""
+        return f"gangs are admitted by quota, and placed by kube-scheduler{kept}"
+    how = "packed" if event.mode == "pack" else "spread"
+    if event.cpu not in (None, event.mode):
+        how += f", and {'packed' if event.cpu == 'pack' else 'spread'} where they take no GPU"
+    return f"gangs are placed on nodes, {how}; places are held for {span(event.hold_ms)}"
+
+
+def tree_accepted(event: d.QuotaTreeAccepted) -> str:
+    """How large a tree is, and the limit of its root."""
+    nodes = event.tree.nodes
+    root = format_vector(nodes[0].limit) if nodes else ""
+    warned = f"; {'; '.join(map(problems.line, event.warnings[:5]))}" if event.warnings else ""
+    return f"in force with {counted(len(nodes), 'queue')}, in all {root}{warned}"
+
+
+def tree_rejected(event: d.QuotaTreeRejected) -> str:
+    """Which rules a refused tree breaks."""
+    shown = "; ".join(map(problems.line, event.violations[:3]))
+    more = f"; and {len(event.violations) - 3} more" if len(event.violations) > 3 else ""
+    return f"refused as a whole, the last good tree stays in force: {shown}{more}"
+
+
+def ready(jobs: int) -> str:
+    """All kinds are listed. ``jobs``: their number."""
+    return f"the cluster is fully known ({counted(jobs, 'job')}): jobs are admitted from here on"
+
+
+def gang_phase(phase: str, found: Counted, minimum: int) -> tuple[str, str]:
+    """A gang of pods runs, finished or failed: (word, sentence). ``minimum``: the pods that it needs."""
+    takes = f" (it needs {minimum})" if minimum != found.pods else ""
+    match phase:
+        case "Finished":
+            return "finished", f"{found.succeeded} of its {counted(found.pods, 'pod')} succeeded{takes}"
+        case "Failed":
+            return "failed", f"{found.failed} of its {counted(found.pods, 'pod')} failed{takes}"
+        case _:
+            return "running", f"{found.running} of its {counted(found.pods, 'pod')} run{takes}"
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+MAX_TEXT = 400
+
+
+class EventWords(Struct, frozen=True):
+    """An event in words: ``queued``, the job it is about, and the sentence."""
+
+    word: str
+    subject: str
+    text: str
+
+
+class HappeningWords(NamedTuple):
+    """A happening in words."""
+
+    word: str
+    text: str
+
+
+ALONE = Happening(at=0, seq=0, item=0, what="", weight="detail")
+"""Around an event of which nothing more is known."""
+
+
+def tell(event: Event) -> EventWords:
+    """Any event of the log in words."""
+    return EventWords(_word(event), subject_of(event), shorten(_EVENTS[type(event)][1](event, ALONE), MAX_TEXT))
+
+
+def tell_of(commit: Commit, index: int) -> EventWords:
+    """One event of a commit in words; one that names no object is about the stage that wrote it."""
+    words = tell(commit.events[index])
+    if isinstance(commit.events[index], system.LeaderStarted | system.TimeReached):
+        return EventWords(words.word, f"{commit.stage}/{commit.shard}", words.text)
+    return words
+
+
+def line(happening: Happening) -> HappeningWords:
+    """Anything that happened to a job or a gang in words."""
+    change = events_jobs.CHANGES.get(happening.what)
+    if change is not None:
+        return HappeningWords(change[0], change[1](happening))
+    event = happening.event
+    assert event is not None, happening
+    return HappeningWords(_word(event), _EVENTS[type(event)][1](event, happening))
+
+
+def _word(event: Event) -> str:
+    if isinstance(event, effects.EffectApplied | effects.EffectFailed):
+        return (_DONE if isinstance(event, effects.EffectApplied) else _NOT_DONE)[event.action]
+    if isinstance(event, d.QuotaDenied) and event.short is None:
+        return STALE
+    return _EVENTS[type(event)][0]
+
+
+STALE = "stale"
+"""The word for a refusal because the proposal was stale: it says nothing about the quota."""
+
+_HOLDERS = ("workload", "pod", "child", "node", "tree", "pod_group")
+
+
+def ref_of(event: Event) -> Ref | None:
+    """The object an event is about, None when it is about none or several."""
+    for holder in (event, *(getattr(event, name, None) for name in _HOLDERS)):
+        ref = getattr(holder, "ref", None)
+        if isinstance(ref, Ref):
+            return ref
+    return None
+
+
+def subject_of(event: Event) -> str:
+    """The object of an event: jobs by ``namespace/name``, other objects with their kind."""
+    if isinstance(event, d.CandidatesProposed):
+        first = event.candidates[0].ref.key if event.candidates else ""
+        return f"{first} +{len(event.candidates) - 1}" if len(event.candidates) > 1 else first
+    if isinstance(event, growing.NodesRequested | growing.NodesRequestWithdrawn):
+        return event.ref.key if event.ref is not None else event.gangs[0] if event.gangs else event.name
+    if isinstance(event, facts.Synced):
+        return event.kind
+    if isinstance(event, facts.SyncStarted):
+        return ", ".join(event.kinds)
+    if isinstance(event, gangs.PodsPlaced | gangs.PodsReleased):
+        return event.gangs[0] if event.gangs else str(event.pods[0].ref) if event.pods else ""
+    if isinstance(event, gangs.PodsProposed | gangs.PodsReserved | gangs.PodsDenied):
+        beside = event.beside if isinstance(event, gangs.PodsProposed) else ()
+        pods = (event.pod,) if isinstance(event, gangs.PodsDenied) else (*event.pods, *beside)
+        return event.gang or str(pods[0])
+    if isinstance(event, gangs.GangHeldBack | gangs.NodesClaimed | gangs.NodesClaimEnded):
+        pods = event.pods if isinstance(event, gangs.GangHeldBack) else ()
+        return event.gang or (str(pods[0]) if pods else "")
+    ref = ref_of(event)
+    if ref is None:
+        return ""
+    return ref.key if ref.kind.endswith("Job") else str(ref)
+
+
+def _pod(event: facts.PodObserved) -> str:
+    pod = event.pod
+    phase = "finished" if pod.over else "running" if pod.running else "pending"
+    where = f" on {pod.node}" if pod.node else ""
+    why = f"; {pod.trouble.code}: {matter(pod.trouble)}" if pod.trouble is not None else ""
+    return f"{phase}{where}{why}"
+
+
+def _request(queue: str, request: Vector) -> str:
+    return f"{format_vector(request)} at {queue}"
+
+
+def _queue_object(event: facts.QueueObserved) -> str:
+    priority = f", priority {event.priority}" if event.priority else ""
+    return f"is the queue of {event.path or 'no quota'}, policy {event.policy or 'unset'}{priority}"
+
+
+def _applied(event: effects.EffectApplied) -> str:
+    if event.action == "bind":
+        return "bound to its node"
+    if event.action in ("request_nodes", "withdraw_nodes"):
+        return "nodes are requested" if event.action == "request_nodes" else "the request for nodes is withdrawn"
+    if event.action == "free_gpu":
+        return "the pod that kept a GPU is deleted"
+    if event.action == "remove_worker":
+        return "the pod of the worker is deleted"
+    if event.action == "gate":
+        return f"maxReplicas is set to the grant as of resourceVersion {event.rv}"
+    field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
+    return f"{field} is {value} as of resourceVersion {event.rv}"
+
+
+_DONE = {
+    "resume": "resumed",
+    "suspend": "suspended",
+    "bind": "bound",
+    "request_nodes": "nodes asked",
+    "withdraw_nodes": "request gone",
+    "free_gpu": "gpu freed",
+    "gate": "max written",
+    "remove_worker": "pod deleted",
+}
+_NOT_DONE = {
+    "resume": "not resumed",
+    "suspend": "not stopped",
+    "bind": "not bound",
+    "request_nodes": "not asked",
+    "withdraw_nodes": "not removed",
+    "free_gpu": "gpu kept",
+    "gate": "max not set",
+    "remove_worker": "not deleted",
+}
+"""The word for a write to an object that the API server has done, or has refused."""
+_FAILED = {
+    "resume": reasons.NOT_RESUMED,
+    "suspend": reasons.NOT_SUSPENDED,
+    "bind": reasons.NOT_BOUND,
+    "gate": reasons.NOT_GATED,
+}
+
+
+def _failed(event: effects.EffectFailed) -> str:
+    if event.action == "remove_worker" and event.reason == "gone":
+        return "the pod is gone" + problems.after(event.problem)
+    words = _FAILED.get(event.action)
+    why = words[event.reason] if words is not None else reasons.NOT_DONE[event.action]
+    return why + problems.after(event.problem)
+
+
+def _proposed(event: d.CandidatesProposed) -> str:
+    names = [f"{each.ref.key} at {each.queue}" for each in event.candidates]
+    return f"{counted(len(names), 'job')} to try now: {few(names)}"
+
+
+def _preemption(event: d.PreemptionProposed) -> str:
+    if event.short is None:
+        return nodewords.room_proposed(event)
+    if not event.victims and not event.partial:
+        return f"{_request(event.queue, event.request)} is proposed to be held for it: it has waited too long"
+    proposed = f"proposed {nodewords.leaving(event)}"
+    return f"{proposed}; {reasons.WITHHELD[event.withheld]}" if event.withheld else proposed
+
+
+def _for_what(event: d.EvictionOrdered) -> str:
+    right = _by_what_right(event)
+    return right if event.growth is None else f"grows by {raywords.option(event.growth)} and so {right}"
+
+
+def _by_what_right(event: d.EvictionOrdered) -> str:
+    if event.kind == "service":
+        return "goes ahead of jobs that have had more GPU time"
+    ahead_of = sum(each.priority is not None for each in event.victims)
+    ahead_of += sum(each.priority is not None for each in event.partial)
+    if not ahead_of:
+        return f"gets its {terms(event.queue).right}"
+    ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
+    whole = ahead_of == len(event.victims) + len(event.partial)
+    return ahead if whole else f"gets its {terms(event.queue).right} and {ahead}"
+
+
+def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
+    if event.for_nodes:
+        return nodewords.room_made(event, around)
+    ending, evicted = [each for each in event.gives if each.ends_by], event.evicted
+    whole = f"{nodewords.listed_victims(evicted, around.more)} suspended" if evicted else ""
+    moved = f"{nodewords.moved(event)} moved" if event.moves else ""
+    ends = f"the end of {nodewords.listed_victims(ending, 0 if evicted else around.more)} awaited" if ending else ""
+    parts = f"{raywords.parts(event.partial)} released" if event.partial else ""
+    return f"{' and '.join(each for each in (whole, moved, ends, parts) if each)} so that it {_for_what(event)}"
+
+
+def _gone(_event: facts.ObjectGone) -> str:
+    return "no longer exists"
+
+
+_Say = Callable[[Any, Happening], str]
+
+
+def _alone(say: Callable[[Any], str]) -> _Say:
+    """Of an event whose own values are the whole sentence."""
+    return lambda event, _around: say(event)
+
+
+_EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
+    system.Genesis: ("log", _alone(genesis)),
+    system.LeaderStarted: ("leading", lambda e, _: f"process {e.process} leads from here on"),
+    system.TimeReached: ("time", lambda _e, _: "a deadline has passed"),
+    system.LogNearlyFull: (
+        "log",
+        lambda e, _: f"the log is {e.percent} % full: nothing is queued or admitted until a new generation is in force",
+    ),
+    system.PlacementChosen: ("placement", _alone(placement)),
+    system.RulesetActivated: ("ruleset", lambda e, _: f"rule set {e.number} is in force"),
+    facts.SyncStarted: ("listing", lambda _e, _: "nothing is admitted until all of them are listed"),
+    facts.KindsConfigured: ("configured", lambda e, _: f"these kinds are queued: {', '.join(e.kinds)}"),
+    facts.Synced: (
+        "listed",
+        lambda e, _: (
+            "the cluster does not serve this kind" if e.absent else counted(e.objects, "object exists", "objects exist")
+        ),
+    ),
+    facts.WorkloadObserved: ("observed", events_jobs.observed),
+    facts.WorkloadAbridged: ("observed", lambda _e, _: "has changed"),
+    facts.WorkloadStarted: ("running", events_jobs.started),
+    facts.WorkloadFinished: ("finished", events_jobs.finished),
+    facts.WorkloadGone: ("gone", events_jobs.gone),
+    facts.ChildObserved: ("observed", lambda _e, _: "exists"),
+    facts.ChildGone: ("gone", _alone(_gone)),
+    facts.PodObserved: ("observed", _alone(_pod)),
+    facts.PodGone: ("gone", _alone(_gone)),
+    facts.PodGroupObserved: ("observed", lambda e, _: nodewords.group_seen(e.pod_group)),
+    facts.PodGroupGone: ("gone", _alone(_gone)),
+    facts.NodeObserved: ("observed", lambda e, _: f"has {format_vector(e.node.allocatable)}"),
+    facts.NodeGone: ("gone", _alone(_gone)),
+    facts.KaiQueueObserved: ("observed", lambda e, _: f"as of resourceVersion {e.queue.rv}"),
+    facts.KaiQueueGone: ("gone", _alone(_gone)),
+    facts.QuotaTreeObserved: ("observed", lambda e, _: f"as of resourceVersion {e.rv}"),
+    facts.QuotaTreeGone: ("gone", _alone(_gone)),
+    facts.QueueObserved: ("observed", _alone(_queue_object)),
+    facts.QueueGone: ("gone", _alone(_gone)),
+    facts.QueueUnitObserved: ("observed", lambda e, _: f"shows {e.phase or 'nothing yet'}"),
+    facts.QueueUnitGone: ("gone", _alone(_gone)),
+    facts.PriorityClassObserved: (
+        "observed",
+        lambda e, _: f"value {e.value}" + (", the default" if e.is_default else ""),
+    ),
+    facts.PriorityClassGone: ("gone", _alone(_gone)),
+    facts.NodePoolsObserved: ("observed", _alone(nodewords.node_pools)),
+    facts.NodePoolsGone: ("gone", _alone(_gone)),
+    facts.NodesRequestObserved: (
+        "observed",
+        lambda e, _: f"{e.phase or 'not answered yet'}{f': {e.message}' if e.message else ''}",
+    ),
+    facts.NodesRequestGone: ("gone", _alone(_gone)),
+    facts.ObjectUnreadable: ("unreadable", lambda e, _: f"it cannot be read: {problems.line(e.problem)}"),
+    RayDemandObserved: ("demand", _alone(raywords.demand)),
+    d.WorkloadQueued: ("queued", events_jobs.queued),
+    d.WorkloadDequeued: ("left", events_jobs.dequeued),
+    d.WorkloadRefused: ("refused", events_jobs.refused),
+    d.CandidatesProposed: ("proposed", _alone(_proposed)),
+    d.QuotaTreeAccepted: ("quota tree", _alone(tree_accepted)),
+    d.QuotaTreeRejected: ("quota tree", _alone(tree_rejected)),
+    d.QuotaTreeRemoved: ("quota tree", lambda _e, _: "deleted: nothing is admitted until another tree is applied"),
+    d.QuotaReserved: ("reserved", events_jobs.reserved),
+    d.QuotaMoved: ("moved", events_jobs.moved),
+    d.QuotaDenied: ("waits", events_jobs.denied),
+    d.WorkloadAdopted: ("adopted", events_jobs.adopted),
+    ChargeChanged: ("charged", events_jobs.recharged),
+    SharesChanged: ("shares", _alone(told_shares)),
+    d.SuspensionRecorded: ("suspended", lambda _e, _: lower(explain.SUSPENDED_OUTSIDE.text)),
+    d.QuotaReleased: ("released", events_jobs.released),
+    d.PreemptionProposed: ("preemption", _alone(_preemption)),
+    d.ReclaimDeferred: ("deferred", lambda e, _: reasons.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),
+    d.EvictionOrdered: ("reclaims", _ordered),
+    claims.ClaimOpened: (
+        "claims",
+        lambda e, _: f"{_request(e.queue, e.request)} is held for it: {explain.opened(e)}",
+    ),
+    claims.PlanTried: ("tried", _alone(nodewords.plan_tried)),
+    claims.PlanStale: ("stale", lambda e, _: f"no job is suspended for it: {reasons.STALE[e.reason].format(e.holder)}"),
+    claims.ClaimEnded: ("claim ends", lambda e, _: reasons.CLAIM_ENDED[e.outcome]),
+    claims.VictimStays: ("stays", lambda e, _: reasons.STAYS[e.reason]),
+    d.SuspensionOrdered: (
+        "suspends",
+        lambda e, _: explain.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
+    ),
+    d.GangAdmitted: ("admitted", events_jobs.admitted),
+    d.GangAwaitingNodes: ("lacks nodes", nodewords.awaits_nodes),
+    d.GangDeferred: ("no nodes", _alone(nodewords.lacks_nodes)),
+    d.PlacesFound: ("room", _alone(nodewords.room)),
+    d.PlacesReleased: ("places free", _alone(nodewords.given_back)),
+    gangs.PodsProposed: ("asks quota", nodewords.pods_proposed),
+    gangs.PodsReserved: ("may start", lambda e, _: f"{counted(len(e.pods), 'pod')} charged, or counted in no quota"),
+    gangs.PodsDenied: ("denied", nodewords.pods_denied),
+    gangs.PodsPlaced: ("placed", nodewords.pods_placed),
+    gangs.PodsReleased: ("pods free", nodewords.pods_released),
+    gangs.GangHeldBack: ("held back", _alone(nodewords.held_back)),
+    gangs.NodesClaimed: (
+        "claims nodes",
+        lambda e, _: (
+            f"places that become free on {counted(len(e.places), 'node')} are kept for it: it has waited too long"
+        ),
+    ),
+    gangs.NodesClaimEnded: ("claim ends", lambda e, _: reasons.NODES_CLAIM_ENDED[e.outcome]),
+    gangs.GpuReservationEnded: (
+        "frees gpu",
+        lambda e, _: f"no pod shares its GPU of {e.node} now (group {e.group}): the GPU goes back to the device plugin",
+    ),
+    growing.NodesRequested: ("wants nodes", _alone(nodewords.nodes_requested)),
+    growing.NodesRequestWithdrawn: ("asks no more", _alone(nodewords.nodes_withdrawn)),
+    elastic.GrowthRequested: ("wants more", _alone(raywords.requested)),
+    elastic.GrowthGranted: ("may grow", _alone(raywords.granted)),
+    elastic.GrowthDenied: ("may not grow", _alone(raywords.denied)),
+    elastic.GrowthWithdrawn: ("shrinks", _alone(raywords.withdrawn)),
+    elastic.GateSet: ("limits", _alone(raywords.gate)),
+    elastic.WorkersChosen: ("takes back", _alone(raywords.chosen)),
+    elastic.WorkersKept: ("keeps all", _alone(raywords.kept)),
+    elastic.WorkersRemoved: ("deletes", _alone(raywords.removed)),
+    alarms.AlarmRaised: ("alarm", _alone(raywords.alarm)),
+    alarms.AlarmCleared: ("recovered", lambda e, _: f"the trouble with {e.cluster} has ended"),
+    effects.EffectApplied: ("resumed", _alone(_applied)),
+    effects.EffectFailed: ("not resumed", _alone(_failed)),
+}
+"""{type of event: (its word, its sentence)}; a test holds it complete."""
+
+
+def words() -> list[str]:
+    """Every word there is, each once."""
+    changes = (word for word, _ in events_jobs.CHANGES.values())
+    return sorted({*(word for word, _ in _EVENTS.values()), *changes, STALE, *_DONE.values(), *_NOT_DONE.values()})

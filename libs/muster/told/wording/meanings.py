@@ -1,0 +1,192 @@
+"""The words of each code of a job: its meaning and the way out, and the sentences of codes without values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from muster.model.closed import IncompleteTableError, total
+from muster.model.resources import format_vector
+from muster.model.text import span
+from muster.told.codes.codetable import CODES, REFUSED, JobCode
+from muster.told.codes.values import Plain
+from muster.told.status.jobstatus import JobStatus
+from muster.told.wording import explain, reasons
+from muster.told.wording.explain import Reason
+
+FILE = "libs/muster/told/wording/meanings.py"
+NOTHING = "Nothing."
+
+
+class Meaning(NamedTuple):
+    """The row of a code on the page."""
+
+    means: str
+    do: str = NOTHING
+
+
+MEANINGS: dict[JobCode, Meaning] = {
+    **{REFUSED[reason]: Meaning(words.means, words.do) for reason, words in reasons.WORDS.items()},
+    "Seen": Meaning("It was observed, and no decision about it exists yet."),
+    "NotSynced": Meaning(
+        "The cluster is not fully listed yet; nothing is admitted until it is.",
+        "If it lasts: `muster doctor` names the kinds that cannot be listed.",
+    ),
+    "Unmanaged": Meaning(
+        "It is not suspended, and no quota claims its namespace: Muster does not touch it.",
+        "Add the namespace to a leaf if it is to be queued.",
+    ),
+    "NotSuspended": Meaning(
+        "It was created without being suspended, so it is not queued; it is charged as soon as it runs.",
+        "Create jobs suspended; the admission policies in deploy/policies do it.",
+    ),
+    "Queued": Meaning("It waits in its queue and is next to be evaluated."),
+    "BeingTried": Meaning("It is being evaluated right now."),
+    "LogNearlyFull": Meaning(
+        "The log is nearly full: nothing is admitted until its next generation is in force.",
+        "`muster log roll`, or find out why the keeper does not.",
+    ),
+    "Paused": Meaning("Admissions are paused, by the named author.", "`muster resume admissions`."),
+    "BehindHead": Meaning(
+        "The policy of its queue is `Block`: no job passes the head, and other jobs are ahead of it.",
+        "`muster why JOB` names them: start with the first: hold it, delete it, or choose the policy `Round`.",
+    ),
+    "InsufficientQuota": Meaning(
+        "The quota that is named has no room for it now.",
+        "Wait for jobs to end, or raise the max; `muster why JOB` names the jobs that hold the quota.",
+    ),
+    "InsufficientMinQuota": Meaning(
+        "It is not preemptible, and running jobs that are not preemptible fill the min (KAI: the quota).",
+        "Wait, raise the min, or make it preemptible; `muster why JOB` names those jobs.",
+    ),
+    "InsufficientRuntimeQuota": Meaning(
+        "The part of the quota that weights give its queue now has no room for it.",
+        "Wait for jobs to end, or for other queues to request less; `muster why JOB` names the jobs that hold it.",
+    ),
+    "ExceedsMaxQuota": Meaning(
+        "It requests more than the max (KAI: the limit), and can never be admitted; or more than all ready nodes have.",
+        "Lower the request, raise the max, or add nodes, as the message says.",
+    ),
+    "ExceedsMinQuota": Meaning(
+        "It is not preemptible and requests more than the min (KAI: the quota): it can never be admitted.",
+        "Raise the min, lower the request, or make it preemptible.",
+    ),
+    "QuotaHeld": Meaning("Part of the quota is held for the job that is named.", "Wait until that job has started."),
+    "QuotaKept": Meaning(
+        "Free quota is kept for queues that requested it of their guarantees lately (`muster.dev/borrow-freely`).",
+        "Wait: it borrows once enough is free, or once its queue is below its guarantee, or after a day; after a week "
+        "where the annotation says a span.",
+    ),
+    "WaitingForClaim": Meaning("Quota that others release is held for it; it starts when enough is released."),
+    "ResumeFailed": Meaning(
+        "The API server refused to resume it; it is tried again at the time that is named.",
+        "Read the message of the API server: often a webhook or a policy refuses.",
+    ),
+    "GangUnschedulable": Meaning(
+        "Its gang has no place on the nodes: it holds no quota, and is tried again when they have room.",
+        "Free or add nodes, or change the requirements of its pods.",
+    ),
+    "RunningTimeout": Meaning(
+        "It was admitted and did not start in time: suspended, and queued again after a pause.",
+        "Look at its pods' Events: an image, a volume, an operator.",
+    ),
+    "StaleGang": Meaning(
+        "Its gang had fewer pods than it needs for too long, in a KAI queue: suspended, and queued again.",
+        "See the Events of its pods; `kai.scheduler/staleness-grace-period` gives it more time.",
+    ),
+    "Overuse": Meaning(
+        "It ran without an admission, or beyond its grant, while its quota was above its max: suspended, and queued.",
+        "Let it wait for its admission; ask for more in its spec while it is suspended.",
+    ),
+    "Reclaimed": Meaning(
+        "It is suspended so that another queue gets its guarantee (KAI: its fair share).",
+        "Nothing; it is queued again.",
+    ),
+    "Preempted": Meaning(
+        "It is suspended for a job of higher priority in its own queue, or for one that has had less GPU time; or it "
+        "is moved to other nodes so that another has room.",
+        "Nothing; it is queued again.",
+    ),
+    "Reserved": Meaning("Its quota is reserved; next it is admitted."),
+    "AwaitingNodes": Meaning(
+        "Its quota is reserved and the gang waits for nodes; the message counts why each refuses.",
+        "Free or add nodes, or change the requirements of its pods.",
+    ),
+    "WouldBeAdmitted": Meaning("It would be resumed, if this Muster did not only observe.", "Run with --act."),
+    "Admitted": Meaning("It was admitted and is being resumed."),
+    "Starting": Meaning("It is resumed and does not run yet.", "If it has no pods: check whether its operator runs."),
+    "Running": Meaning("It runs, charged at its queue."),
+    "Adopted": Meaning(
+        "It runs without an admission: it ran when first seen, or was started without one later.",
+        "If that should not be: apply the admission policies in deploy/policies.",
+    ),
+    "SuspendedOutside": Meaning(
+        "It was suspended by another client after its admission; it is charged until its pods are gone.",
+        "Nothing; it is queued again.",
+    ),
+    "Finished": Meaning("It has ended and holds no quota."),
+    "FinishedStillCharged": Meaning(
+        "It has finished, and its pods that still exist are charged.",
+        "Shorten ttlSecondsAfterFinished, or delete its pods.",
+    ),
+    "DeletedStillCharged": Meaning(
+        "It was deleted, and pods of it still exist.", "Look at finalizers and at pods that do not end."
+    ),
+    "Gone": Meaning("It was deleted and holds no quota."),
+}
+"""docs/reference/status.md is made of it."""
+
+# --- codes without values -----------------------------------------------------------------------------------------
+
+
+def charged(status: JobStatus) -> str:
+    """``gpu 8 at root/a``: the charge of a job."""
+    request = status.charge.request if status.charge is not None else {}
+    return f"{format_vector(request)} at {status.queue}"
+
+
+class Words(NamedTuple):
+    """The sentence of a code that has no values. ``text``: for people; None: its place in the queue and the reason."""
+
+    reason: Reason
+    text: Callable[[JobStatus, int], str] | None
+
+
+def _running(status: JobStatus, now: int) -> str:
+    runs = f"It has run for {span(max(0, now - status.since))}" if status.since else "It runs"
+    return f"{runs}, charged with {charged(status)}"
+
+
+def _admitted(status: JobStatus, now: int) -> str:
+    ago = span(max(0, now - status.since))
+    return f"It was admitted {ago} ago ({charged(status)}) and is being resumed"
+
+
+def _said(code: str, text: str) -> Words:
+    return Words(Reason(code, code, text), lambda _status, _now: text)
+
+
+PLAIN: dict[JobCode, Words] = {
+    "Unmanaged": _said("Unmanaged", "It is not suspended and no quota claims its namespace: Muster does not touch it"),
+    "NotSuspended": _said("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs"),
+    "BeingTried": Words(
+        explain.waiting_untried(0), lambda status, _: f"It is being tried in queue {status.queue} right now"
+    ),
+    "LogNearlyFull": Words(explain.LOG_NEARLY_FULL, None),
+    "BehindHead": Words(explain.BEHIND_HEAD, None),
+    "WouldBeAdmitted": Words(
+        explain.ADMITTED,
+        lambda status, _: (
+            f"It would be admitted ({charged(status)}): nothing is resumed, because this Muster only observes"
+        ),
+    ),
+    "Admitted": Words(explain.ADMITTED, _admitted),
+    "Running": Words(explain.RUNNING, _running),
+}
+
+total(MEANINGS, JobCode, f"{FILE} (MEANINGS)")
+for _code, _row in CODES.items():
+    if (_row.values is Plain) != (_code in PLAIN):
+        raise IncompleteTableError(f"{FILE}: PLAIN has a row for each code with the values Plain, see {_code}")
+    if _row.tone == "act" and MEANINGS[_code].do.startswith("Nothing"):
+        raise IncompleteTableError(f"{FILE}: {_code} asks for an act, and its way out is nothing")

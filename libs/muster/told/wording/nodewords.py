@@ -1,0 +1,432 @@
+"""Nodes in words: places, victims, gangs that wait, nodes that are requested.
+
+Why a gang or a pod has no nodes, in words: the part of `explain` that is about places, pods and node pools.
+
+The jobs that leave or move for another, in words.
+
+Events about nodes in words: places of jobs and pods, gangs without places, nodes requested from pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster.core.objects.meta import rfc3339
+from muster.events import decisions as d
+from muster.events import facts, gangs, growing
+from muster.events.claims import PlanTried
+from muster.events.decisions import EvictionOrdered, PreemptionProposed
+from muster.events.gangs import GangHeldBack
+from muster.model.gang import PodGroup, Verdict
+from muster.model.places import Obstacle, ObstacleCode, Shortage
+from muster.model.pools import Growth, PoolNodes, PoolRefusal
+from muster.model.problem import FieldProblem, problem
+from muster.model.resources import format_vector
+from muster.model.text import counted, few
+from muster.model.victims import Victim
+from muster.told.codes.happenings import Happening
+from muster.told.codes.values import GangStatus, NodesKept
+from muster.told.wording import explain, problems, raywords, reasons
+from muster.told.wording.explain import Reason, terms
+
+# --- why there is no node ---------------------------------------------------------------------------------------------
+
+
+def no_room(short: Shortage, pods: str = "") -> str:
+    """Why there is no place. ``pods``: the counted pods, see :func:`pods_of`; empty: the pods of a set of a job.
+
+    ``0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}``.
+    """
+    if short.within is not None:
+        return f"its pods are to be together, and {problems.line(short.within)}"
+    causes = ", ".join(sorted(_obstacle(each, short.unsupported) for each in short.obstacles))
+    text = f"0/{short.nodes} nodes are available" + (f": {causes}" if causes else "")
+    if short.kept_for:
+        text += f"; free places are kept for {short.kept_for}, which has waited longer"
+    if not short.fitted:
+        return text
+    pods = pods or counted(short.count, f"{short.pod_set} pod").partition(" ")[2]
+    return f"{short.fitted} of {short.count} {pods} fit; for the next one {text}"
+
+
+GANGS_NAMED = 5
+NODES_NAMED = 3
+
+
+def kept_now(found: NodesKept, *, own: bool) -> str:
+    """That free places on nodes are kept for a gang; ``own``: for the one that asks."""
+    more = len(found.nodes) - NODES_NAMED
+    names = ", ".join(found.nodes[:NODES_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
+    if own:
+        return f"Places that become free on {names} are kept for it"
+    return f"The free places on {names} are kept for {found.gang}, which has claimed these nodes"
+
+
+def pods_of(event: GangHeldBack) -> str:
+    """The pods that the shortage of a gang counts: ``pods like train-0``, also ``of gangs video/a and video/b``."""
+    like = f"pods like {event.shortage.pod_set}" if event.shortage is not None else "pods"
+    if not event.group:
+        return like
+    *first, last = event.group[:GANGS_NAMED]
+    more = len(event.group) - GANGS_NAMED
+    named = f"{', '.join(first)} and {last}" if more <= 0 else f"{', '.join((*first, last))} and {more} more"
+    return f"{like} of gangs {named}, which start together,"
+
+
+def _obstacle(each: Obstacle, unsupported: FieldProblem | None) -> str:
+    if each.code == "insufficient" and each.detail == "pods":
+        return f"{each.nodes} Too many pods"
+    return f"{each.nodes} {_worded(each.code, each.detail, unsupported)}"
+
+
+def _worded(code: ObstacleCode, detail: str, unsupported: FieldProblem | None) -> str:
+    return reasons.OBSTACLES[code].format(detail if unsupported is None else problems.line(unsupported))
+
+
+def pool_nodes(pools: tuple[PoolNodes, ...]) -> str:
+    """``1 node of pool gpu and 2 nodes of pool cpu``."""
+    return " and ".join(f"{counted(each.nodes, 'node')} of pool {each.pool}" for each in pools)
+
+
+def pool_refused(each: PoolRefusal) -> str:
+    """``pool gpu: max 4, has 3, the gang needs 2 more``."""
+    promised = f", {each.promised} promised to others" if each.promised else ""
+    known = {str(code): code for code in reasons.OBSTACLES}
+    code = known.get(each.obstacle)
+    obstacle = f": {_worded(code, each.detail, each.unsupported)}" if code is not None else ""
+    words = reasons.POOL_REFUSED[each.why].format(
+        most=counted(each.most, "node") if each.why == "full" else "",
+        has=each.has,
+        promised=promised,
+        needs=each.needs if each.why == "full" else counted(each.needs, "node"),
+        obstacle=obstacle,
+        until=f", requested again after {rfc3339(each.until)}" if each.until else "",
+    )
+    return f"pool {each.pool}: {words}"
+
+
+def from_pools(growth: Growth | None, refusals: tuple[PoolRefusal, ...]) -> str:
+    """``; asked for: 1 node of pool gpu``, or why no pool is any help; empty where no pool is declared."""
+    if growth is not None:
+        how = "asked for" if growth.provisioning else "enough"
+        return f"; {how}: {pool_nodes(growth.pools)}"
+    if not refusals:
+        return ""
+    return f"; no node pool can help: {', '.join(pool_refused(each) for each in refusals)}"
+
+
+def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
+    """The words for a gang that has its quota and keeps it while it waits for nodes.
+
+    ``pools``: the nodes that pools could add, see :func:`from_pools`.
+    """
+    text = f"{no_room(short)}{pools}"
+    return Reason("AwaitingNodes", f"nodes:{text}", f"Its quota is reserved, and the gang waits for nodes: {text}")
+
+
+def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
+    """The words for a gang that released its quota because it has no place."""
+    text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
+    again = "it is tried again when the nodes have room for it"
+    if short is not None and not short.fitted and short.obstacles and _lasts(short):
+        again = "no node there is can ever take one of its pods: change their requests or node selectors, or add nodes"
+    return Reason(
+        "GangUnschedulable",
+        f"no_nodes:{text}",
+        f"The gang has no places for all of its pods: {text}. Its quota is released; {again}",
+    )
+
+
+def _lasts(short: Shortage) -> bool:
+    """Whether the nodes refuse a pod though all else leaves them. Taints come and go with the pressure on a node."""
+    return all(each.code in ("too_small", "node_affinity") for each in short.obstacles)
+
+
+def half_bound(bound: int, minimum: int) -> str:
+    """That a gang which has started is short of its minimum, for readers of its Events alone."""
+    return (
+        f"{bound} of its pods have a node and it needs {minimum}: they stay, and the others are placed as soon as "
+        "there is room"
+    )
+
+
+def judged(verdict: Verdict) -> str:
+    """The verdict of kube-scheduler on a gang that it places."""
+    if verdict.scheduled:
+        return "it has places for it"
+    return f"it has no places for it ({verdict.reason}): {verdict.message or 'no message'}"
+
+
+def group_seen(found: PodGroup) -> str:
+    """A PodGroup that was seen."""
+    size = "pods that start one by one" if found.alone else f"a gang of {found.minimum}"
+    return size if found.verdict is None else f"{size}; kube-scheduler says: {judged(found.verdict)}"
+
+
+# --- victims ----------------------------------------------------------------------------------------------------------
+
+
+def listed_victims(victims: Sequence[Victim], more: int = 0) -> str:
+    """The first of them, each with its request and its queue. ``more``: how many beyond those that were noted."""
+    return few([f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims], more)
+
+
+def leaving(event: PreemptionProposed) -> str:
+    """The victims of a claim and the workers that Ray clusters release to it, without saying how far that is."""
+    moves, gives = [each for each in event.victims if each.moves], [each for each in event.victims if not each.moves]
+    whole = f"victims: {listed_victims(gives)}" if gives else ""
+    moved = f"to move to other nodes: {listed_victims(moves)}" if moves else ""
+    parts = f"workers to release: {raywords.parts(event.partial)}" if event.partial else ""
+    return "; ".join(each for each in (whole, moved, parts) if each)
+
+
+def moved(event: EvictionOrdered, hidden: int = 0) -> str:
+    """The jobs that move for another, from where to where. ``hidden``: how many beyond those that were noted."""
+    names = {each.ref.uid: each.ref.key for each in event.victims}
+    shown = [
+        f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
+        for each in event.moves[:5]
+        if each.uid in names
+    ]
+    hidden = max(hidden, len(event.moves) - len(shown))
+    return f"{', '.join(shown)}, and {hidden} more" if hidden else ", ".join(shown)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+NO_PLACES_FREED = "the evictions that were tried would not free the nodes it needs"
+
+
+def placed(event: d.GangAdmitted) -> str:
+    """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
+    where = _where((each.node, each.count) for each in event.placements)
+    rule = f", by the rule {event.placement} of its queue" if event.placement else ""
+    return f"; placed on {where}{rule}" if where else ""
+
+
+def admitted_on(event: d.GangAdmitted, around: Happening) -> str:
+    """The same, with the rule of the configuration where that is known; a happening lists nodes, not pods."""
+    if not around.nodes:
+        return placed(event)
+    rule = f", by the rule {around.words} of {f'queue {event.queue}' if event.placement else 'the configuration'}"
+    return f"; placed on {listed_nodes(around.nodes, around.more)}{rule if around.words else ''}"
+
+
+def listed_nodes(nodes: Iterable[tuple[str, int]], more: int) -> str:
+    """``node-1 (3), node-2 (1) and 4 more nodes``."""
+    shown = ", ".join(f"{node} ({count})" for node, count in nodes)
+    return f"{shown} and {counted(more, 'more node')}" if more else shown
+
+
+def _where(places: Iterable[tuple[str, int]]) -> str:
+    """``node-1 (3), node-2 (1)``, of (node, how many pods)."""
+    nodes: dict[str, int] = {}
+    for node, count in places:
+        nodes[node] = nodes.get(node, 0) + count
+    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
+    return shown + (f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else "")
+
+
+def room(event: d.PlacesFound) -> str:
+    """Why a gang without places is evaluated again."""
+    found = "node pools may add nodes" if event.growth else "the nodes have room"
+    return f"{found} for its gang: it is queued again"
+
+
+def given_back(event: d.PlacesReleased) -> str:
+    """Which held places are released, and why."""
+    count = sum(each.count for each in event.placements)
+    nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
+    return f"{counted(count, 'place')} held on {nodes} released: {reasons.GIVEN_BACK[event.reason]}"
+
+
+def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
+    """Why a gang of a job has no places, and which node pools could add some."""
+    if isinstance(event, d.GangAwaitingNodes):
+        return f"{no_room(event.shortage)}{from_pools(event.growth, ())}"
+    return f"{no_room(event.shortage)}{from_pools(None, event.refusals)}"
+
+
+def awaits_nodes(event: d.GangAwaitingNodes, _around: Happening) -> str:
+    """The same of one that keeps its quota."""
+    return f"its quota is reserved, and it waits for nodes: {lacks_nodes(event)}"
+
+
+def room_proposed(event: d.PreemptionProposed) -> str:
+    """Which jobs are proposed as victims for a job without places on the nodes."""
+    count = len(event.victims)
+    jobs = "1 job is" if count == 1 else f"up to {count} jobs are"
+    moving = sum(victim.moves for victim in event.victims)
+    how = "to move to other nodes" if moving == count else "for eviction"
+    if 0 < moving < count:
+        how = f"for eviction, {moving} of them to move to other nodes"
+    return f"its quota has room, and the nodes have none: {jobs} proposed {how}"
+
+
+def plan_tried(event: PlanTried) -> str:
+    """Whether it fits once the victims are gone, and where."""
+    if not event.fits:
+        return NO_PLACES_FREED
+    if event.shortage is not None:
+        return "it fits once its victims are evicted and nodes are added"
+    where = _where((each.node, each.count) for each in event.places)
+    moved = (
+        f"with {counted(len(event.moves), 'job')} moved to other nodes" if event.moves else "with its victims evicted"
+    )
+    return f"{moved}, it fits on {where}"
+
+
+def room_made(event: d.EvictionOrdered, around: Happening) -> str:
+    """Which jobs leave so that it has room on the nodes."""
+    if len(event.moves) == len(event.victims) + around.more:
+        ways = moved(event, around.more)
+        return f"moved to make room for it on the nodes: {ways}; each keeps its quota and starts again there"
+    why = (
+        f"of lower priority than {event.priority}"
+        if event.kind == "priority"
+        else f"above the {terms(event.queue).owed} of its queue"
+    )
+    beside = f"; moved for it: {moved(event)}" if event.moves else ""
+    return f"suspended to make room for it on the nodes: {listed_victims(event.gives, around.more)}, {why}{beside}"
+
+
+def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
+    """Which pods wait for their quota."""
+    return f"the nodes have places for {counted(len(event.pods) + len(event.beside), 'pod')}: their quota is asked for"
+
+
+def pods_denied(event: gangs.PodsDenied, _around: Happening) -> str:
+    """Why pods that have places wait."""
+    if event.short is None:
+        return problems.line(problem("", "queue_paused", queue=event.queue))
+    return explain.waiting_for_quota(event.short).text
+
+
+def pods_placed(event: gangs.PodsPlaced, around: Happening) -> str:
+    """How many pods get a node, and which."""
+    where = listed_nodes(around.nodes, around.more) if around.nodes else _where((each.node, 1) for each in event.pods)
+    whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
+    return f"{counted(around.number or len(event.pods), 'pod')}{whose} placed on {where}"
+
+
+def pods_released(event: gangs.PodsReleased, around: Happening) -> str:
+    """Which pods lost their node before they were bound, and why."""
+    shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
+    hidden = max(0, len(event.pods) - 5) + around.more
+    return f"{shown}{f', and {hidden} more' if hidden else ''} released: {reasons.PODS_RELEASED[event.reason]}"
+
+
+def held_back(event: gangs.GangHeldBack) -> str:
+    """Why a gang waits."""
+    parts = [reasons.HELD_BACK[event.reason]]
+    if event.by:
+        parts[0] += f" ({event.by})"
+    if event.problem is not None:
+        parts.append(problems.line(event.problem))
+    if event.short is not None:
+        parts.append(explain.waiting_for_quota(event.short).text)
+    if event.shortage is not None:
+        parts.append(no_room(event.shortage, pods_of(event)))
+    return ": ".join(parts) + from_pools(event.growth, event.refusals)
+
+
+def nodes_requested(event: growing.NodesRequested) -> str:
+    """Which nodes are requested, for how many pods."""
+    pods = counted(sum(each.count for each in event.pod_sets), "pod")
+    again = f", try {event.tries}" if event.tries > 1 else ""
+    return (
+        f"{pool_nodes(event.pools)} for {pods} without a place "
+        f"(ProvisioningRequest {event.name}, class {event.provisioning}){again}"
+    )
+
+
+def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
+    """Why a request for nodes is withdrawn, and when the next follows."""
+    said = problems.after(event.problem)
+    again = f"; requested again after {rfc3339(event.retry_at)}" if event.retry_at else ""
+    return f"the request for nodes is withdrawn: {reasons.WITHDRAWN[event.reason]}{said}{again}"
+
+
+def node_pools(event: facts.NodePoolsObserved) -> str:
+    """Which node pools are declared, and which cannot be used."""
+    good = [f"{pool.name} (up to {counted(pool.most, 'node')})" for pool in event.pools if pool.refusal is None]
+    bad = [problems.line(pool.refusal) for pool in event.pools if pool.refusal is not None]
+    refused = f"; refused: {'; '.join(bad[:3])}" if bad else ""
+    return f"node pools: {', '.join(good[:10]) or 'none'}{refused}"
+
+
+# --- gangs ------------------------------------------------------------------------------------------------------------
+
+
+TRIED = ("no_nodes", "timed_out", "gave_way")
+"""Reasons that end a round; their texts are those of the documents."""
+NO_PLACE = ("no_nodes", "timed_out")
+
+
+def gang_text(status: GangStatus) -> str:
+    """One sentence, without a full stop."""
+    found, held = status.pods, status.held
+    sizes = f"{counted(found.pods, 'pod')}, {found.bound} with a node, {found.running} running"
+    if held is not None:
+        round_ = f" in round {held.cycle}" if held.cycle else ""
+        return f"It waits{round_}: {held_back(held)} ({sizes})"
+    match status.code:
+        case "Gone":
+            return "All of its pods are gone"
+        case "OtherScheduler":
+            return f"None of its pods names our scheduler: spec.schedulerName places them ({sizes})"
+        case "KubeScheduler":
+            return f"kube-scheduler places it: {_verdict(status)} ({sizes})"
+        case "Finished":
+            return f"It finished: {found.succeeded} of its pods succeeded, of {status.minimum} that it needs"
+        case "Failed":
+            return f"It failed: {counted(found.failed, 'pod')} failed ({sizes})"
+        case "Running":
+            return f"All of its pods have a node, and {found.running} of them run ({sizes})"
+        case "Bound":
+            return f"All of its pods have a node, and none runs yet ({sizes})"
+        case "Starting":
+            return f"Its pods are being bound ({sizes})"
+        case _:
+            return f"It was observed, and no decision about it exists yet ({sizes}, it needs {status.minimum})"
+
+
+def _verdict(status: GangStatus) -> str:
+    said = status.verdict
+    if said is None:
+        takes = f"needs {status.minimum}" if status.minimum else "requests no gang or is missing"
+        return f"it has not said yet whether it has places, and its PodGroup {takes}"
+    return judged(said)
+
+
+def gang_event_text(event: GangHeldBack, alive: int, minimum: int) -> str:
+    """The text of an Event on pods that wait, after their names.
+
+    ``alive``: how many pods of the gang have a node, of the ``minimum`` that it needs.
+    """
+    said = _gang_event_text(event)
+    if event.gang and event.reason != "broken" and 0 < alive < minimum:
+        return f"{said}; {half_bound(alive, minimum)}"
+    return said
+
+
+def _gang_event_text(event: GangHeldBack) -> str:
+    if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
+        return f"finds no node: {no_room(event.shortage, pods_of(event))}"
+    if event.reason not in TRIED:
+        return f"in gang waits: {held_back(event)}"
+    why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else lack(event)
+    return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
+
+
+def lacks(event: GangHeldBack) -> str:
+    """The message of a pod's condition: the nodes first, as in all schedulers, then the gang that took the room."""
+    return f"{lack(event)}; rejected by podgroup {event.by}" if event.by else lack(event)
+
+
+def lack(event: GangHeldBack) -> str:
+    """The places that a gang lacks, and the nodes that pools could add."""
+    if event.shortage is None:
+        return problems.line(event.problem) if event.problem is not None else ""
+    return no_room(event.shortage, pods_of(event)) + from_pools(event.growth, event.refusals)

@@ -1,0 +1,89 @@
+"""Why pods do not run, in words: what is the matter with which pod, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.model.closed import total
+from muster.model.podtrouble import PodCode, PodTrouble
+from muster.model.text import counted, span
+from muster.told.codes.codetable import HeldUp
+from muster.told.wording.explain import Reason
+
+FILE = "libs/muster/told/wording/pods.py"
+
+
+def _exited(found: PodTrouble) -> str:
+    code = f" with exit code {found.exit_code}" if found.exit_code is not None else ""
+    return f"container {found.container} ended{code}" if found.container else f"a container ended{code}"
+
+
+def _no_node(found: PodTrouble) -> str:
+    causes = ", ".join(f"{each.nodes} {each.text}" if found.nodes else each.text for each in found.refused)
+    if not found.nodes:
+        return f"kube-scheduler finds no node for it{f': {causes}' if causes else ''}"
+    return f"0/{found.nodes} nodes are available{f': {causes}' if causes else ''}"
+
+
+def _said(found: PodTrouble) -> str:
+    return f" ({found.word})" if found.word else ""
+
+
+WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
+    "OOMKilled": (
+        lambda found: f"container {found.container} was killed because it used more memory than its limit",
+        "raise the memory limit of the container",
+    ),
+    "Evicted": (
+        lambda _: "its node evicted it",
+        "look at the Events of the pod: memory or disk of the node was short, or a pod of higher priority came",
+    ),
+    "NodeLost": (lambda _: "its node was shut down or is lost", "look at the node"),
+    "DeadlineExceeded": (lambda _: "it ran longer than its activeDeadlineSeconds", "raise the deadline"),
+    "ContainerFailed": (_exited, "read the logs of the container"),
+    "PodFailed": (lambda found: f"the pod failed{_said(found)}", "read the Events of the pod"),
+    "CrashLoopBackOff": (
+        lambda found: f"{_exited(found)} and is started again with pauses",
+        "read the logs of the container: kubectl logs --previous",
+    ),
+    "ImagePullBackOff": (
+        lambda found: f"the image {found.image or 'of container ' + found.container} cannot be pulled{_said(found)}",
+        "correct the name of the image or the pull secret",
+    ),
+    "ContainerNotCreated": (
+        lambda found: f"container {found.container} cannot be created{_said(found)}",
+        "look for a ConfigMap, Secret or volume that does not exist: kubectl describe pod names it",
+    ),
+    "Unschedulable": (_no_node, "free or add nodes, or change what the pods ask of them"),
+    "InitWaiting": (
+        lambda found: f"init container {found.container} has not ended",
+        "wait, or read the logs of the init container",
+    ),
+}
+"""What is the matter, and the way out."""
+
+total(WORDS, PodCode, f"{FILE} (WORDS)")
+
+
+def matter(found: PodTrouble) -> str:
+    """``the image x cannot be pulled (ErrImagePull)``."""
+    return WORDS[found.code][0](found)
+
+
+def placed(name: str, node: str) -> str:
+    """Of a pod with which nothing is wrong."""
+    return f"Pod {name} is on node {node}"
+
+
+def reason(held: HeldUp) -> Reason:
+    """One code and one sentence. There is no span of time in it, so that objects are not written as time passes."""
+    found, way_out = held.first.trouble, WORDS[held.code][1]
+    more = f" ({counted(held.pods - 1, 'more pod')} with the same cause)" if held.pods > 1 else ""
+    text = f"Pod {held.first.name}{more}: {matter(found)}; {way_out}"
+    return Reason(held.code, f"{held.code}:{text}", text)
+
+
+def since(held: HeldUp, now: int) -> str:
+    """The same for people, with how long it has been so."""
+    ago = f" for {span(max(0, now - held.first.since) // 1000 * 1000)}" if not held.first.over else ""
+    return f"{held.code}{ago}: {reason(held).text}"

@@ -1,0 +1,257 @@
+"""Ray clusters in words: their growth, their alarms, and what waits in them.
+
+What waits in a Ray cluster, in words: each piece, and below it what each worker group says to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from muster.core.objects.meta import rfc3339
+from muster.events import alarms, elastic
+from muster.events.raydemand import RayDemandObserved
+from muster.model.closed import total
+from muster.model.demand import Shortfall
+from muster.model.raydemand import RAY_UNIT, RayConstraint, RayShape
+from muster.model.resources import format_vector
+from muster.model.text import counted, moment
+from muster.model.victims import PartialVictim
+from muster.told.codes.codetable import Fate, GroupFate, RayPiece, RayWaits
+from muster.told.codes.values import Scaling
+from muster.told.wording import pods, reasons
+from muster.told.wording.explain import Reason, amounts, terms
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+SHOWN = 3
+"""Alternatives that the text of one denial names."""
+
+
+def demand(event: RayDemandObserved) -> str:
+    """``waiting: 3 x CPU 1; 1 placement group; 2 idle workers``."""
+    said = event.demand
+    parts = [f"waiting: {listed_shapes(said.pending)}"] if said.pending else []
+    parts += [counted(len(said.placement_groups), "placement group")] if said.placement_groups else []
+    parts += [f"asked for explicitly: {listed_shapes(said.explicit)}"] if said.explicit else []
+    parts += [f"can never be placed: {listed_shapes(said.infeasible)}"] if said.infeasible else []
+    parts += [counted(len(said.idle), "idle worker")] if said.idle else []
+    parts += [reasons.RAY_TROUBLE[said.trouble]] if said.trouble else []
+    return "; ".join(parts) or "nothing waits"
+
+
+def requested(event: elastic.GrowthRequested) -> str:
+    """``RayCluster ns/c wants 3 more workers in small, beyond small 2``."""
+    if not event.units:
+        return f"{event.cluster} wants no more than it has"
+    wanted = ", ".join(unit_text(unit) for unit in event.units[:5])
+    return f"{event.cluster} wants {wanted} more; granted are {counts(event.granted)}"
+
+
+def unit_text(unit: elastic.GrowthUnit) -> str:
+    return option(elastic.GrowthOption(unit.groups, unit.times))
+
+
+def option(unit: elastic.GrowthOption) -> str:
+    """``3 x small 1``, or ``small 3 together``."""
+    if unit.groups and max(unit.groups.values()) == 1 and len(unit.groups) == 1:
+        return f"{unit.times} x {next(iter(unit.groups))}"
+    together = f"{counts(unit.groups)} together"
+    return together if unit.times == 1 else f"{unit.times} x ({together})"
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """``big 0, small 2``."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(found.items())) or "none"
+
+
+def granted(event: elastic.GrowthGranted) -> str:
+    return (
+        f"{event.cluster} may grow by {_of_groups(event.added)}, to {_of_groups(event.groups)}; "
+        f"{format_vector(event.request)} at {event.queue}"
+    )
+
+
+def withdrawn(event: elastic.GrowthWithdrawn) -> str:
+    why = f"for {event.claimant}" if event.claimant is not None else "they are unused"
+    return (
+        f"{event.cluster} shrinks by {_of_groups(event.removed)}, {why}, to {_of_groups(event.groups)}; "
+        f"{format_vector(event.request)} at {event.queue}"
+    )
+
+
+def denied(event: elastic.GrowthDenied) -> str:
+    never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
+    first = f"{counts(event.groups)} more for {event.cluster} do not fit: {refused_by(event.short)}{never}"
+    others = [f"nor do {counts(each.groups)}: {refused_by(each.short)}" for each in event.others[:SHOWN]]
+    more = len(event.others) - SHOWN
+    return "; ".join([first, *others, *([f"and {more} more are refused"] if more > 0 else [])])
+
+
+def refused_by(short: Shortfall) -> str:
+    """``cpu in quota root/a: request 1, max 8, used 8``."""
+    term = terms(short.path)
+    limit = f"{term.least} for {term.firm} jobs" if short.of_min else "runtime" if short.of_runtime else term.most
+    return f"{short.resource} in {term.where}: {amounts(short, limit)}"
+
+
+def scaling(found: Scaling, tried: str = "") -> str:
+    """``Granted: small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``. ``tried``: to make
+    room for them.
+    """
+    most = f", of at most {counts(found.ceilings)}" if found.ceilings else ""
+    said = f"Granted: {counts(found.granted)}{most}"
+    if found.asked:
+        why = f"; {denied(found.denied)}{tried}" if found.denied is not None else ""
+        why += f". They are promised by {rfc3339(found.promised)}" if found.promised else ""
+        said = f"{said}; it asks for {counts(found.asked)} more{why}"
+    return f"{said}. {alarm_reason(found.alarm).text}" if found.alarm is not None else said
+
+
+def alarm_reason(event: alarms.AlarmRaised) -> Reason:
+    """The trouble with a Ray cluster, and its consequence."""
+    code, words = reasons.ALARMS[event.reason]
+    text = words.format(
+        ref=event.ref, cluster=event.cluster, groups=counts(event.groups), lacks=listed_shapes(event.lacks)
+    )
+    if event.reason == "not_growing":
+        text = f"{text}. They are released, and tried again after {rfc3339(event.until)}"
+    elif event.reason in alarms.DEAF and not event.fixed:
+        text = f"{text}. Meanwhile it is granted no more, and its unused replicas are released"
+    return Reason(code, f"alarm {event.reason} {counts(event.groups)}", text)
+
+
+def alarm(event: alarms.AlarmRaised) -> str:
+    return alarm_reason(event).text
+
+
+def gate(event: elastic.GateSet) -> str:
+    shown = f"maxReplicas of {event.ref} is to be {counts(event.most)} (its owner set {counts(event.ceilings)})"
+    gone = [pod.name for pods in event.workers.values() for pod in pods]
+    if gone:
+        shown = f"{shown}; {listed_workers(gone)} {'is' if len(gone) == 1 else 'are'} to be deleted"
+    kept = f" once {event.claimant} has the rest" if event.claimant is not None else "; the rest is unused"
+    return f"{shown}; {counts(event.granted)} stay granted{kept}" if event.granted else shown
+
+
+def _of_groups(taken: Mapping[str, int]) -> str:
+    return " and ".join(f"{count} of group {name}" for name, count in sorted(taken.items())) or "none"
+
+
+def parts(partial: tuple[PartialVictim, ...]) -> str:
+    """``2 of group small of a/c (cpu 2 at root/a)``."""
+    said = [
+        f"{_of_groups(each.taken)} of {each.ref.key} ({format_vector(each.request)} at {each.queue})"
+        for each in partial
+    ]
+    shown = ", ".join(said[:5])
+    return f"{shown}, and of {len(partial) - 5} more" if len(partial) > 5 else shown
+
+
+def chosen(event: elastic.WorkersChosen) -> str:
+    """``worker auto-3 of RayCluster a/c is drained for b/job (idle)``."""
+    idle = sum(each.idle for each in event.workers)
+    busy = len(event.workers) - idle
+    purpose = f" for {event.claimant}" if event.claimant is not None else ""
+    names = listed_workers([each.ref.name for each in event.workers])
+    how = f"{idle} idle, {busy} busy" if busy else "idle"
+    return f"{names} of {event.ref} {'is' if len(event.workers) == 1 else 'are'} drained{purpose} ({how})"
+
+
+def kept(event: elastic.WorkersKept) -> str:
+    return f"no workers are taken from it: {reasons.WORKERS_KEPT[event.reason]}"
+
+
+def removed(event: elastic.WorkersRemoved) -> str:
+    """``worker auto-3 of RayCluster a/c is still there though KubeRay was asked at ... to delete it``."""
+    names = [pod.name for pods in event.workers.values() for pod in pods]
+    one = len(names) == 1
+    asked = f"KubeRay was asked at {moment(event.since)} to delete {'it' if one else 'them'}"
+    workers = f"{listed_workers(names)} of {event.ref} {'is' if one else 'are'} still there though {asked}"
+    return f"{workers}: Muster deletes {'its pod' if one else 'their pods'}; see whether KubeRay runs"
+
+
+def listed_workers(names: list[str]) -> str:
+    """The first few of many."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"worker{'s' if len(names) > 1 else ''} {', '.join(names[:5])}{more}"
+
+
+def listed_shapes(found: Iterable[RayShape]) -> str:
+    """``3 x CPU 1 + GPU 0.5, 1 x memory 1048576 where market is spot``."""
+    return ", ".join(f"{each.count} x {_shape(each)}" for each in found)
+
+
+def _shape(shape: RayShape) -> str:
+    """``CPU 1 where market is spot, else where zone is a or b and market is not spot``."""
+    asked = " + ".join(f"{name} {amount(size)}" for name, size in sorted(shape.resources.items())) or "nothing"
+    chosen = [" and ".join(_constraint(each) for each in selector) for selector in shape.selectors]
+    return asked + (f" where {', else where '.join(chosen)}" if chosen else "")
+
+
+def _constraint(found: RayConstraint) -> str:
+    return f"{found.key} is {'not ' if found.excluded else ''}{' or '.join(found.values) or 'of no known kind'}"
+
+
+def amount(found: int) -> str:
+    """``0.5``, of ten-thousandths."""
+    whole, part = divmod(found, RAY_UNIT)
+    return f"{whole}.{part:04}".rstrip("0") if part else str(whole)
+
+
+# --- what waits in a Ray cluster --------------------------------------------------------------------------------------
+
+
+FILE = "libs/muster/told/wording/raywords.py"
+
+
+def heading(found: RayWaits) -> str:
+    """``Waits in RayCluster a/one, as its head said at 12:00:05``."""
+    old = f"; {reasons.RAY_TROUBLE[found.trouble]} since" if found.trouble else ""
+    return f"Waits in {found.cluster}, as its head said at {rfc3339(found.read_at)}{old}"
+
+
+def piece(found: RayPiece) -> str:
+    """``3 x CPU 1``, ``placement group 4f2a (PACK): 2 x GPU 1``."""
+    shapes = listed_shapes(found.shapes)
+    if found.kind == "alone":
+        return shapes
+    if found.kind == "explicit":
+        return f"asked for with request_resources: {shapes}"
+    return f"placement group {found.name[:12]} ({found.strategy}): {shapes}".replace("  ", " ")
+
+
+def fate(found: GroupFate) -> str:
+    """What becomes of it in one worker group."""
+    return f"{found.group}: {_WORDS[found.fate](found)}"
+
+
+def _too_small(found: GroupFate) -> str:
+    if not found.resource:
+        return "what one worker offers cannot be read: set num-cpus in its rayStartParams, or a cpu limit"
+    asked, offers = amount(found.asked), amount(found.offers)
+    return f"too small: {found.resource} {asked} is asked for, and one worker offers {offers}"
+
+
+def _no_nodes(found: GroupFate) -> str:
+    said = pods.matter(found.pod.trouble) if found.pod is not None else ""
+    name = found.pod.name if found.pod is not None else ""
+    return f"{counted(found.count, 'pod')} without a node: {name}: {said}"
+
+
+def _refused(found: GroupFate) -> str:
+    return f"refused: {refused_by(found.short)}" if found.short is not None else "refused"
+
+
+_WORDS: dict[Fate, Callable[[GroupFate], str]] = {
+    "too_small": _too_small,
+    "other_labels": lambda _: "its nodes do not have these labels",
+    "no_nodes": _no_nodes,
+    "refused": _refused,
+    "asked": lambda found: f"{counted(found.count, 'more replica')} asked for, not answered yet",
+    "coming": lambda found: f"{counted(found.count, 'replica')} granted, of which {found.joined} have joined",
+    "at_most": lambda found: f"its owner allows {counted(found.count, 'replica')} (maxReplicas), and all are granted",
+    "elsewhere": lambda _: "nothing is asked of it: other workers come first",
+}
+
+total(_WORDS, Fate, f"{FILE} (_WORDS)")
