@@ -51,6 +51,9 @@ EMITTERS: Mapping[str, str] = {
 }
 """{part of the code: its stage}; the modules in the room of a deciding stage are that stage's"""
 
+IN_MEMORY = ("muster.core.cell.seats", "genesis")
+"""A cell in memory founds its own log, and no stage does."""
+
 SHARED = (
     "genesis",
     "kinds_configured",
@@ -157,7 +160,8 @@ def emitters() -> dict[str, list[str]]:
             owner = next((EMITTERS[part] for part in EMITTERS if f"{info.name}.".startswith(f"{part}.")), None)
             if owner is not None:
                 for tag in _made_in(importlib.import_module(info.name)):
-                    found[tag][owner] = None
+                    if (info.name, tag) != IN_MEMORY:
+                        found[tag][owner] = None
     for row in WATCHED.values():
         for kind in Watcher(row.shard).arms():
             found[_tag(kind)]["watcher"] = None

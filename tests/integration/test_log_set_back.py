@@ -26,7 +26,7 @@ from muster.events import subjects
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.clock import SystemClock
-from muster.runtime.witness import CellRecord, Record
+from muster.runtime.witness import CellRecord, WitnessedCommit
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -77,7 +77,7 @@ class Scene:
                 found[seq] = (message.subject, message.data)
         return found
 
-    async def recorded(self) -> Record:
+    async def recorded(self) -> WitnessedCommit:
         found = await self.record.read()
         assert found is not None
         return found

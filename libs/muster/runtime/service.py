@@ -139,7 +139,7 @@ async def serve(config: Config, service: str, build: Build, *, keeping: bool = F
         logs.get(service=service).info("stopped")
 
 
-class Standing:
+class ServiceStanding:
     """What health says of: the process that runs now, or why none does."""
 
     def __init__(self, service: str) -> None:
@@ -168,7 +168,7 @@ class Standing:
 
 async def _serve(config: Config, service: str, build: Build, keeping: bool) -> None:
     async with AsyncExitStack() as outer:
-        standing = Standing(service)
+        standing = ServiceStanding(service)
         await _serve_health(config, standing, outer)
         while True:
             standing.process = None
@@ -181,7 +181,7 @@ async def _serve(config: Config, service: str, build: Build, keeping: bool) -> N
 
 
 async def _open(
-    config: Config, service: str, build: Build, keeping: bool, standing: Standing
+    config: Config, service: str, build: Build, keeping: bool, standing: ServiceStanding
 ) -> tuple[Process, AsyncExitStack]:
     """A process with its runners; closing the stack closes what it holds."""
     async with AsyncExitStack() as stack:
@@ -190,7 +190,7 @@ async def _open(
         return process, stack.pop_all()
 
 
-async def _serve_health(config: Config, standing: Standing, stack: AsyncExitStack) -> None:
+async def _serve_health(config: Config, standing: ServiceStanding, stack: AsyncExitStack) -> None:
     """Health and metrics of the process that runs now."""
     if config.health_port < 0:
         return

@@ -40,7 +40,7 @@ QUIET_S = 60.0
 """How often it is renewed while the log does not grow."""
 
 
-class Record(Struct, frozen=True):
+class WitnessedCommit(Struct, frozen=True):
     """The newest commit of a cell that is known; ``digest`` in hexadecimal."""
 
     log_id: str
@@ -49,7 +49,7 @@ class Record(Struct, frozen=True):
     digest: str
 
     @classmethod
-    def of(cls, identity: LogIdentity, known: tuple[int, bytes]) -> Record:
+    def of(cls, identity: LogIdentity, known: tuple[int, bytes]) -> WitnessedCommit:
         return cls(identity.log_id, identity.generation, known[0], known[1].hex())
 
 
@@ -71,16 +71,16 @@ class CellRecord:
         self._written = float("-inf")
         """When (time of the loop) it was written by this process."""
 
-    async def read(self) -> Record | None:
+    async def read(self) -> WitnessedCommit | None:
         """What it says; None for nothing. Raises ApiUnreachableError, RecordRefusedError."""
         return _read((await self._get() or {}).get("metadata", {}).get("annotations") or {})
 
-    async def keep(self, identity: LogIdentity, known: tuple[int, bytes]) -> Record | None:
+    async def keep(self, identity: LogIdentity, known: tuple[int, bytes]) -> WitnessedCommit | None:
         """Have it name a commit, unless it names one that is as late or later: what it names then.
 
         Raises ApiUnreachableError, RecordRefusedError.
         """
-        said = Record.of(identity, known)
+        said = WitnessedCommit.of(identity, known)
         for _ in range(RETRIES):
             body = await self._get()
             found = _read((body or {}).get("metadata", {}).get("annotations") or {})
@@ -93,7 +93,7 @@ class CellRecord:
                 raise self._refused("written", answer)
         return None
 
-    def _follows(self, said: Record, found: Record) -> bool:
+    def _follows(self, said: WitnessedCommit, found: WitnessedCommit) -> bool:
         """Whether a record is later than the one found there, or the same and old."""
         if said == found:
             return asyncio.get_running_loop().time() - self._written >= QUIET_S
@@ -117,7 +117,7 @@ class CellRecord:
             return ApiUnreachableError(said)
         return RecordRefusedError(f"{said}: kubectl apply -k deploy/rbac")
 
-    async def _write(self, body: dict[str, Any] | None, identity: LogIdentity, said: Record) -> ApiResponse:
+    async def _write(self, body: dict[str, Any] | None, identity: LogIdentity, said: WitnessedCommit) -> ApiResponse:
         now = datetime.fromtimestamp(self._clock.now() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         notes = {f"{PREFIX}/{key}": str(value) for key, value in msgspec.structs.asdict(said).items()}
         spec = {"holderIdentity": holder_of(identity), "renewTime": now}
@@ -138,16 +138,16 @@ class CellRecord:
         return await self._transport.request("POST", path, body=msgspec.json.encode(body), timeout_s=REQUEST_S)
 
 
-def _read(notes: dict[str, str]) -> Record | None:
+def _read(notes: dict[str, str]) -> WitnessedCommit | None:
     said = {key.removeprefix(f"{PREFIX}/"): value for key, value in notes.items()}
     try:
         bytes.fromhex(said.get("digest", ""))
-        return msgspec.convert(said, Record, strict=False)
+        return msgspec.convert(said, WitnessedCommit, strict=False)
     except (msgspec.ValidationError, ValueError):
         return None
 
 
-async def lacking(log: Log, parent: str, found: Record) -> str:
+async def lacking(log: Log, parent: str, found: WitnessedCommit) -> str:
     """How a log falls short of the record of its cell; empty where it holds what that names.
 
     ``parent``: the log that its genesis names. Raises what the log raises, but LogLostError.

@@ -1,8 +1,6 @@
-"""The state of the queue sorter, with what it learns of run times.
+"""The state of the queue sorter: the queues, the jobs in the queues that may have to change, and the learned order.
 
-The order of borrowers by how long such jobs ran so far, and by the service that a job has attained.
-
-What the sorter knows: the queues, and what of them may have to change.
+The learned order ranks borrowers by the run times of jobs like them, and by the service that a job has attained.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class InLine(Struct, frozen=True):
     """Why it was suspended before it came back."""
 
 
-# --- the values of a code, one class for each set of them; told.codes.codetable says which code has which --------------
+# --- the values of a code, one class for each set of them; told.codes.codetable says which code has which ---
 
 
 class Plain(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""From events of the log to public events, with what is known of the job."""
+"""Events of the log to public events, each with the facts about its job that the log holds."""
 
 from __future__ import annotations
 

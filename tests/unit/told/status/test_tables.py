@@ -13,7 +13,7 @@ from muster.told.wording.meanings import MEANINGS
 
 
 def test_a_table_without_a_row_names_its_file() -> None:
-    with pytest.raises(IncompleteTableError, match=r"codes\.py \(CODES\) has no row for MadeUp: add one there"):
+    with pytest.raises(IncompleteTableError, match=r"codetable\.py \(CODES\) has no row for MadeUp: add one there"):
         total(CODES, Literal[JobCode, "MadeUp"], FILE)
     with pytest.raises(IncompleteTableError, match=r"has no row for made_up"):
         total(REFUSED, Literal[RefusalReason, "made_up"], FILE)
@@ -23,4 +23,4 @@ def test_a_table_without_a_row_names_its_file() -> None:
 
 def test_a_row_for_nothing_is_refused_too() -> None:
     with pytest.raises(IncompleteTableError, match="has a row for Gone, which is no value of its set"):
-        total({"Seen": 1, "Gone": 2}, Literal["Seen"], "codes.py")
+        total({"Seen": 1, "Gone": 2}, Literal["Seen"], "a table")

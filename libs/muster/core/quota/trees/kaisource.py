@@ -1,6 +1,4 @@
-"""KAI queues as a source of the quota model: compiled to one tree, shared by what the nodes have.
-
-KAI queues compiled to one quota tree: the queues in force, those that are disabled and why, and what looks odd.
+"""KAI queues compiled to one quota tree: the queues in force, those that are disabled and why, and what looks odd.
 
 A queue that cannot be used (its parent is missing, its numbers are none, its parents lead in a circle) disables itself
 and what is below it, and nothing else. Quotas that exceed their parent's are a warning: nothing guarantees them then.
