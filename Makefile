@@ -96,6 +96,13 @@ chaos: $(READY)  ## a bad day: MINUTES of it on real servers (SEED, LAYOUT, ONLY
 	    MUSTER_CHAOS_LAYOUT=$(or $(LAYOUT),deciders) MUSTER_CHAOS_ONLY="$(ONLY)" $(PYTEST) -s tests/e2e/test_bad_day.py,\
 	    MUSTER_TEST_SEEDS=$(or $(COUNT),100) $(PYTEST) -q -n $(WORKERS) tests/sim/test_log_chaos.py)
 
+nightly: controlplane  ## what is only long: each await point, an hour of a bad day, of attacks; before an issue is resolved
+	MUSTER_TEST_EXAMPLES=deep MUSTER_TEST_ROLLING=5000 $(PYTEST) -n $(WORKERS) tests/sim/test_shell_kills.py
+	MUSTER_TEST_EXAMPLES=deep MUSTER_TEST_ROLLING=5000 $(PYTEST) -m nightly tests
+	$(MAKE) --no-print-directory chaos COUNT=1000
+	$(MAKE) --no-print-directory chaos MINUTES=$(or $(MINUTES),60)
+	$(MAKE) --no-print-directory attack
+
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build
 
@@ -170,4 +177,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray shake chaos controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray shake chaos nightly controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom

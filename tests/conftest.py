@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from kit import published
+from kit import depth, published
 from kit.bench import Bench
 from kit.disorder import DisorderedCell
 from kit.doubles.log import MemoryLog
@@ -40,12 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
         server.PORTS = server.PORTS[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that may take longest first, by their time limits: none of them is left over for the end of a run.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for `make nightly` alone; put the files that may take longest first, by their time limits.
 
-    Those that share a control plane stand beside each other, so that it is started once. For runs that give whole files
-    to their workers, in this order (`--dist loadfile --no-loadscope-reorder`).
+    None of these is left over for the end of a run then. Those that share a control plane stand beside each other, so
+    that it is started once. For runs that give whole files to their workers, in this order (`--dist loadfile
+    --no-loadscope-reorder`).
     """
+    if not depth.DEEP:
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=left_out)
     limits: dict[Path, float] = {}
     planes: dict[Path, set[str]] = {}
     for item in items:

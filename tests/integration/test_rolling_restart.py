@@ -12,7 +12,7 @@ import pytest
 from kit.accounts import shipped
 from kit.installation import figure
 from kit.proof import commits_of
-from kit.rolling import CELL, COMPOSE, FORMS, Arrivals, Installed, resumed
+from kit.rolling import CELL, FORMS, Arrivals, Installed, resumed
 from kit.simulated import cluster
 from kit.waiting import until
 
@@ -23,7 +23,7 @@ LONGEST_S = 15.0
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240 + COMMITS)]
 
 
-@pytest.mark.parametrize("form", FORMS if COMMITS else [form for form in FORMS if form != COMPOSE])
+@pytest.mark.parametrize("form", FORMS if COMMITS else ["all", "separate"])
 async def test_no_admission_waits_long_for_a_rolling_restart(
     form: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
