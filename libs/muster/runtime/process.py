@@ -38,6 +38,7 @@ from muster.ports import (
 from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
+from muster.runtime.connecting import connect_bus
 from muster.runtime.marking import MarkedSnapshots, Marking
 from muster.runtime.measuring import Measuring
 from muster.runtime.pairing import record_cluster, record_set_back
@@ -268,8 +269,11 @@ class Process(Struct, dict=True):
 
     def add_keeper(self) -> None:
         """Roll the log over when it is getting full, and keep its archive."""
+        from muster.runtime.runners.guarding import Guard
         from muster.runtime.runners.keeping import LogKeeper
 
+        hooks = self.telemetry("keeper")
+        connect = partial(connect_bus, self.config, f"{self.connection.name}-guard", self.connection.notice)
         self.keepers.append(
             LogKeeper(
                 self.js,
@@ -278,7 +282,8 @@ class Process(Struct, dict=True):
                 lease=self.lease("keeper"),
                 snapshots=self.snapshots(),
                 clock=self.clock,
-                hooks=self.telemetry("keeper"),
+                hooks=hooks,
+                guard=Guard(connect, self.config.cell, hooks),
                 percent=self.config.log_roll_percent,
                 stage_percent=self.config.log_stage_percent,
                 folder=Path(self.config.log_archive) if self.config.log_archive else None,
