@@ -77,7 +77,7 @@ ALERTS = (
         (
             "`muster doctor` names the stage and its deployment.",
             "`kubectl -n muster-system get pods`: is one restarting? `kubectl -n muster-system logs` says why.",
-            "If all are up, NATS has no leader or no room: `kubectl -n muster-system logs statefulset/muster-nats`.",
+            "If all are up, NATS has no leader or no room: `kubectl -n muster-system logs statefulset/nats`.",
         ),
     ),
     Alert(

@@ -12,10 +12,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from muster.bus.connection import Connection
+from muster.bus.copies import CopyReader
 from muster.bus.errors import ApiError, BusError, ForbiddenError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.servers import STATES, Server, ask_servers
-from muster.runtime.logkeeping.comparing import Comparison
+from muster.runtime.logkeeping.comparing import compare
 from muster.runtime.logkeeping.copies import Cause, Repair, Trouble, judge, log_copies, repairs
 from muster.runtime.logkeeping.healing import make_anew, restore
 from muster.runtime.runners.hooks import Hooks
@@ -35,14 +36,17 @@ class Guard:
         self._connect = connect
         self._cell = cell
         self._hooks = hooks
-        self._look_s = look_s
+        self.look_s = look_s
+        """Seconds from one look to the next."""
         self._before: Sequence[Server] = ()
         self._once: dict[tuple[Cause, str, str], Trouble] = {}
-        self._comparison: Comparison | None = None
+        self._reader: CopyReader | None = None
         self._found: list[Trouble] = []
         """What it has found so far."""
         self._compared: set[str] = set()
         """Generations that were compared in this turn."""
+        self._changed: set[str] = set()
+        """Streams with other copies than when the present comparison began."""
         self._differing: dict[str, list[Trouble]] = {}
         """{stream: what its last comparison found}"""
         self._due: list[Repair] = []
@@ -56,7 +60,7 @@ class Guard:
             allowed = True
             while allowed:
                 allowed = await self._ask()
-                await asyncio.sleep(self._look_s)
+                await asyncio.sleep(self.look_s)
         except ForbiddenError as err:
             self._hooks.note("error", "servers_not_asked", why=str(err))
 
@@ -76,7 +80,7 @@ class Guard:
                         unanswered += connection.connected
                     except ApiError as err:
                         self._hooks.note("warning", "log_not_compared", why=str(err))
-                    await asyncio.sleep(self._look_s)
+                    await asyncio.sleep(self.look_s)
         except ForbiddenError:
             raise
         except BusError as err:
@@ -136,8 +140,8 @@ class Guard:
         """One step of reading along: a generation after the other, from its first message to its present end."""
         copies = log_copies(servers, self._cell)
         self._differing = {stream: found for stream, found in self._differing.items() if stream in copies}
-        at = self._comparison
-        if at is not None and at.servers != copies.get(at.stream, {}).keys():
+        at = self._reader
+        if at is not None and (at.stream in self._changed or at.servers != copies.get(at.stream, {}).keys()):
             await self._leave()
             at = None
         if at is None:
@@ -148,24 +152,27 @@ class Guard:
             first = min((copy.first for copy in copies[stream].values() if copy.last), default=0)
             if not first:
                 return
-            at = self._comparison = Comparison(js, stream, copies[stream], first)
+            at = self._reader = CopyReader(js, stream, copies[stream], first)
             self._found = []
+            self._changed.clear()
         try:
-            found, ended = await at.step()
+            read = await at.step()
         except BusError:
             await self._leave()
             raise
-        self._found += found
+        if at.stream in self._changed:
+            return
+        self._found += compare(at.stream, read.copies, read.first, read.last)
         if self._found:
             self._differing[at.stream] = self._found[:]
-        if ended:
+        if read.ended:
             if not self._found:
                 self._differing.pop(at.stream, None)
             self._compared.add(at.stream)
             await self._leave()
 
     async def _leave(self) -> None:
-        at, self._comparison = self._comparison, None
+        at, self._reader = self._reader, None
         if at is not None:
             with contextlib.suppress(BusError):
                 await at.close()
@@ -174,5 +181,4 @@ class Guard:
         """What was found of a stream, for its copies are others now."""
         self._differing.pop(stream, None)
         self._once = {key: each for key, each in self._once.items() if each.stream != stream}
-        if self._comparison is not None and self._comparison.stream == stream:
-            self._comparison.servers = frozenset()  # Begun again at the next look.
+        self._changed.add(stream)
