@@ -212,12 +212,12 @@ ALERTS = (
         'max by (server, cause) (muster_nats_trouble{cause=~"hole|differs"}) > 0',
         300,
         "critical",
-        "The copy of the log on {{ $labels.server }} is damaged ({{ $labels.cause }}), and is not made anew.",
-        "A server has lost messages of the log, or has others than the rest. The keeper makes such a copy anew once "
+        "The copy of the log on {{ $labels.server }} is damaged ({{ $labels.cause }}), and is not rebuilt.",
+        "A server has lost messages of the log, or has others than the rest. The keeper rebuilds such a copy once "
         "every server is up; here it has not.",
         (
             "`muster doctor` says which server is down: start that one first.",
-            "Lines `log_copy_damaged` and `log_copy_not_made_anew` of the keeper say what stops it.",
+            "Lines `log_copy_damaged` and `log_copy_not_rebuilt` of the keeper say what stops it.",
             "Look at the disk of that server: a byte of it has changed.",
         ),
     ),

@@ -23,7 +23,7 @@ STOPPED: frozenset[Cause] = frozenset({"no_quorum", "no_leader"})
 """Causes for which JetStream answers nothing: the rest need not be asked for."""
 _PODS = "kubectl -n muster-system get pods -l app.kubernetes.io/name=nats"
 _ROOM = "make room on its disk, then its liveness probe starts it again; else kubectl -n muster-system delete pod {}"
-_KEEPER = "kubectl -n muster-system logs deploy/muster-keeper says when it is made anew from a whole copy"
+_KEEPER = "kubectl -n muster-system logs deploy/muster-keeper says when it is rebuilt from a whole copy"
 
 SAID: dict[Cause, tuple[Callable[[Trouble], str], str]] = {
     "down": (lambda _: "down, or cut off from the others", "kubectl -n muster-system describe pod {}"),
@@ -112,10 +112,10 @@ def _told(servers: Sequence[Server], troubles: Sequence[Trouble], cell: str) -> 
         copies = log_copies(servers, cell)[streams[-1]] if streams else {}
         whole = f"; {counted(len(copies), 'whole copy', 'whole copies')} of the log" if copies else ""
         return [Finding("ok", "NATS servers", f"{len(servers)} of {len(members(servers))} up{whole}")]
-    made_anew = {each.server for each in troubles if each.cause in DAMAGED}
+    rebuilt = {each.server for each in troubles if each.cause in DAMAGED}
     found = []
     for each in sorted(troubles, key=lambda each: bool(each.server)):
-        if each.cause == "behind" and each.server in made_anew:
+        if each.cause == "behind" and each.server in rebuilt:
             continue
         said, fix = SAID[each.cause]
         grade: Grade = "note" if each.cause in ("behind", "nearly_full") else "bad"

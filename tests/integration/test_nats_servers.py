@@ -1,12 +1,14 @@
 """Three real servers of NATS with the shipped accounts and probe: what is wrong with one is named, and put right.
 
 A byte of a copy of the log changes, a disk is full for a while, servers die. What the copies hold is read at the
-monitoring port of each server and in its files, not with what is tested.
+monitoring port of each server and in its files, not with what is tested. MUSTER_TEST_SERVERS=all fills all three disks
+at once too.
 """
 
 import asyncio
 import hashlib
 import json
+import os
 import signal
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -60,7 +62,7 @@ class Cell:
     async def _stored(self, body: bytes, size: int) -> bool:
         try:
             ack = await self.js.publish(
-                subjects.log_subject("main", 1, "watcher", "pods"), body, {"filler": "x" * size}, timeout_s=1.0
+                subjects.log_subject("main", 1, "watcher", "pods"), body + b" " * size, {}, timeout_s=1.0
             )
         except (UnansweredError, BusError):
             return False
@@ -86,9 +88,18 @@ class Cell:
 
 def held(server: ProductionNats) -> tuple[str, str]:
     """What a server says of its copy, and a digest of what is in its files."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.monitor_port}/jsz?streams=1&accounts=1", timeout=5) as page:
-        said = json.load(page)
-    found = [each for account in said["account_details"] for each in account["stream_detail"] if each["name"] == STREAM]
+    url = f"http://127.0.0.1:{server.monitor_port}/jsz?streams=1&accounts=1"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as page:
+            said = json.load(page)
+    except OSError:
+        said = {}  # It is being started.
+    found = [
+        each
+        for account in said.get("account_details", ())
+        for each in account["stream_detail"]
+        if each["name"] == STREAM
+    ]
     state = {name: found[0]["state"].get(name, 0) for name in ("first_seq", "last_seq", "num_deleted")} if found else {}
     bodies = hashlib.sha256()
     for path in files(server):
@@ -147,9 +158,7 @@ def counted(process: Process, event: str) -> bool:
     return f'event="{event}"'.encode() in process.metrics.render()
 
 
-async def test_a_damaged_copy_of_the_log_is_named_and_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_damaged_copy_of_the_log_is_named_and_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cell(tmp_path) as made:
         await made.append(200)
         await until(made.equal, what="all to have the same")
@@ -170,7 +179,7 @@ async def test_a_damaged_copy_of_the_log_is_named_and_made_anew(
         async with kept(made, monkeypatch) as process:
             await until(made.equal, 30.0, 0.2, what="the hole to be filled")
             assert counted(process, "log_copy_damaged")
-            assert not counted(process, "log_copy_not_made_anew")
+            assert not counted(process, "log_copy_not_rebuilt")
             assert "3 of 3 up; 3 whole copies" in str(await until(lambda: fine(made), 20.0))
 
             # The same byte under a server that does not look: only reading the copies shows it.
@@ -180,7 +189,7 @@ async def test_a_damaged_copy_of_the_log_is_named_and_made_anew(
             await leader.start()
             await until(lambda: not made.equal(), what="the files to differ")
             await made.append(1)
-            await until(made.equal, 60.0, 0.2, what="what cannot be read to be made anew")
+            await until(made.equal, 60.0, 0.2, what="what cannot be read to be rebuilt")
             info = await made.js.info(STREAM)
             assert info is not None
             assert info.config["num_replicas"] == 3
@@ -213,18 +222,15 @@ async def test_full_disks_and_dead_servers_are_named_and_a_start_that_helps_is_m
         disks = [stack.enter_context(small_disk(tmp_path / f"disk-{index}", 64)) for index in range(3)]
         made = await stack.enter_async_context(cell(tmp_path, [each.folder for each in disks]))
         await made.append(3)
-        for full in ([made.servers.index(await made.follower())], [0, 1, 2]):
-            names = [made.servers[index].name for index in full]
+        one = [made.servers.index(await made.follower())]
+        for full in (one, [0, 1, 2]) if os.environ.get("MUSTER_TEST_SERVERS") == "all" else (one,):
             for index in full:
                 disks[index].fill()
             if len(full) == 1:
                 await made.append(60, 100_000)
             else:
                 await until(lambda: spent(made), 30.0, what="JetStream to be off")
-            asked = asyncio.get_running_loop().time()
-            told = await until(lambda: named_off(made, names), 30.0, what="the doctor to name them")
-            assert asyncio.get_running_loop().time() - asked < 20.0
-            assert all(named(told, f"NATS server {name}: JetStream is off", "make room on its disk") for name in names)
+            told = await named_soon(made, [made.servers[index].name for index in full], "JetStream is off")
             assert len(full) == 1 or named(told, "no quorum", "get pods")
             probes = [(tmp_path, made.servers[index].monitor_port, disks[index].folder, ROOM) for index in full]
             assert all(alive(*each) for each in probes), "a start would change nothing"
@@ -234,12 +240,10 @@ async def test_full_disks_and_dead_servers_are_named_and_a_start_that_helps_is_m
             async with beside(supervised(made, tmp_path)):
                 await made.append(1)
                 await until(made.equal, 60.0, 0.2, what="all to have the same again")
-                assert await until(lambda: fine(made), 30.0)
+                await until(lambda: fine(made), 30.0, what="the doctor to find nothing")
         for index in (0, 2):
             await made.servers[index].stop(signal.SIGKILL)
-        asked = asyncio.get_running_loop().time()
-        told = await until(lambda: named_off(made, ["nats-0", "nats-2"], "down"), 30.0)
-        assert asyncio.get_running_loop().time() - asked < 20.0
+        told = await named_soon(made, ["nats-0", "nats-2"], "down")
         assert named(told, "no quorum: nothing is stored until 2 servers are up", "get pods")
         for index in (0, 2):
             await made.servers[index].start()
@@ -248,14 +252,20 @@ async def test_full_disks_and_dead_servers_are_named_and_a_start_that_helps_is_m
 async def spent(made: Cell) -> bool:
     """Whether something more cannot be stored."""
     try:
-        await made.js.publish(
-            subjects.log_subject("main", 1, "watcher", "pods"), b"", {"filler": "x" * 100_000}, timeout_s=1.0
-        )
+        await made.js.publish(subjects.log_subject("main", 1, "watcher", "pods"), b" " * 100_000, {}, timeout_s=1.0)
     except (UnansweredError, BusError):
         return True
     return False
 
 
-async def named_off(made: Cell, names: Sequence[str], words: str = "JetStream is off") -> list[Finding]:
-    found = await made.doctor()
-    return found if all(named(found, f"NATS server {name}: {words}", "") for name in names) else []
+async def named_soon(made: Cell, names: Sequence[str], words: str) -> list[Finding]:
+    """What the doctor says, once it says of each of these servers that it is so."""
+
+    async def asked() -> list[Finding]:
+        found = await made.doctor()
+        return found if all(named(found, f"NATS server {name}: {words}", "nats-") for name in names) else []
+
+    began = asyncio.get_running_loop().time()
+    told = await until(asked, 30.0, what=f"the doctor to name {names}")
+    assert asyncio.get_running_loop().time() - began < 20.0
+    return told

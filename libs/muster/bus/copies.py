@@ -40,7 +40,10 @@ class _Made(Struct, frozen=True):
 
 
 class _Reading(Struct):
-    """One copy being read: {sequence: digest} of what has not been compared yet; up to where it was read."""
+    """One copy being read.
+
+    ``pending``: {sequence: digest} of messages that were not compared yet; ``upto``: the last one that was read.
+    """
 
     consumer: str
     upto: int

@@ -33,7 +33,7 @@ POLL_S = 0.01
 READY = "Server is ready"
 """What nats-server logs once it listens."""
 GAVE_UP = ("critical write error", "will be DISABLED")
-"""What it logs of a stream that it could not write to, or as it switches JetStream off: so it stays until its next start."""
+"""What it logs of a stream that it could not write to, or of JetStream switched off: until its next start."""
 ROOM = 64 << 20
 """Bytes of free disk from which on a server that gave up a stream is worth another start."""
 START_LIMIT_S = 20.0

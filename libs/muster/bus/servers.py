@@ -124,7 +124,7 @@ class _Heard(Struct):
 async def ask_servers(connection: Connection) -> list[Server]:
     """Every server that is up, by name.
 
-    Raises UnansweredError where nobody answers: the account does not import the requests, or there is no connection;
+    Raises UnansweredError where no server answers: the account does not import the requests, or there is no connection;
     ForbiddenError where the user may not send them.
     """
     states = await _ask(connection, STATES, b'{"accounts":true,"streams":true}', _states.decode, _complete)

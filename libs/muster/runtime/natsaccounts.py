@@ -170,7 +170,7 @@ OF_THE_LOG = (
 )
 """What may be asked of a generation of the log, whichever it is."""
 FOUNDING = ("STREAM.CREATE.{}", "STREAM.UPDATE.{}", "STREAM.DELETE.{}", "STREAM.LEADER.STEPDOWN.{}")
-"""What the keeper may ask of one: it founds and deletes generations, and has a damaged copy of one made again."""
+"""What the keeper may ask of one: it founds and deletes generations, and rebuilds a damaged copy of one."""
 
 
 def _others(cell: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ def compare(stream: str, copies: Mapping[str, Mapping[int, bytes]], first: int, 
     """Which server differs from the others in which sequences, from ``first`` to ``last``.
 
     A message that one server has and another lacks is missing there: each is stored with a checksum. Where there are
-    two contents the one that more servers have counts; where neither does, no server is told to be wrong (""). What no
+    two contents the one that more servers have counts; where neither does, the server is "". What no
     server has is lost.
     """
     wrong: dict[tuple[Cause, str], list[int]] = {}

@@ -1,4 +1,4 @@
-"""What is wrong with the servers of NATS and with the copies of the log that they have: judged from what each says.
+"""What is wrong with the servers of NATS and with their copies of the log: a judgement of their own reports.
 
 Pure. A generation of the log keeps everything (``muster.bus.streams``), so a copy from which something is missing is
 damaged, whatever nats-server says of it: one that lost the end of a file calls itself current.
@@ -29,7 +29,7 @@ Cause = Literal[
 ]
 NEARLY_FULL_PERCENT = 85
 DAMAGED: frozenset[Cause] = frozenset({"hole", "differs"})
-"""Causes for which a copy is made anew from another one."""
+"""Causes for which a copy is rebuilt from another one."""
 
 
 class Trouble(Struct, frozen=True):
@@ -88,7 +88,7 @@ def all_up(servers: Sequence[Server]) -> bool:
 def repairs(
     servers: Sequence[Server], before: Sequence[Server], cell: str, differing: Sequence[Trouble]
 ) -> list[Repair]:
-    """Which copies are to be made anew. None as long as a server is missing: each may be needed for a quorum."""
+    """Which copies are to be rebuilt. None as long as a server is missing: each may be needed for a quorum."""
     if not all_up(servers):
         return []
     troubles = [*_of_copies(servers, before, cell), *differing]

@@ -1,4 +1,4 @@
-"""A damaged copy of a stream made anew: its server is taken out of the stream, and joins again with nothing.
+"""A damaged copy of a stream rebuilt: its server is taken out of the stream, and joins again with nothing.
 
 JetStream refuses to remove a server from a stream where there is no other to take its place
 (``STREAM.PEER.REMOVE``: 10075), as among three servers with a stream on each. But it keeps the leader when a stream is
@@ -22,7 +22,7 @@ STEP_S = 20.0
 """How long one change of the members may take: nothing is copied for it."""
 
 
-async def make_anew(js: JetStream, repair: Repair) -> bool:
+async def rebuild(js: JetStream, repair: Repair) -> bool:
     """Whether every damaged copy was taken out. Either way the stream is to be on as many servers as before.
 
     Raises BusError, also for a step that takes longer than STEP_S; :func:`restore` completes what was begun.

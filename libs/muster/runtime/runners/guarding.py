@@ -1,8 +1,8 @@
 """The servers of NATS looked at all the time, and what each has of the log: slowly, and always.
 
 Every server is asked how it is, over a connection of its own: where that is not allowed, only the looking ends. What
-every copy of the log holds is read along and compared. The keeper, which may change streams, has a damaged copy made
-anew (``muster.runtime.logkeeping.healing``).
+every copy of the log holds is read along and compared. The keeper, which may change streams, rebuilds a damaged copy
+(``muster.runtime.logkeeping.healing``).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from muster.bus.jetstream import JetStream
 from muster.bus.servers import STATES, Server, ask_servers
 from muster.runtime.logkeeping.comparing import compare
 from muster.runtime.logkeeping.copies import Cause, Repair, Trouble, judge, log_copies, repairs
-from muster.runtime.logkeeping.healing import make_anew, restore
+from muster.runtime.logkeeping.healing import rebuild, restore
 from muster.runtime.runners.hooks import Hooks
 
 LOOK_S = 5.0
-"""How often every server is asked; what two looks in a row find is told."""
+"""How often every server is asked; the keeper reports what two looks in a row find."""
 UNANSWERED_LOOKS = 3
 """After so many without an answer the account is taken not to have the right to ask."""
 
@@ -65,7 +65,7 @@ class Guard:
             self._hooks.note("error", "servers_not_asked", why=str(err))
 
     async def _ask(self) -> bool:
-        """Look for as long as one connection lasts; False where nobody answers on it. Raises ForbiddenError."""
+        """Look for as long as one connection lasts; False where no server answers on it. Raises ForbiddenError."""
         unanswered = 0
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -90,7 +90,7 @@ class Guard:
         return False
 
     async def repair(self, js: JetStream) -> None:
-        """Have the damaged copies that were found made anew, and complete what was begun before. Never raises."""
+        """Rebuild the damaged copies that were found, and complete what was begun before. Never raises."""
         due, self._due = self._due, []
         try:
             for stream in sorted(self._fewer):
@@ -98,13 +98,13 @@ class Guard:
                     self._hooks.note("warning", "log_copies_restored", stream=stream)
             for each in due:
                 self._hooks.note("error", "log_copy_damaged", stream=each.stream, servers=sorted(each.damaged))
-                done = await make_anew(js, each)
+                done = await rebuild(js, each)
                 self._forget(each.stream)
                 self._hooks.note(
-                    "warning" if done else "error", "log_copy_made_anew", stream=each.stream, of=each.whole, done=done
+                    "warning" if done else "error", "log_copy_rebuilt", stream=each.stream, of=each.whole, done=done
                 )
         except (BusError, UnansweredError) as err:
-            self._hooks.note("error", "log_copy_not_made_anew", why=str(err))
+            self._hooks.note("error", "log_copy_not_rebuilt", why=str(err))
 
     def lost(self) -> list[Trouble]:
         """What of the log is in no copy."""
