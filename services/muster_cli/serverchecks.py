@@ -13,7 +13,7 @@ from muster.bus.errors import BusError, ConnectError, ForbiddenError, Unanswered
 from muster.bus.servers import Server, ask_servers
 from muster.model.text import counted
 from muster.runtime.connecting import connect_bus
-from muster.runtime.logkeeping.copies import DAMAGED, Cause, Trouble, judge, log_copies, members
+from muster.runtime.logkeeping.copies import DAMAGED, Cause, ServerTrouble, judge, log_copies, members
 from muster_cli.findings import Finding, Grade
 from muster_cli.reading import CONNECT_LIMIT_S, LogPlace
 
@@ -25,7 +25,7 @@ _PODS = "kubectl -n muster-system get pods -l app.kubernetes.io/name=nats"
 _ROOM = "make room on its disk, then its liveness probe starts it again; else kubectl -n muster-system delete pod {}"
 _KEEPER = "kubectl -n muster-system logs deploy/muster-keeper says when it is rebuilt from a whole copy"
 
-SAID: dict[Cause, tuple[Callable[[Trouble], str], str]] = {
+SAID: dict[Cause, tuple[Callable[[ServerTrouble], str], str]] = {
     "down": (lambda _: "down, or cut off from the others", "kubectl -n muster-system describe pod {}"),
     "jetstream_off": (
         lambda _: "JetStream is off since its disk was full, until its next start",
@@ -89,7 +89,7 @@ async def server_findings(place: LogPlace) -> Examined:
     return Examined(_told(servers, troubles, place.config.cell), able=_able(servers, troubles))
 
 
-async def _looked_at(connection: Connection, cell: str) -> tuple[Sequence[Server], list[Trouble]]:
+async def _looked_at(connection: Connection, cell: str) -> tuple[Sequence[Server], list[ServerTrouble]]:
     before = await ask_servers(connection)
     found = judge(before, before, cell)
     if not found:
@@ -99,13 +99,13 @@ async def _looked_at(connection: Connection, cell: str) -> tuple[Sequence[Server
     return servers, judge(servers, before, cell)
 
 
-def _able(servers: Sequence[Server], troubles: Sequence[Trouble]) -> bool:
+def _able(servers: Sequence[Server], troubles: Sequence[ServerTrouble]) -> bool:
     return any(each.jetstream for each in servers) and not any(
         each.cause in STOPPED and not each.stream for each in troubles
     )
 
 
-def _told(servers: Sequence[Server], troubles: Sequence[Trouble], cell: str) -> list[Finding]:
+def _told(servers: Sequence[Server], troubles: Sequence[ServerTrouble], cell: str) -> list[Finding]:
     """A line for each trouble, what concerns all of them first; one line where there is none."""
     if not troubles:
         streams = list(log_copies(servers, cell))

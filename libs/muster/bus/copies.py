@@ -59,7 +59,7 @@ class _Reading(Struct):
         return found
 
 
-class Read(Struct, frozen=True):
+class CopiesRead(Struct, frozen=True):
     """What the copies hold from ``first`` to ``last``: {server: {sequence: digest}}; ``ended``: one holds no more."""
 
     first: int
@@ -79,7 +79,7 @@ class CopyReader:
         """All copies were read up to here."""
         self._readings: dict[str, _Reading] = {}
 
-    async def step(self) -> Read:
+    async def step(self) -> CopiesRead:
         """Read on, at most BATCH messages of each copy. Raises BusError."""
         for _ in range(TRIES):
             if self.servers != self._readings.keys():
@@ -90,11 +90,11 @@ class CopyReader:
                 ended |= not await self._read(reading)
         first, last = self._upto + 1, self._upto
         if self.servers != self._readings.keys():
-            return Read(first, last, {}, ended=False)
+            return CopiesRead(first, last, {}, ended=False)
         last = min(each.upto for each in self._readings.values())
         found = {name: each.taken(last) for name, each in self._readings.items()}
         self._upto = max(self._upto, last)
-        return Read(first, last, found, ended)
+        return CopiesRead(first, last, found, ended)
 
     async def close(self) -> None:
         """Let go of the consumers."""

@@ -65,7 +65,7 @@ class StreamState(Struct, frozen=True):
     subjects: dict[str, int] | None = None
 
 
-class Member(Struct, frozen=True):
+class StreamMember(Struct, frozen=True):
     """A server that has a copy of a stream, beside its leader."""
 
     name: str
@@ -75,7 +75,7 @@ class StreamCluster(Struct, frozen=True):
     """The servers that have a stream; no leader where there is none, and no members where there is one server."""
 
     leader: str = ""
-    replicas: list[Member] = []
+    replicas: list[StreamMember] = []
 
     @property
     def members(self) -> set[str]:

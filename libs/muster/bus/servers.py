@@ -62,7 +62,7 @@ class _Name(Struct, frozen=True):
     name: str
 
 
-class _Cluster(Struct, frozen=True):
+class _RaftGroup(Struct, frozen=True):
     leader: str = ""
     replicas: list[_Name] = []
 
@@ -76,7 +76,7 @@ class _State(Struct, frozen=True):
 class _Stream(Struct, frozen=True):
     name: str
     state: _State = _State()
-    cluster: _Cluster = _Cluster()
+    cluster: _RaftGroup = _RaftGroup()
 
 
 class _Account(Struct, frozen=True):
@@ -91,7 +91,7 @@ class _States(Struct, frozen=True):
     disabled: bool = False
     storage: int = 0
     config: _Config = _Config()
-    meta_cluster: _Cluster = _Cluster()
+    meta_cluster: _RaftGroup = _RaftGroup()
     account_details: list[_Account] = []
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from muster.bus.servers import Copy, Server
 from muster.runtime.logkeeping.comparing import compare
-from muster.runtime.logkeeping.copies import Cause, Repair, Trouble, judge, repairs
+from muster.runtime.logkeeping.copies import Cause, Repair, ServerTrouble, judge, repairs
 
 LOG = "MUSTER_LOG_main_2"
 NAMES = ("a", "b", "c")
@@ -73,7 +73,7 @@ def test_a_damaged_copy_is_rebuilt_from_a_whole_one_once_every_server_is_up() ->
     assert repairs(torn, WELL, "main", []) == [Repair(LOG, frozenset("a"), "b")]
     assert repairs(torn[:2], WELL[:2], "main", []) == []
     assert repairs(holds("b", 11, 20, 7), WELL, "main", []) == [Repair(LOG, frozenset("b"), "a")]
-    other = Trouble("differs", "c", LOG, 1, 15)
+    other = ServerTrouble("differs", "c", LOG, 1, 15)
     assert repairs(holds("b", 11, 17, 7), WELL, "main", [other]) == [Repair(LOG, frozenset("c"), "a")]
     assert repairs(WELL, WELL, "main", []) == []
 
@@ -83,9 +83,9 @@ def test_what_one_server_lacks_is_missing_there_and_of_two_contents_the_majority
     lacks, other = {1: b"x", 3: b"z"}, {1: b"x", 2: b"?", 3: b"z"}
     assert compare(LOG, {"a": same, "b": same}, 1, 3) == []
     assert compare(LOG, {"a": same, "b": lacks, "c": lacks}, 1, 3) == [
-        Trouble("differs", "b", LOG, 1, 2),
-        Trouble("differs", "c", LOG, 1, 2),
+        ServerTrouble("differs", "b", LOG, 1, 2),
+        ServerTrouble("differs", "c", LOG, 1, 2),
     ]
-    assert compare(LOG, {"a": same, "b": other, "c": same}, 1, 3) == [Trouble("differs", "b", LOG, 1, 2)]
-    assert compare(LOG, {"a": same, "b": other}, 1, 3) == [Trouble("differs", "", LOG, 1, 2)]
-    assert compare(LOG, {"a": lacks, "b": lacks}, 1, 3) == [Trouble("lost", "", LOG, 1, 2)]
+    assert compare(LOG, {"a": same, "b": other, "c": same}, 1, 3) == [ServerTrouble("differs", "b", LOG, 1, 2)]
+    assert compare(LOG, {"a": same, "b": other}, 1, 3) == [ServerTrouble("differs", "", LOG, 1, 2)]
+    assert compare(LOG, {"a": lacks, "b": lacks}, 1, 3) == [ServerTrouble("lost", "", LOG, 1, 2)]

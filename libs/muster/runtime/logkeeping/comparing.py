@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from muster.runtime.logkeeping.copies import Cause, Trouble
+from muster.runtime.logkeeping.copies import Cause, ServerTrouble
 
 
-def compare(stream: str, copies: Mapping[str, Mapping[int, bytes]], first: int, last: int) -> list[Trouble]:
+def compare(stream: str, copies: Mapping[str, Mapping[int, bytes]], first: int, last: int) -> list[ServerTrouble]:
     """Which server differs from the others in which sequences, from ``first`` to ``last``.
 
     A message that one server has and another lacks is missing there: each is stored with a checksum. Where there are
@@ -28,5 +28,6 @@ def compare(stream: str, copies: Mapping[str, Mapping[int, bytes]], first: int, 
                 if content != contents[0][0]:
                     wrong.setdefault(("differs", name), []).append(seq)
     return [
-        Trouble(cause, name, stream, number=len(seqs), seq=seqs[0]) for (cause, name), seqs in sorted(wrong.items())
+        ServerTrouble(cause, name, stream, number=len(seqs), seq=seqs[0])
+        for (cause, name), seqs in sorted(wrong.items())
     ]

@@ -32,7 +32,7 @@ DAMAGED: frozenset[Cause] = frozenset({"hole", "differs"})
 """Causes for which a copy is rebuilt from another one."""
 
 
-class Trouble(Struct, frozen=True):
+class ServerTrouble(Struct, frozen=True):
     """One thing that is wrong. ``server``: empty where it is not about one; ``stream``: of a copy.
 
     ``number``: messages that are missing or that it is behind, percent, or how many servers it takes; ``seq``: the
@@ -65,7 +65,7 @@ def members(servers: Sequence[Server]) -> set[str]:
     return {name for each in servers for name in (each.name, *each.peers)}
 
 
-def judge(servers: Sequence[Server], before: Sequence[Server], cell: str) -> list[Trouble]:
+def judge(servers: Sequence[Server], before: Sequence[Server], cell: str) -> list[ServerTrouble]:
     """What is wrong now. ``before``: what they said a moment ago, so that what passes by itself is not told."""
     return [*_of_servers(servers, before), *_of_all(servers), *_of_copies(servers, before, cell)]
 
@@ -86,7 +86,7 @@ def all_up(servers: Sequence[Server]) -> bool:
 
 
 def repairs(
-    servers: Sequence[Server], before: Sequence[Server], cell: str, differing: Sequence[Trouble]
+    servers: Sequence[Server], before: Sequence[Server], cell: str, differing: Sequence[ServerTrouble]
 ) -> list[Repair]:
     """Which copies are to be rebuilt. None as long as a server is missing: each may be needed for a quorum."""
     if not all_up(servers):
@@ -95,53 +95,54 @@ def repairs(
     found = []
     for stream, copies in log_copies(servers, cell).items():
         damaged = frozenset(each.server for each in troubles if each.stream == stream and each.cause in DAMAGED)
+        damaged &= copies.keys()
         behind = {each.server for each in troubles if each.stream == stream and each.cause == "behind"}
-        whole = sorted(copies.keys() - damaged - behind, key=lambda name: name != copies[name].leader)
-        if damaged & copies.keys() and whole:
-            found.append(Repair(stream, damaged & copies.keys(), whole[0]))
+        whole = sorted(copies.keys() - damaged - behind, key=lambda name: (name != copies[name].leader, name))
+        if damaged and whole:
+            found.append(Repair(stream, damaged, whole[0]))
     return found
 
 
-def _of_servers(servers: Sequence[Server], before: Sequence[Server]) -> Iterator[Trouble]:
+def _of_servers(servers: Sequence[Server], before: Sequence[Server]) -> Iterator[ServerTrouble]:
     for name in sorted(members([*servers, *before]) - {each.name for each in servers}):
-        yield Trouble("down", name)
+        yield ServerTrouble("down", name)
     complained = {each.name for each in before if each.complaint}
     for each in servers:
         if not each.jetstream:
-            yield Trouble("jetstream_off", each.name)
+            yield ServerTrouble("jetstream_off", each.name)
         elif "write error" in each.complaint:
-            yield Trouble("unwritable", each.name, said=each.complaint)
+            yield ServerTrouble("unwritable", each.name, said=each.complaint)
         elif each.limit and each.used * 100 >= each.limit * NEARLY_FULL_PERCENT:
-            yield Trouble("nearly_full", each.name, number=each.used * 100 // each.limit)
+            yield ServerTrouble("nearly_full", each.name, number=each.used * 100 // each.limit)
         elif each.complaint and each.name in complained and len(members(servers)) == len(servers):
-            yield Trouble("unhealthy", each.name, said=each.complaint)
+            yield ServerTrouble("unhealthy", each.name, said=each.complaint)
 
 
-def _of_all(servers: Sequence[Server]) -> Iterator[Trouble]:
+def _of_all(servers: Sequence[Server]) -> Iterator[ServerTrouble]:
     """What concerns JetStream as a whole: without a majority nothing is stored, and nothing answers."""
     count, working = len(members(servers)), [each for each in servers if each.jetstream]
     if count > 1 and len(working) * 2 <= count:
-        yield Trouble("no_quorum", number=count // 2 + 1)
+        yield ServerTrouble("no_quorum", number=count // 2 + 1)
     elif count > 1 and not any(each.leader for each in working):
-        yield Trouble("no_leader")
+        yield ServerTrouble("no_leader")
 
 
-def _of_copies(servers: Sequence[Server], before: Sequence[Server], cell: str) -> Iterator[Trouble]:
+def _of_copies(servers: Sequence[Server], before: Sequence[Server], cell: str) -> Iterator[ServerTrouble]:
     earlier = log_copies(before, cell)
     complete = all_up(servers)
     for stream, copies in log_copies(servers, cell).items():
         started = {name: copy for name, copy in copies.items() if copy.last}
         lacks = {name: number for name, number in _lacks(started).items() if number}
         for name, number in lacks.items():
-            yield Trouble("hole", name, stream, number=number)
+            yield ServerTrouble("hole", name, stream, number=number)
         if complete and started and len(lacks) == len(started):
-            yield Trouble("lost", "", stream, number=min(lacks.values()))
+            yield ServerTrouble("lost", "", stream, number=min(lacks.values()))
         reached = max((copy.last for copy in earlier.get(stream, {}).values()), default=0)
         for name, copy in copies.items():
             if copy.last < reached:
-                yield Trouble("behind", name, stream, number=reached - copy.last)
+                yield ServerTrouble("behind", name, stream, number=reached - copy.last)
         if len(copies) > 1 and complete and not any(copy.leader for copy in copies.values()):
-            yield Trouble("no_leader", "", stream)
+            yield ServerTrouble("no_leader", "", stream)
 
 
 def _lacks(copies: Mapping[str, Copy]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from muster.bus.errors import ApiError, BusError, ForbiddenError, UnansweredErro
 from muster.bus.jetstream import JetStream
 from muster.bus.servers import STATES, Server, ask_servers
 from muster.runtime.logkeeping.comparing import compare
-from muster.runtime.logkeeping.copies import Cause, Repair, Trouble, judge, log_copies, repairs
+from muster.runtime.logkeeping.copies import Cause, Repair, ServerTrouble, judge, log_copies, repairs
 from muster.runtime.logkeeping.healing import rebuild, restore
 from muster.runtime.runners.hooks import Hooks
 
@@ -39,19 +39,19 @@ class Guard:
         self.look_s = look_s
         """Seconds from one look to the next."""
         self._before: Sequence[Server] = ()
-        self._once: dict[tuple[Cause, str, str], Trouble] = {}
+        self._once: dict[tuple[Cause, str, str], ServerTrouble] = {}
         self._reader: CopyReader | None = None
-        self._found: list[Trouble] = []
+        self._found: list[ServerTrouble] = []
         """What it has found so far."""
         self._compared: set[str] = set()
         """Generations that were compared in this turn."""
         self._changed: set[str] = set()
         """Streams with other copies than when the present comparison began."""
-        self._differing: dict[str, list[Trouble]] = {}
+        self._differing: dict[str, list[ServerTrouble]] = {}
         """{stream: what its last comparison found}"""
         self._due: list[Repair] = []
         self._fewer: set[str] = set()
-        self.troubles: list[Trouble] = []
+        self.troubles: list[ServerTrouble] = []
         """What is wrong and has lasted for two looks."""
 
     async def run(self) -> None:
@@ -106,7 +106,7 @@ class Guard:
         except (BusError, UnansweredError) as err:
             self._hooks.note("error", "log_copy_not_rebuilt", why=str(err))
 
-    def lost(self) -> list[Trouble]:
+    def lost(self) -> list[ServerTrouble]:
         """What of the log is in no copy."""
         return [each for each in self.troubles if each.cause == "lost"]
 
@@ -131,7 +131,7 @@ class Guard:
         }
         self._before = servers
 
-    def _tell(self, level: str, event: str, each: Trouble) -> None:
+    def _tell(self, level: str, event: str, each: ServerTrouble) -> None:
         numbers = {"number": each.number, "seq": each.seq}
         told = {name: value for name, value in numbers.items() if value}
         self._hooks.note(level, event, cause=each.cause, server=each.server, stream=each.stream, said=each.said, **told)  # type: ignore[arg-type]
