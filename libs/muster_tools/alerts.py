@@ -77,7 +77,7 @@ ALERTS = (
         (
             "`muster doctor` names the stage and its deployment.",
             "`kubectl -n muster-system get pods`: is one restarting? `kubectl -n muster-system logs` says why.",
-            "If all are up, NATS has no leader or no room: `kubectl -n muster-system logs statefulset/muster-nats`.",
+            "If all are up, NATS has no leader or no room: `kubectl -n muster-system logs statefulset/nats`.",
         ),
     ),
     Alert(
@@ -190,6 +190,47 @@ ALERTS = (
         (
             "`muster log roll` rolls it over now.",
             "`kubectl -n muster-system logs deploy/muster-publisher`: the keeper says what stops it.",
+        ),
+    ),
+    Alert(
+        "NatsServer",
+        'max by (server, cause) (muster_nats_trouble{cause!~"hole|differs|lost"}) > 0',
+        60,
+        "critical",
+        "NATS server {{ $labels.server }}: {{ $labels.cause }}.",
+        "A server of NATS is down, stores nothing, or is behind; an empty name is about all of them. With one of three "
+        "Muster goes on, and the loss of the next one stops it.",
+        (
+            "`muster doctor` names the server and what to do.",
+            "`down`: `kubectl -n muster-system describe pod` of that server.",
+            "`jetstream_off`, `unwritable`: its disk was full; once there is room its liveness probe starts it again.",
+            "`no_quorum`: start the servers that are down; nothing is stored until then.",
+        ),
+    ),
+    Alert(
+        "LogCopyDamaged",
+        'max by (server, cause) (muster_nats_trouble{cause=~"hole|differs"}) > 0',
+        300,
+        "critical",
+        "The copy of the log on {{ $labels.server }} is damaged ({{ $labels.cause }}), and is not rebuilt.",
+        "A server has lost messages of the log, or has others than the rest. The keeper rebuilds such a copy once "
+        "every server is up; here it has not.",
+        (
+            "`muster doctor` says which server is down: start that one first.",
+            "Lines `log_copy_damaged` and `log_copy_not_rebuilt` of the keeper say what stops it.",
+            "Look at the disk of that server: a byte of it has changed.",
+        ),
+    ),
+    Alert(
+        "LogCopiesLost",
+        'max(muster_nats_trouble{cause="lost"}) > 0',
+        0,
+        "critical",
+        "No copy of the log is whole.",
+        "Every server lacks messages of the log: what they said is lost, unless the archive has it.",
+        (
+            "`muster log verify` names the first one that is missing; keep the archive of the keeper.",
+            "`muster log recover` says what is lost; with `--yes` the log starts again from the state of the cluster.",
         ),
     ),
     Alert(

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from muster.bus.cell import open_log, open_stores
 from muster.bus.errors import BusError, ConnectError, ForbiddenError
 from muster.bus.jetstream import JetStream
+from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.model.text import span
-from muster.ports import Clock, LogGoneError
+from muster.ports import Clock, LogGapError, LogGoneError
 from muster.runtime.endings import endings
 from muster.runtime.runners.leader import MAX_SKEW_MS
 from muster_cli.endchecks import end_findings
 from muster_cli.exits import CliError
-from muster_cli.findings import Finding, Grade
+from muster_cli.findings import Finding, Grade, must_fix
 from muster_cli.folding import present_view
 from muster_cli.logchecks import log_findings
 from muster_cli.reading import LogPlace, LogReading, connected
 from muster_cli.reclaiming import reclaim_offs
 from muster_cli.render.cell import ALARM_PERCENT, size
+from muster_cli.serverchecks import server_findings
 from muster_cli.state import CellState, cell_state
 
-STAGE_SERVICES = {"presenter": "muster-publisher", "keeper": "muster-publisher"}
+STAGE_SERVICES = {"presenter": "muster-actuator"}
 """Stages that are not called as their deployment is."""
+ANSWER_LIMIT_S = 15.0
+"""So long JetStream may take to say what streams there are: longer than an election."""
+UNREADABLE_LOG = (LogGapError, UnknownEventError, UnreadableCommitError)
 FULL_PERCENT = 95
 """From here on the log takes only releases and effects."""
 
@@ -30,28 +38,35 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
     if place is None:
         what = "not examined: no NATS is named and no `muster up` runs"
         return [Finding("note", "NATS", what, "name one with --url nats://HOST:PORT")]
+    servers = await server_findings(place)
+    if not servers.able:
+        return servers.findings
     try:
         async with connected(place) as js:
-            return [Finding("ok", "NATS", place.config.nats_url), *await _cell_findings(place, js, clock)]
+            own = [Finding("ok", "NATS", place.config.nats_url), *servers.findings]
+            return [*own, *await _cell_findings(place, js, clock, servers.findings)]
     except ConnectError as err:
         return [Finding("bad", "NATS", str(err), "kubectl -n muster-system get pods; or name another with --url")]
 
 
-async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock) -> list[Finding]:
+async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock, servers: Sequence[Finding]) -> list[Finding]:
     """What a cell's streams say. Where a right is denied, that one thing: nothing else is answered afterwards."""
-    found = await _examined(place, js, clock)
+    found = await _examined(place, js, clock, servers)
     if isinstance(js.connection.failure, ForbiddenError):
         fix = "sign in as a user who may read the log: muster login, or MUSTER_NATS_NKEY_FILE with the key of cli"
         return [Finding("bad", "rights", str(js.connection.failure), fix)]
     return found
 
 
-async def _examined(place: LogPlace, js: JetStream, clock: Clock) -> list[Finding]:
+async def _examined(place: LogPlace, js: JetStream, clock: Clock, servers: Sequence[Finding]) -> list[Finding]:
     try:
-        await open_stores(js, place.config.cell, create=False)
-        log = await open_log(js, place.config.cell, create=False)
+        async with asyncio.timeout(ANSWER_LIMIT_S):
+            await open_stores(js, place.config.cell, create=False)
+            log = await open_log(js, place.config.cell, create=False)
     except LogGoneError as err:
         return [Finding("bad", "log", str(err), "muster log recover, or muster log init")]
+    except TimeoutError:
+        return _unanswered(servers)
     except BusError as err:
         return [Finding("bad", "streams", str(err), "muster log init")]
     before = clock.now()
@@ -66,6 +81,14 @@ async def _examined(place: LogPlace, js: JetStream, clock: Clock) -> list[Findin
     return [*ends, *judged(state, place, before, after), *view, *await _reclaim(reading)]
 
 
+def _unanswered(servers: Sequence[Finding]) -> list[Finding]:
+    """JetStream does not answer, and none of its servers says why."""
+    if must_fix(servers):
+        return []
+    what = f"JetStream has not answered for {ANSWER_LIMIT_S:g} s: a stream of it has no leader, or its disk is full"
+    return [Finding("bad", "streams", what, "kubectl -n muster-system logs statefulset/nats")]
+
+
 def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[Finding]:
     """What a cell's state says; ``before`` and ``after``: our clock around the question, ms."""
     return [_skew(state.usage.broker_ms, before, after), _room(state), *_leads(state, place)]
@@ -75,7 +98,7 @@ async def _by_the_log(reading: LogReading, now: int) -> list[Finding]:
     """What the commits themselves say is wrong."""
     try:
         state = await present_view(reading)
-    except (BusError, CliError) as err:
+    except (BusError, CliError, *UNREADABLE_LOG) as err:
         return [Finding("bad", "log", f"it cannot be read: {err}", "muster log verify")]
     return log_findings(state, now, acting=reading.place.acting)
 
@@ -84,7 +107,7 @@ async def _reclaim(reading: LogReading) -> list[Finding]:
     """The trees in which reclaim is off."""
     try:
         return [Finding("note", "reclaim", *each.said) for each in await reclaim_offs(reading)]
-    except (BusError, CliError) as err:
+    except (BusError, CliError, *UNREADABLE_LOG) as err:
         return [Finding("note", "reclaim", f"not examined: {err}")]
 
 

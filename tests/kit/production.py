@@ -51,18 +51,30 @@ class Keys:
 
 
 class ProductionNats:
-    """One server that runs deploy/nats/server.conf. ``routes``: ports of its cluster's servers; none: it is alone."""
+    """One server that runs deploy/nats/server.conf. ``routes``: ports of its cluster's servers; none: it is alone.
 
-    def __init__(self, keys: Keys, *, name: str = "nats-0", route: int = 0, routes: tuple[int, ...] = ()) -> None:
+    ``data``: the folder that its volume is, one of its own unless given.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        *,
+        name: str = "nats-0",
+        route: int = 0,
+        routes: tuple[int, ...] = (),
+        data: Path | None = None,
+    ) -> None:
         self.keys = keys
         self.name = name
         self.port = free_port()
         self.monitor_port = free_port()
         self._folder = keys.folder / name
         self._folder.mkdir()
+        self.data = data or self._folder
         self._config = keys.folder / f"{name}.conf"
         text = (FILES / "server.conf").read_text().replace("/etc/nats/tls/", f"{keys.folder}/")
-        text = text.replace('"/data/jetstream"', f'"{self._folder}/store"')
+        text = text.replace('"/data/jetstream"', f'"{self.data}/store"')
         head, _, cluster = text.partition("\ncluster {")
         if routes:
             urls = "\n".join(f'"nats://127.0.0.1:{port}"' for port in routes)
@@ -123,9 +135,9 @@ class ProductionNats:
         """What it has said since its start."""
         return (self._folder / "log").read_text()
 
-    async def stop(self) -> None:
+    async def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self._process.send_signal(how)
             await asyncio.to_thread(self._process.wait, 20)
 
     async def __aenter__(self) -> Self:

@@ -65,12 +65,31 @@ class StreamState(Struct, frozen=True):
     subjects: dict[str, int] | None = None
 
 
+class StreamMember(Struct, frozen=True):
+    """A server that has a copy of a stream, beside its leader."""
+
+    name: str
+
+
+class StreamCluster(Struct, frozen=True):
+    """The servers that have a stream; no leader where there is none, and no members where there is one server."""
+
+    leader: str = ""
+    replicas: list[StreamMember] = []
+
+    @property
+    def members(self) -> set[str]:
+        """All of them."""
+        return {self.leader, *(each.name for each in self.replicas)} - {""}
+
+
 class StreamInfo(Struct, frozen=True):
     """A stream as it is: ``config`` with the server's own field names, ``ts`` the server's time (RFC 3339)."""
 
     config: dict[str, Any]
     state: StreamState = StreamState()
     ts: str = ""
+    cluster: StreamCluster = StreamCluster()
 
 
 class _Message(Struct, frozen=True):

@@ -39,6 +39,11 @@ HEARTBEAT_S = 1.0
 EXPIRES_S = 30.0
 """How long a request waits at the server. When the requests stop, the consumer vanishes after as long."""
 
+GAPS = 10
+"""A message that so many consumers in a row do not have is missing in the stream: each reads the copy of one server,
+which may be damaged alone.
+"""
+
 QUIET_S = 2.0
 """How often a reader that gets nothing asks why."""
 
@@ -96,6 +101,8 @@ class StreamReader:
         self._subscription: Subscription | None = None
         self._lost = "start"
         """Why the consumer has to be made again; empty while it is fine."""
+        self._gaps = 0
+        """How many consumers in a row lacked the next message."""
         self._fresh = False
         """Nothing was handed out from this consumer yet: its first message must be the next one."""
         self._epoch = 0
@@ -160,16 +167,17 @@ class StreamReader:
                 last = raw.seq
             elif raw.seq > last:
                 self._buffer.clear()
-                if self._fresh and not batch:
+                if self._fresh and not batch and self._gaps >= GAPS:
                     raise LogGapError(
                         f"stream {self._stream} has no message {last + 1}, the next one is {raw.seq}: "
                         "messages were removed from a log that must keep all; stop and compare it with its archive"
                     )
-                # Lost on the way to us, perhaps: a new consumer tells.
+                # Lost on the way to us, or in the copy of one server: another consumer tells.
+                self._gaps += self._fresh and not batch
                 self._lost = f"message {raw.seq} after {last}"
         self._last = last
         if batch:
-            self._fresh = False
+            self._fresh, self._gaps = False, 0
         return batch
 
     async def _restart(self) -> None:
@@ -179,11 +187,13 @@ class StreamReader:
                 {"stream": self._stream, "after": self._last, "cause": self._lost or "reconnected"},
             )
         await self._drop_consumer()
-        name = f"{self._connection.name}-{secrets.token_hex(6)}".translate(_NAME)
         backoff = GrowingPause()
         # On a large stream it takes a while, while a request that met no leader is not answered at all. Asking again
-        # for the same name finds the same consumer.
-        for timeout_s in itertools.chain((2.0, 4.0, 8.0), itertools.repeat(16.0)):
+        # for the same name finds the same consumer; one that was given to a server that has died is never made, so
+        # after two tries another one is asked for. The server removes one without requests.
+        for tried, timeout_s in enumerate(itertools.chain((2.0, 4.0, 4.0, 8.0), itertools.repeat(16.0))):
+            if tried % 2 == 0:
+                name = f"{self._connection.name}-{secrets.token_hex(6)}".translate(_NAME)
             await self._connection.wait_up()
             self._epoch = self._connection.epoch
             await self._check(self._last)

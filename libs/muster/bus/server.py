@@ -32,8 +32,8 @@ a port of that kind while the server is down may one day get it as its own, and 
 POLL_S = 0.01
 READY = "Server is ready"
 """What nats-server logs once it listens."""
-GAVE_UP = "critical write error"
-"""What it logs of a stream that it could not write to: until its next start it stores nothing more there."""
+GAVE_UP = ("critical write error", "will be DISABLED")
+"""What it logs of a stream that it could not write to, or of JetStream switched off: until its next start."""
 ROOM = 64 << 20
 """Bytes of free disk from which on a server that gave up a stream is worth another start."""
 START_LIMIT_S = 20.0
@@ -146,7 +146,7 @@ class EmbeddedServer:
     def gave_up(self) -> bool:
         """Whether it has given up a stream since its start, for its disk was full, though there is room by now."""
         disk = os.statvfs(self.directory)
-        return disk.f_bavail * disk.f_frsize >= self.room and GAVE_UP in self.tail(1_000)
+        return disk.f_bavail * disk.f_frsize >= self.room and any(said in self.tail(1_000) for said in GAVE_UP)
 
     def tail(self, lines: int = 15) -> str:
         """The end of its log file."""

@@ -72,6 +72,8 @@ def not_ready(process: Working) -> Iterator[str]:
     for keeper in process.keepers:
         if (waits_s := keeper.waits_s()) >= KEEPING_S:
             yield f"the keeper has looked after the log for {waits_s:.0f} s without an end; see what it logs"
+        for lost in keeper.guard.lost() if keeper.guard is not None else ():
+            yield f"no copy of {lost.stream} is whole: at least {lost.number} messages of the log are lost"
     yield from _not_heard(process)
     yield from (lease.missing for lease in process.cluster_leases if lease.missing)
     if process.witness is not None and process.witness.missing:

@@ -13,6 +13,7 @@ from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
 
 if TYPE_CHECKING:
+    from muster.runtime.runners.keeping import LogKeeper
     from muster.runtime.runners.publishing import Publisher
     from muster.told.views.measures import Measure
 
@@ -24,6 +25,7 @@ class Measured(Protocol):
     metrics: Metrics
     runners: list[AnyFollower]
     publishers: list[Publisher]
+    keepers: list[LogKeeper]
     telemetries: list[StageTelemetry]
 
 
@@ -44,6 +46,9 @@ class Measuring:
             key = labels(stage=getattr(runner, "name", runner.stage.name), shard=runner.shard)
             yield "muster_stage_lag_seconds", key, age_s(now, runner.unfolded_since)
             yield "muster_stage_sequence", key, runner.state.seq
+        for keeper in process.keepers:
+            for each in keeper.guard.troubles if keeper.guard is not None else ():
+                yield "muster_nats_trouble", labels(server=each.server, cause=each.cause), 1
         for publisher in process.publishers:
             key = labels(stage="publisher", shard="0")
             yield "muster_stage_lag_seconds", key, age_s(now, publisher.unfolded_since)

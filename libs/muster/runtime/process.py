@@ -38,6 +38,7 @@ from muster.ports import (
 from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
+from muster.runtime.connecting import connect_bus
 from muster.runtime.endings import withdraw_ending
 from muster.runtime.layouts import user_of
 from muster.runtime.marking import Marking, OwnSnapshots
@@ -289,9 +290,12 @@ class Process(Struct, dict=True):
 
     def add_keeper(self) -> None:
         """Roll the log over when it is getting full, and keep its archive."""
+        from muster.runtime.runners.guarding import Guard
         from muster.runtime.runners.keeping import LogKeeper
 
         own = self.opened("keeper")
+        hooks = self.telemetry("keeper")
+        connect = partial(connect_bus, self.config, f"{self.connection.name}-guard", self.connection.notice)
         self.keepers.append(
             LogKeeper(
                 self.js,
@@ -300,7 +304,8 @@ class Process(Struct, dict=True):
                 lease=own.lease,
                 snapshots=own.snapshots,
                 clock=self.clock,
-                hooks=self.telemetry("keeper"),
+                hooks=hooks,
+                guard=Guard(connect, self.config.cell, hooks),
                 percent=self.config.log_roll_percent,
                 stage_percent=self.config.log_stage_percent,
                 folder=Path(self.config.log_archive) if self.config.log_archive else None,

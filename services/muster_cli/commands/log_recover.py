@@ -8,7 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.cell import open_log
+from muster.bus.jetstream import JetStream
 from muster.bus.marks import LOST, JetStreamMarks, give_up, hear_marks
+from muster.events import subjects
 from muster.model.text import counted, few
 from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
@@ -44,6 +46,9 @@ async def log_recover(
         found = await hear_marks(js, log, USERS)
         if not found.begins:
             out.line("the log does not have its first commit: NATS lost all of it")
+        missing = await _missing(js, identity)
+        if missing:
+            out.line(missing)
         for user, mark in found.lost.items():
             out.line(f"{user} has read the log up to sequence {mark.seq}, and that is not in it")
         known = await recorded_cluster(js, identity)
@@ -51,7 +56,7 @@ async def log_recover(
         set_back = known.set_back if known is not None else ""
         if set_back:
             out.line(set_back)
-        if found.whole and not set_back:
+        if found.whole and not set_back and not missing:
             out.line(f"The log holds all that {others} read of it: nothing to recover.")
             return OK
         if not yes:
@@ -66,12 +71,24 @@ async def log_recover(
             identity,
             SystemClock().now(),
             by=by,
-            reason=set_back or LOST,
+            reason=set_back or missing or LOST,
             generation=known.generation if known is not None else 0,
             parent=known.parent if known is not None else "",
         )
     out.line(f"Generation {made.generation} of cell {made.cell} (log {made.log_id}) is in force, from the cluster.")
     return OK
+
+
+async def _missing(js: JetStream, identity: LogIdentity) -> str:
+    """Which messages the leading copy lacks between its first and its last; empty where it is whole.
+
+    The keeper rebuilds a copy like that from a whole one: what is missing for longer is in no copy.
+    """
+    info = await js.info(subjects.log_stream(identity.cell, identity.generation))
+    if info is None:
+        return ""
+    number = info.state.last_seq - identity.first + 1 - info.state.messages
+    return f"the log lacks {counted(number, 'commit')} before sequence {info.state.last_seq}" if number > 0 else ""
 
 
 async def _withdrawn(marks: JetStreamMarks, identity: LogIdentity, user: str, out: Output) -> bool:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from muster.events.decisions import WorkloadRefused
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvicted
 from muster.model.problem import problem
+from muster.runtime.logkeeping.copies import Cause, ServerTrouble
 from muster.runtime.measuring import Measuring
 from muster.telemetry.instruments import COUNTERS, GAUGES, HISTOGRAMS
 from muster.telemetry.metrics import Metrics
@@ -66,6 +68,7 @@ class Watched:
         self.metrics, self.clock, self.publisher = Metrics(), Clock(), Publishing()
         self.runners: list[Any] = []
         self.publishers: list[Any] = [self.publisher]
+        self.keepers: list[Any] = []
         self.recorded = Recorded()
         self.published: list[PublicEvent] = []
         self.telemetries = [self.telemetry(stage) for stage in ("watcher", "publisher", "presenter", "keeper", SORTER)]
@@ -246,6 +249,13 @@ def owed() -> Watched:
     return watched(claimed(paused="evictions"))
 
 
+def troubled(cause: Cause) -> Callable[[Watched], None]:
+    def breaks(made: Watched) -> None:
+        made.keepers.append(SimpleNamespace(guard=SimpleNamespace(troubles=[ServerTrouble(cause, "nats-1")])))
+
+    return breaks
+
+
 FAULTS: dict[str, tuple[Callable[[], Watched], Callable[[Watched], None], int]] = {
     "NoLeader": (lambda: watched(beginning()), no_leader, 2),
     "StageLag": (lambda: watched(beginning()), lagging, 3),
@@ -257,6 +267,9 @@ FAULTS: dict[str, tuple[Callable[[], Watched], Callable[[Watched], None], int]] 
     "EvictionStorm": (evicted, storm, 1),
     "Overuse": (over, nothing, 12),
     "LogNearFull": (lambda: watched(beginning()), full, 7),
+    "NatsServer": (lambda: watched(beginning()), troubled("down"), 2),
+    "LogCopyDamaged": (lambda: watched(beginning()), troubled("hole"), 7),
+    "LogCopiesLost": (lambda: watched(beginning()), troubled("lost"), 1),
     "VoidCommits": (lambda: watched(beginning()), void, 1),
     "ReplayDivergence": (lambda: watched(beginning()), diverged, 1),
     "StageClosed": (lambda: watched(beginning()), flooded, 1),

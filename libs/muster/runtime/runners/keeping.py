@@ -1,4 +1,4 @@
-"""The keeper of the log: rolls it over when it is getting full, and keeps its archive.
+"""The keeper of the log: rolls it over when it is getting full, keeps its archive, and its copies whole.
 
 One keeper per cell acts; others are standbys. The one that finds a sealed log without successor completes the
 roll-over.
@@ -23,6 +23,7 @@ from muster.runtime.logkeeping.budget import WINDOW_S, Budget
 from muster.runtime.logkeeping.pruning import PruneError, deletable, delete, sealed, surplus
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster.runtime.pairing import recorded_cluster
+from muster.runtime.runners.guarding import Guard
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
 
@@ -44,7 +45,7 @@ class LogKeeper:
 
     ``percent``: how full the log may be; ``stage_percent``: how much of a generation a stage may write in ten minutes,
     0 for no limit; ``folder``: where its archive is, None for none; ``keep``: how many sealed
-    generations stay once the archive has them.
+    generations stay once the archive has them; ``guard``: looks at the servers and their copies.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class LogKeeper:
         snapshots: Snapshots,
         clock: Clock,
         hooks: Hooks,
+        guard: Guard | None = None,
         percent: int,
         stage_percent: int = 0,
         folder: Path | None = None,
@@ -69,6 +71,7 @@ class LogKeeper:
         self._snapshots = snapshots
         self._clock = clock
         self._hooks = hooks
+        self.guard = guard
         self._percent = percent
         self._budget = Budget(stage_percent)
         self._folder = folder
@@ -84,9 +87,13 @@ class LogKeeper:
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.lease.keep())
+            if self.guard is not None:
+                tasks.create_task(self.guard.run())
             while True:
                 self._looks_since = asyncio.get_running_loop().time()
                 await self._look()
+                if self.guard is not None:
+                    await self.guard.repair(self._js)
                 self._looks_since = None
                 await asyncio.sleep(LOOK_S)
 

@@ -1,0 +1,128 @@
+"""The servers of NATS, each by itself: up, with JetStream, with a whole copy of the log; asked without any quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from muster.bus.connection import Connection
+from muster.bus.errors import BusError, ConnectError, ForbiddenError, UnansweredError
+from muster.bus.servers import Server, ask_servers
+from muster.model.text import counted
+from muster.runtime.connecting import connect_bus
+from muster.runtime.logkeeping.copies import DAMAGED, Cause, ServerTrouble, judge, log_copies, members
+from muster_cli.findings import Finding, Grade
+from muster_cli.reading import CONNECT_LIMIT_S, LogPlace
+
+AGAIN_S = 1.0
+"""What is wrong is looked at twice, so far apart: what is only late is not told."""
+STOPPED: frozenset[Cause] = frozenset({"no_quorum", "no_leader"})
+"""Causes for which JetStream answers nothing: the rest need not be asked for."""
+_PODS = "kubectl -n muster-system get pods -l app.kubernetes.io/name=nats"
+_ROOM = "make room on its disk, then its liveness probe starts it again; else kubectl -n muster-system delete pod {}"
+_KEEPER = "kubectl -n muster-system logs deploy/muster-keeper says when it is rebuilt from a whole copy"
+
+SAID: dict[Cause, tuple[Callable[[ServerTrouble], str], str]] = {
+    "down": (lambda _: "down, or cut off from the others", "kubectl -n muster-system describe pod {}"),
+    "jetstream_off": (
+        lambda _: "JetStream is off since its disk was full, until its next start",
+        _ROOM,
+    ),
+    "unwritable": (lambda each: f"it could not write to its disk: {each.said}", _ROOM),
+    "nearly_full": (
+        lambda each: f"{each.number} % of its room is used",
+        "muster log prune; or give it a larger disk and a larger max_file_store",
+    ),
+    "unhealthy": (lambda each: each.said, "kubectl -n muster-system logs {}"),
+    "behind": (
+        lambda each: f"{counted(each.number, 'message')} of {each.stream} behind",
+        "it catches up by itself; if it does not: kubectl -n muster-system logs {}",
+    ),
+    "hole": (lambda each: f"its copy of {each.stream} lacks {counted(each.number, 'message')}", _KEEPER),
+    "differs": (
+        lambda each: f"its copy of {each.stream} has another message {each.seq} than the others",
+        _KEEPER,
+    ),
+    "no_quorum": (
+        lambda each: f"no quorum: nothing is stored until {counted(each.number, 'server')} are up with JetStream",
+        f"start those that are down: {_PODS}",
+    ),
+    "no_leader": (
+        lambda each: f"{each.stream or 'JetStream'} has no leader; nothing is stored until it has one",
+        f"within 10 s it has; if it has not: {_PODS}",
+    ),
+    "lost": (
+        lambda each: f"no copy of {each.stream} is whole: at least {counted(each.number, 'message')} lost",
+        "muster log verify names the first one; then muster log recover",
+    ),
+}
+"""{cause: what is wrong, and the way out, with the name of the server}"""
+
+
+class Examined(Struct, frozen=True):
+    """What was found of the servers. ``able``: whether JetStream can be asked about the rest."""
+
+    findings: list[Finding]
+    able: bool = True
+
+
+async def server_findings(place: LogPlace) -> Examined:
+    """Every server there is, and what is wrong with it."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            # Its own: a request that is not allowed ends the connection.
+            connection = await connect_bus(place.config, "muster-cli-servers", _ignore, timeout_s=CONNECT_LIMIT_S)
+            stack.push_async_callback(connection.close)
+            servers, troubles = await _looked_at(connection, place.config.cell)
+        except ConnectError as err:
+            return Examined([Finding("bad", "NATS", str(err), f"{_PODS}; or name another with --url")], able=False)
+        except (UnansweredError, ForbiddenError) as err:
+            # The server of `muster up` has no accounts, and no other servers.
+            fix = "give NATS the deploy/nats/accounts.conf of this version, and start its servers again one by one"
+            note = Finding("note", "NATS servers", f"not examined one by one: {err}", fix)
+            return Examined([] if place.instance is not None else [note])
+        except BusError as err:
+            return Examined([Finding("note", "NATS servers", f"not examined one by one: {err}")])
+    return Examined(_told(servers, troubles, place.config.cell), able=_able(servers, troubles))
+
+
+async def _looked_at(connection: Connection, cell: str) -> tuple[Sequence[Server], list[ServerTrouble]]:
+    before = await ask_servers(connection)
+    found = judge(before, before, cell)
+    if not found:
+        return before, []
+    await asyncio.sleep(AGAIN_S)
+    servers = await ask_servers(connection)
+    return servers, judge(servers, before, cell)
+
+
+def _able(servers: Sequence[Server], troubles: Sequence[ServerTrouble]) -> bool:
+    return any(each.jetstream for each in servers) and not any(
+        each.cause in STOPPED and not each.stream for each in troubles
+    )
+
+
+def _told(servers: Sequence[Server], troubles: Sequence[ServerTrouble], cell: str) -> list[Finding]:
+    """A line for each trouble, what concerns all of them first; one line where there is none."""
+    if not troubles:
+        streams = list(log_copies(servers, cell))
+        copies = log_copies(servers, cell)[streams[-1]] if streams else {}
+        whole = f"; {counted(len(copies), 'whole copy', 'whole copies')} of the log" if copies else ""
+        return [Finding("ok", "NATS servers", f"{len(servers)} of {len(members(servers))} up{whole}")]
+    rebuilt = {each.server for each in troubles if each.cause in DAMAGED}
+    found = []
+    for each in sorted(troubles, key=lambda each: bool(each.server)):
+        if each.cause == "behind" and each.server in rebuilt:
+            continue
+        said, fix = SAID[each.cause]
+        grade: Grade = "note" if each.cause in ("behind", "nearly_full") else "bad"
+        title = f"NATS server {each.server}" if each.server else "NATS servers"
+        found.append(Finding(grade, title, said(each), fix.format(each.server)))
+    return found
+
+
+def _ignore(_event: str, _fields: object) -> None:
+    """What happens to a connection that soon ends."""
