@@ -6,6 +6,7 @@ Each function takes the reason and returns the play, and the gang (or the pod of
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from muster.core.gang.nodeclaims import AGE_MS, CLAIM_MS
 from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodeGone, PodGroupObserved
-from muster.events.gangs import HELD_AS, NodesClaimed
+from muster.events.gangs import HeldBackReason, NodesClaimed, held_as
 from muster.model.keys import Ref
 from muster.model.workload import PodState
 
@@ -249,7 +250,7 @@ def _of(reason: str) -> Callable[[], tuple[Play, str]]:
 
 
 HELD: dict[str, Callable[[], tuple[Play, str]]] = {
-    **{f"{code}, {reason}": _of(reason) for reason, code in HELD_AS.items()},
+    **{f"{held_as(reason)}, {reason}": _of(reason) for reason in get_args(HeldBackReason)},
     "Waits": lambda: alone("gated"),
     "FailedScheduling": lambda: alone("no_nodes"),
     "BindRefused": lambda: alone("bind_refused"),

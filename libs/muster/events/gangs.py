@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct
 
 from muster.events.base import Decision
-from muster.model.closed import total
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.places import Placement, Shortage
@@ -68,26 +67,36 @@ HeldAs = Literal[
 ]
 """The standing of a gang that is held back, and the reason of the Events on its pods."""
 
-HELD_AS: dict[HeldBackReason, HeldAs] = {
-    "refused": "GangRefused",
-    "other_scheduler": "GangNotPlaced",
-    "priority_clash": "GangRefused",
-    "gated": "GangWaits",
-    "too_few_pods": "GangWaits",
-    "group_incomplete": "GangWaits",
-    "no_quota": "GangWaits",
-    "no_nodes": "GangFailedScheduling",
-    "timed_out": "GangFailedScheduling",
-    "gave_way": "GangFailedScheduling",
-    "starved": "GangStarved",
-    "bind_refused": "GangBindRefused",
-    "broken": "GangBroken",
-}
 
-total(HELD_AS, HeldBackReason, "libs/muster/events/gangs.py (HELD_AS)")
+def held_as(reason: HeldBackReason) -> HeldAs:
+    """The standing of a gang that is held back for this reason."""
+    match reason:
+        case "refused" | "priority_clash":
+            return "GangRefused"
+        case "other_scheduler":
+            return "GangNotPlaced"
+        case "gated" | "too_few_pods" | "group_incomplete" | "no_quota":
+            return "GangWaits"
+        case "no_nodes" | "timed_out" | "gave_way":
+            return "GangFailedScheduling"
+        case "starved":
+            return "GangStarved"
+        case "bind_refused":
+            return "GangBindRefused"
+        case "broken":
+            return "GangBroken"
+    assert_never(reason)
 
-LACKS_NODES = ("no_nodes", "timed_out", "gave_way", "starved")
-"""Reasons of gangs that found no places: what is said of a gang may go from one to another, not too often."""
+
+def ends_a_round(reason: HeldBackReason) -> bool:
+    """Whether the pods of the gang were tried, and found no places."""
+    return held_as(reason) == "GangFailedScheduling"
+
+
+def lacks_nodes(reason: HeldBackReason) -> bool:
+    """Whether the gang waits for places: its reason may go from one of these to another, not too often."""
+    return ends_a_round(reason) or held_as(reason) == "GangStarved"
+
 
 MAX_PODS_NAMED = 64
 """How many pods an event names where it does not need all of them."""

@@ -20,7 +20,7 @@ from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, QuotaReleased, QuotaReserved
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodesRequestGone, NodesRequestObserved, PodGone, PodObserved, WorkloadGone
-from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
+from muster.events.gangs import GangHeldBack, PodsPlaced, lacks_nodes
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn, WithdrawalReason, for_whom
 from muster.model.keys import Position
 from muster.model.pools import Growth
@@ -104,7 +104,7 @@ class AutoscalerBridge(Stage[BridgeState]):
             for key in [key for key, need in state.needs.items() if event.gang in need.growth.gangs]:
                 _no_need(state, key, "changed")
             return
-        if event.gang != growth.key or event.reason not in LACKS_NODES or event.gang not in state.members:
+        if event.gang != growth.key or not lacks_nodes(event.reason) or event.gang not in state.members:
             return
         known = state.needs.get(growth.key)
         if known is None or known.growth != growth:

@@ -20,7 +20,7 @@ from muster.core.placement.matching import pod_labels_asked
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
-from muster.events.gangs import LACKS_NODES, GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
+from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace, PodsPlaced, lacks_nodes
 from muster.model.places import Shortage
 from muster.model.placing import PodRules
 from muster.model.pools import Growth, PoolRefusal
@@ -295,7 +295,7 @@ class PodGangPlacer:
         if elsewhere and told is not None and told.said == said(event):
             return
         if told is not None and not over and not elsewhere and not (passed and by):
-            same = told.reason == reason or (tried and told.reason in LACKS_NODES)
+            same = told.reason == reason or (tried and lacks_nodes(told.reason))
             if same and (told.said == said(event) or lately):
                 return
         yield event

@@ -26,7 +26,7 @@ from muster.core.gang.declare import incomplete, missing, priority_clash
 from muster.core.gang.podgangs import Parked, PodGang, PodGangs, pod_group_of
 from muster.core.objects.meta import is_ray_head
 from muster.core.placement.matching import pod_labels_asked
-from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack, HeldBackReason
+from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, HeldBackReason, lacks_nodes
 from muster.model.demand import Shortfall
 from muster.model.places import Shortage
 from muster.model.problem import FieldProblem, problem
@@ -50,7 +50,7 @@ LONGEST_ROUND = 6
 def told_lately(state: AdmitterState, gang: PodGang) -> bool:
     """Whether it was said a short while ago that a gang has found no place, and nothing is new."""
     told = gang.told
-    if told is None or told.reason not in LACKS_NODES or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
+    if told is None or not lacks_nodes(told.reason) or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
         return False
     # That another gang took the room is said at once, also where it was said lately that there is none. So is what
     # became of the nodes that were named to it, and what others are declared now.
@@ -276,7 +276,7 @@ def park(state: AdmitterState, gang: PodGang) -> None:
     """Remember what a gang asks for that has found no place just now, if that is plain."""
     gang.parked = None
     said, told = gang.declared, gang.told
-    if said is None or told is None or told.reason not in LACKS_NODES or not gang.waiting or len(gang.group) > 1:
+    if said is None or told is None or not lacks_nodes(told.reason) or not gang.waiting or len(gang.group) > 1:
         return
     unit = unit_of(state, gang)
     pool = unit.pools.get(gang.key, [])

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
-from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack
+from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, ends_a_round, lacks_nodes
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.gang import PodGroup
@@ -19,7 +19,6 @@ from muster.told.readmodel.gangsshown import GangHeld, GangShown
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import held_back_code
 from muster.told.wording import nodewords, problems
-from muster.told.wording.nodewords import NO_PLACE, TRIED
 
 TOLD_CYCLES = 2
 """Rounds of which every pod gets an Event; those after them give one for the whole gang."""
@@ -49,7 +48,7 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
     if not refs:
         return found
     code = held_back_code(held.event)
-    if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
+    if ends_a_round(held.event.reason) and held.event.cycle > TOLD_CYCLES:
         whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
         note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(gang, held)}")
         return [*found, GangNote(note, held.event.cycle - TOLD_CYCLES)]
@@ -65,7 +64,7 @@ def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
     if held.event.reason == "broken":
         left = [pod.ref for pod in gang.pods.values() if pod.node and not pod.over]
         return [_whole(gang, min(left, key=lambda ref: ref.name))] if left else []
-    if held.event.reason in TRIED:
+    if ends_a_round(held.event.reason):
         return [ref for ref in held.event.pods if ref.uid in waiting]
     return list(waiting.values())[:MAX_PODS_NAMED]
 
@@ -78,9 +77,9 @@ def _words(gang: GangShown, held: GangHeld) -> str:
 def _stamp(held: GangHeld, ref: Ref) -> str:
     """One Event per pod, round and kind of trouble, whichever process writes it and however often."""
     event = held.event
-    said: object = event.reason if event.reason in TRIED else (event.reason, event.problem)
-    if event.reason in NO_PLACE:
-        said = (event.growth, event.refusals)
+    said: object = (event.reason, event.problem)
+    if ends_a_round(event.reason):
+        said = event.reason if event.reason == "gave_way" else (event.growth, event.refusals)
     return f"gang-{digest((ref.uid, event.cycle, said))}"
 
 
@@ -206,7 +205,7 @@ def conditions(state: ReadState, key: str) -> list[tuple[Ref, str, bytes]]:
 
 def _lacking(event: GangHeldBack) -> str:
     """The reason of the condition."""
-    if event.reason not in LACKS_NODES:
+    if not lacks_nodes(event.reason):
         return held_back_code(event)
     if event.refusals:
         return "NoNodePool"
@@ -216,7 +215,7 @@ def _lacking(event: GangHeldBack) -> str:
 def _lacks(held: GangHeld) -> str:
     """What the condition says."""
     event = held.event
-    return nodewords.lacks(event) if event.reason in LACKS_NODES else nodewords.held_back(event)
+    return nodewords.lacks(event) if lacks_nodes(event.reason) else nodewords.held_back(event)
 
 
 def _pending(gang: GangShown) -> list[PodState]:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from muster.core.gang.declare import Declared, counting, declared_by
 from muster.events.base import Cause
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
-from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
+from muster.events.gangs import GangHeldBack, PodsPlaced, lacks_nodes
 from muster.model.gang import PodGroup
 from muster.model.keys import Position, Ref
 from muster.model.problem import FieldProblem
@@ -200,7 +200,7 @@ def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:
     if gang is None or not gang.pods:
         return ""
     gang.held = GangHeld(event, Cause(at.seq, at.item), at.at)
-    gang.lacked = gang.lacked or event.reason in LACKS_NODES
+    gang.lacked = gang.lacked or lacks_nodes(event.reason)
     if event.cycle:
         gang.began = gang.began or at.at
     if event.complaints and event.pods:

@@ -26,7 +26,7 @@ from muster.core.quota.claims import Claim
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger.idling import budget
 from muster.core.quota.ledger.quotaledger import Owing, leaf_of
-from muster.events.gangs import HELD_AS, GangHeldBack, HeldAs
+from muster.events.gangs import GangHeldBack, HeldAs, held_as
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
@@ -403,7 +403,7 @@ _ALONE: dict[HeldAs, GangCode] = {"GangWaits": "Waits", "GangBindRefused": "Bind
 
 def held_back_code(event: GangHeldBack) -> GangCode:
     """The code of a gang by the event that says why it waits; a pod in none has a code of its own."""
-    code = HELD_AS[event.reason]
+    code = held_as(event.reason)
     return code if event.gang else _ALONE.get(code, "FailedScheduling")
 
 

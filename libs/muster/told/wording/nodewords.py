@@ -16,7 +16,7 @@ from muster.events import decisions as d
 from muster.events import facts, gangs, growing
 from muster.events.claims import PlanTried
 from muster.events.decisions import EvictionOrdered, PreemptionProposed
-from muster.events.gangs import GangHeldBack
+from muster.events.gangs import GangHeldBack, ends_a_round
 from muster.model.gang import PodGroup, Verdict
 from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.pools import Growth, PoolNodes, PoolRefusal
@@ -359,11 +359,6 @@ def node_pools(event: facts.NodePoolsObserved) -> str:
 # --- gangs ------------------------------------------------------------------------------------------------------------
 
 
-TRIED = ("no_nodes", "timed_out", "gave_way")
-"""Reasons that end a round; their texts are those of the documents."""
-NO_PLACE = ("no_nodes", "timed_out")
-
-
 def gang_text(status: GangStatus) -> str:
     """One sentence, without a full stop."""
     found, held = status.pods, status.held
@@ -412,10 +407,10 @@ def gang_event_text(event: GangHeldBack, alive: int, minimum: int) -> str:
 
 
 def _gang_event_text(event: GangHeldBack) -> str:
-    if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
-        return f"finds no node: {no_room(event.shortage, pods_of(event))}"
-    if event.reason not in TRIED:
+    if not ends_a_round(event.reason):
         return f"in gang waits: {held_back(event)}"
+    if not event.gang and event.reason != "gave_way" and event.shortage is not None:
+        return f"finds no node: {no_room(event.shortage, pods_of(event))}"
     why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else lack(event)
     return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
 
