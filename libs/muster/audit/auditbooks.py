@@ -10,7 +10,7 @@ What evictions and claims the auditor has seen ordered and not yet served, and w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from msgspec import Struct, field
 
@@ -30,6 +30,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthOption, GrowthRequested, GrowthWithdrawn, WorkersKept
+from muster.events.reasons import ReleaseReason
 from muster.events.system import PlacementChosen
 from muster.model.elastic import Counts
 from muster.model.keys import Ref, path_chain, root_of
@@ -88,6 +89,18 @@ def charge_of(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) 
 
 FREELY_MS = 7 * 24 * 3_600_000
 """How long a job waits at the most that borrows only what is not kept for owners."""
+
+
+def rests_after(reason: ReleaseReason) -> bool:
+    """Whether a job is not proposed before a pause is over, or nodes have room, once its charge ended so."""
+    match reason:
+        case "resume_failed" | "no_nodes" | "timed_out":
+            return True
+        case "finished" | "gone" | "suspended_outside" | "superseded" | "held" | "paused":
+            return False
+        case "evicted" | "preempted" | "stale" | "moved" | "overuse":
+            return False
+    assert_never(reason)
 
 
 class WaitingSeen(Struct):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from muster.audit.auditbooks import ChargeSeen, Orders, Trees, WaitingSeen, charge_of, overused, waiting_of
+from muster.audit.auditbooks import ChargeSeen, Orders, Trees, WaitingSeen, charge_of, overused, rests_after, waiting_of
 from muster.audit.claimaudit import ClaimAudit, MoveAudit
 from muster.audit.evictionaudit import findings
 from muster.audit.podaudit import GangAudit, GrowthAudit, PodChargeAudit, WorkersAudit
@@ -322,7 +322,7 @@ class Auditor:
             self._add(charge, -1)
         if event.ref.uid in self._waiting:
             waiting = self._waiting[event.ref.uid]
-            waiting.seq, waiting.rests = self._seq, event.reason in ("resume_failed", "no_nodes", "timed_out")
+            waiting.seq, waiting.rests = self._seq, rests_after(event.reason)
 
     def _free_again(self, uid: str, attempt: int) -> None:
         waiting = self._waiting.get(uid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import field
 
@@ -38,8 +38,16 @@ not_shrinking  workers are idle for longer than their timeout, and its autoscale
 no_group       something waits that no worker of any group could hold
 not_ready      it was admitted, and has not become ready
 """
-DEAF: tuple[AlarmReason, ...] = ("no_head", "unauthorized", "unreadable", "unreachable", "stalled", "not_growing")
-"""While one of these is raised nothing that is granted would be used."""
+
+
+def stops_grants(reason: AlarmReason) -> bool:
+    """Whether a cluster would use no further grant while this is wrong."""
+    match reason:
+        case "no_head" | "unauthorized" | "unreadable" | "unreachable" | "stalled" | "not_growing":
+            return True
+        case "no_nodes" | "not_resizing" | "not_shrinking" | "no_group" | "not_ready":
+            return False
+    assert_never(reason)
 
 
 class AlarmRaised(Decision, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 DenialReason = Literal["insufficient_quota", "exceeds_limit", "stale"]
 """Why a proposal was denied:
@@ -48,6 +48,42 @@ moved              suspended so that another has room on the nodes: its quota is
 no_nodes           its gang has no place on the nodes; the deferral says why
 overuse            ran without an admission, or beyond its grant, while its quota was above its max: queued again
 """
+
+AfterRelease = Literal["over", "queued", "edited", "evicted", "moved", "unplaced", "not_started", "late"]
+"""What becomes of a workload whose charge ended, where its object is still there:
+
+over         nothing: it has finished, or is gone
+queued       it is queued again as soon as its object and its queue allow
+edited       it is queued again under its new need, once that is observed
+evicted      it made room for another job, which counts as an eviction, and is queued again in its old place
+moved        its quota is reserved for it again in the same commit
+unplaced     it is queued again when nodes have room for it
+not_started  it is queued again after a pause, longer each time
+late         it is queued again after the pause of its queue
+"""
+
+
+def after_release(reason: ReleaseReason) -> AfterRelease:
+    """What becomes of a workload whose charge ended for this reason."""
+    match reason:
+        case "finished" | "gone":
+            return "over"
+        case "suspended_outside" | "held" | "paused" | "stale" | "overuse":
+            return "queued"
+        case "superseded":
+            return "edited"
+        case "evicted" | "preempted":
+            return "evicted"
+        case "moved":
+            return "moved"
+        case "no_nodes":
+            return "unplaced"
+        case "resume_failed":
+            return "not_started"
+        case "timed_out":
+            return "late"
+    assert_never(reason)
+
 
 OfOthers = Literal["nothing_evictable", "no_place", "search_ended", "too_young", "evictions_paused", "grace"]
 DeferralReason = Literal[OfOthers, "nodes_stay", "lower_stays", "lower_too_young", "lower_paused"]

@@ -9,7 +9,7 @@ again after a pause, twice as long each time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, assert_never
 
 from muster.core.autoscaling import clusterfolds, gate
 from muster.core.autoscaling.bridgestate import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
@@ -30,8 +30,6 @@ PAUSE_MS = 60_000
 """How long nodes that did not come are not asked for again; twice as long each time,"""
 LONGEST_PAUSE = 5
 """so many times."""
-IN_VAIN = ("expired", "failed", "lapsed", "deleted")
-"""Ends after which there is a pause."""
 MAX_BASE = 40
 
 
@@ -246,9 +244,19 @@ def _withdrawal(state: BridgeState, asked: NodesAsked, reason: WithdrawalReason)
         pools=need.growth.pools,
         reason=reason,
         problem=asked.problem,
-        retry_at=state.now + pause if reason in IN_VAIN else 0,
+        retry_at=state.now + pause if _asks_again(reason) else 0,
         templates=asked.templates,
     )
+
+
+def _asks_again(reason: WithdrawalReason) -> bool:
+    """Whether the nodes are still needed, so that they are requested again after a pause."""
+    match reason:
+        case "expired" | "failed" | "lapsed" | "deleted":
+            return True
+        case "met" | "gone" | "changed" | "unknown":
+            return False
+    assert_never(reason)
 
 
 def _request(state: BridgeState, key: str, need: NodesNeeded, tries: int) -> NodesRequested:

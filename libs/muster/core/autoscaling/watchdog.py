@@ -16,13 +16,14 @@ way than ``maxReplicas`` allows. Workers that are idle for too long are removed 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from msgspec import Struct
 
 from muster.core.autoscaling import resizing
 from muster.core.autoscaling.bridgestate import NOTHING, BridgeState, Cluster, Grant, Worker
 from muster.core.quota.trees.rules import span_or
-from muster.events.alarms import DEAF, AlarmCleared, AlarmRaised, AlarmReason
+from muster.events.alarms import AlarmCleared, AlarmRaised, AlarmReason, stops_grants
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen
 from muster.model.closed import total
@@ -148,7 +149,7 @@ def look(state: BridgeState, cluster: Cluster) -> None:
 def deaf(state: BridgeState, cluster: Cluster) -> bool:
     """Whether nothing that is granted would be used."""
     alarm = state.alarms.get(cluster.owner)
-    return alarm is not None and alarm.reason in DEAF
+    return alarm is not None and stops_grants(alarm.reason)
 
 
 def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
@@ -321,18 +322,14 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
         if not over and not news:
             return
         tries = known.tries + over
-    hold, groups = 0, watch.groups.get(reason, {})
+    groups = watch.groups.get(reason, {})
     if reason == "not_shrinking":
         late = {group.name: len(_kept(state, cluster, group)) for group in cluster.elastic.groups}
         groups = {name: count for name, count in late.items() if count}
     if reason == "no_nodes":
         groups = (known.groups if known is not None and known.reason == reason and not over else {}) | barren
         tries = max(tries, watch.barren + 1) if known is None else tries
-        hold = NODELESS_HOLD_MS * 2 ** min(tries - 1, LONGEST_HOLD)
-    elif reason == "not_growing":
-        hold = HOLD_MS * 2 ** min(watch.tries, LONGEST_HOLD)
-    elif reason == "stalled" and tries == 1:
-        hold = HOLD_MS
+    hold = _hold_ms(reason, tries, watch.tries)
     yield AlarmRaised(
         cause=cluster.cause,
         ref=grant.ref,
@@ -346,6 +343,22 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
         until=state.now + hold if hold else 0,
         tries=tries,
     )
+
+
+def _hold_ms(reason: AlarmReason, tries: int, grown: int) -> int:
+    """How long (ms) growth is not tried again. ``tries``: alarms in a row; ``grown``: tries of growth in a row."""
+    match reason:
+        case "no_nodes":
+            return NODELESS_HOLD_MS << min(tries - 1, LONGEST_HOLD)
+        case "not_growing":
+            return HOLD_MS << min(grown, LONGEST_HOLD)
+        case "stalled":
+            return HOLD_MS if tries == 1 else 0
+        case "no_head" | "unauthorized" | "unreadable" | "unreachable":
+            return 0
+        case "not_resizing" | "not_shrinking" | "no_group" | "not_ready":
+            return 0
+    assert_never(reason)
 
 
 def _lacks(cluster: Cluster) -> tuple[RayShape, ...]:

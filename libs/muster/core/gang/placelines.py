@@ -25,6 +25,7 @@ from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
 from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadDequeued, WorkloadQueued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
+from muster.events.reasons import after_release
 from muster.model.keys import Position
 from muster.model.placing import GPU
 from muster.model.pools import Growth
@@ -67,7 +68,7 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
     uid, again = event.ref.uid, queued_as(state.queued, event.ref.uid).attempt > event.attempt
     drop(state, uid)
     state.found.pop(uid, None)
-    if event.reason != "no_nodes" or uid not in state.gangs or before is None or again:
+    if after_release(event.reason) != "unplaced" or uid not in state.gangs or before is None or again:
         _over(state, uid, event.attempt)
         return
     state.grow_from.put(uid, at.at + GROW_AGAIN_MS if before.in_vain else 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from msgspec.structs import replace
 
 from muster.core.preemption import growthclaims, makingroom
@@ -20,7 +22,7 @@ from muster.core.quota.accounting.suspending import stays_ms
 from muster.core.quota.claims import is_down
 from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays, rests_on_nodes
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -45,6 +47,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.reasons import DeferralReason, after_release
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, root_of
@@ -54,9 +57,6 @@ KEPT_MS = 600_000
 
 NO_NODES_MS = 60_000
 """A job that would find no place on the nodes is looked at again after this, if the candidates have changed."""
-
-OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
-"""Why no work of lower priority is evicted: in a busy queue the running work changes often, so the claimant rests."""
 
 
 def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObserved) -> None:
@@ -221,7 +221,7 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.kept.pop(event.ref.uid, None)
     state.age_claims.looked(state.queues.ledger, state.now)
     state.age_claims.left(event.ref.uid, started.since if started is not None else None, state.now)
-    if event.reason in ("evicted", "preempted") and event.ref.uid in state.queues.workloads:
+    if after_release(event.reason) == "evicted" and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
     state.supply += 1
@@ -300,7 +300,7 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
         return
     if growthclaims.passed_over(state, event):
         return
-    rest = at.at + (NO_NODES_MS if event.nodes >= 0 else MIN_PAUSE_MS if event.reason in OF_LOWER else 0)
+    rest = at.at + (NO_NODES_MS if event.nodes >= 0 else _rests_ms(event.reason))
     gate = RetryGate(event.supply, event.until, event.nodes, min(rest, event.until or rest))
     if event.reason == "nodes_stay":
         makingroom.searched(state, event.ref.uid, gate)
@@ -308,12 +308,24 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
     bar(state, event.ref.uid, gate)
 
 
+def _rests_ms(reason: DeferralReason) -> int:
+    """How long (ms) a claimant rests. In a busy queue the running work of lower priority changes often."""
+    match reason:
+        case "lower_stays" | "lower_too_young" | "lower_paused":
+            return MIN_PAUSE_MS
+        case "nothing_evictable" | "no_place" | "search_ended" | "too_young" | "evictions_paused" | "grace":
+            return 0
+        case "nodes_stay":
+            return 0
+    assert_never(reason)
+
+
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     """It is looked at again if anything has changed since it was proposed: the nodes that it was tried on may be others
     by the time that this is heard.
     """
     proposed = state.open.pop(event.ref.uid, state.shut(0))
-    gate, refused = replace(proposed, rest=at.at + NO_NODES_MS), event.reason == "no_nodes"
+    gate, refused = replace(proposed, rest=at.at + NO_NODES_MS), rests_on_nodes(event.reason)
     makingroom.stale(state, event.ref.uid, gate, refused=refused)
     if refused:
         bar(state, event.ref.uid, gate)

@@ -36,6 +36,7 @@ from muster.core.stage import DueTimes, StageState
 from muster.events.base import Cause
 from muster.events.decisions import QuotaReleased
 from muster.events.elastic import GrowthRequested
+from muster.events.reasons import after_release
 from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
@@ -99,7 +100,7 @@ class Ends(Struct):
         self.decided.pop(event.ref.uid, None)
         suspended = self.suspended.pop(event.ref.uid, None)
         kinds = kinds_of(event.ref.namespace, event.ref.name, event.queue, event.request)
-        if event.reason in ("evicted", "preempted") and suspended is not None:
+        if after_release(event.reason) == "evicted" and suspended is not None:
             self.stops.ended(kinds, now - suspended)
         elif event.reason == "finished" and since is not None:
             self.runs.ended(kinds, now - since)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from msgspec.structs import replace
 
@@ -55,6 +55,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.reasons import after_release
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, root_of
@@ -272,26 +273,48 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
         queues.book.moved(charge.queue, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     job = queues.jobs.get(uid)
+    left = None
     if job is not None and job.status == "charged":
         if event.attempt < job.attempt:
             job.status = "waiting"
             queues.book.add(job.shape, job.queue, job.demand, job.place, queues.ledger)
         else:
-            del queues.jobs[uid]
-            if event.reason == "superseded" and is_current(queues, job):
-                queues.stale[uid] = job.generation
-            if event.reason == "no_nodes" and uid in queues.workloads:
-                queues.unplaced[uid] = WaitsForNodes(
-                    event.attempt, job.queue, job.demand.basis, job.priority, job.placement, job.place, job.queued_at
-                )
+            left = queues.jobs.pop(uid)
     queues.resumed.pop(uid, None)
     lending.runs(queues, uid, at.at)
-    if event.reason == "resume_failed" and uid in queues.workloads:
-        failures = queues.failures[uid] = queues.failures.get(uid, 0) + 1
-        queues.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
-    elif event.reason == "timed_out" and uid in queues.workloads and queues.ledger.tree_of(event.queue) is not None:
-        queues.not_before[uid] = at.at + queues.ledger.rules_of(event.queue).backoff_ms
+    _waits_after(queues, at, event, left)
     return (uid,)
+
+
+def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job | None) -> None:
+    """When a workload may be queued again after its charge ended. ``left``: its job, unless a newer attempt waits."""
+    uid, is_there = event.ref.uid, event.ref.uid in queues.workloads
+    match after_release(event.reason):
+        case "edited":
+            if left is not None and is_current(queues, left):
+                queues.stale[uid] = left.generation
+        case "unplaced":
+            if left is not None and is_there:
+                queues.unplaced[uid] = WaitsForNodes(
+                    event.attempt,
+                    left.queue,
+                    left.demand.basis,
+                    left.priority,
+                    left.placement,
+                    left.place,
+                    left.queued_at,
+                )
+        case "not_started":
+            if is_there:
+                failures = queues.failures[uid] = queues.failures.get(uid, 0) + 1
+                queues.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
+        case "late":
+            if is_there and queues.ledger.tree_of(event.queue) is not None:
+                queues.not_before[uid] = at.at + queues.ledger.rules_of(event.queue).backoff_ms
+        case "over" | "queued" | "evicted" | "moved":
+            pass
+        case never:
+            assert_never(never)
 
 
 def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[str]:

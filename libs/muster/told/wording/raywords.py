@@ -116,7 +116,7 @@ def alarm_reason(event: alarms.AlarmRaised) -> Reason:
     )
     if event.reason == "not_growing":
         text = f"{text}. They are released, and tried again after {rfc3339(event.until)}"
-    elif event.reason in alarms.DEAF and not event.fixed:
+    elif alarms.stops_grants(event.reason) and not event.fixed:
         text = f"{text}. Meanwhile it is granted no more, and its unused replicas are released"
     return Reason(code, f"alarm {event.reason} {counts(event.groups)}", text)
 

@@ -50,6 +50,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.reasons import after_release
 from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
@@ -159,7 +160,7 @@ def released(state: AccountantState, at: Position, event: QuotaReleased) -> None
     state.growths.pop(uid, None)
     state.returns.pop(uid, None)
     state.ledger.release(uid, event.attempt, at.at)
-    if event.reason in ("evicted", "preempted") and uid in state.workloads:
+    if after_release(event.reason) == "evicted" and uid in state.workloads:
         state.evictions[uid] = state.evictions.get(uid, 0) + 1
     if uid not in state.workloads:
         state.causes.pop(uid, None)
