@@ -82,14 +82,15 @@ def note_acted(state: AccountantState, entry: Entry) -> None:
 
     Each status is written on an object as it is then (by its resourceVersion), so that one at rest that follows one
     which is not was written by a controller that has seen the suspension between them. One that was at rest before
-    the resume proves nothing: where the object is suspended again too soon its controller has nothing to write.
+    the resume proves nothing: where the object is suspended again too soon its controller has nothing to write. The
+    end of a job is written by its controller, and proves that the controller has seen the resume.
     """
     workload = state.workloads.get(entry.ref.uid)
     if workload is None:
         return
     if not entry.resumed_rv or workload.rv < entry.resumed_rv:
         entry.acted = False
-    elif not workload.settled:
+    elif not workload.settled or workload.phase == "finished":
         entry.acted = True
     elif not workload.suspended:
         entry.acted = False
