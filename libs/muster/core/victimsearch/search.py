@@ -1,9 +1,11 @@
-"""One search for victims: the cheapest set of running jobs with which quota, and the nodes, take a waiting one.
+"""One search for victims: the cheapest set of running jobs whose eviction makes a waiting job fit in quota and on
+nodes.
 
-What it is given: an order of candidates, a judge that says which may go with those chosen so far gone, and two goals:
-that no limit refuses the job any more, and that it finds its places. Where nodes are looked at they come first: for
-each pod the node that costs least to clear, and what quota lacks then is taken from any other. What is not needed after
-all stays, the dearest first. Where that leads nowhere and few come into question, all of their sets are looked at.
+Input: the candidates in order, and the rules, which say whether a job may leave beside the jobs chosen so far. Two
+goals: no limit refuses the claimant, and the claimant finds its places. With nodes, the search begins there. For each
+pod the search takes the cheapest node to clear, then fills the missing quota from any node. In the end the search
+spares victims that are not needed, the dearest first. If this fails and the candidates are few, the search tries all
+sets of candidates.
 """
 
 from __future__ import annotations
@@ -21,22 +23,22 @@ from muster.core.victimsearch.sites import Domain, Site
 from muster.model.demand import Shortfall
 
 MAX_STARTS = 64
-"""Nodes that are tried as the first one to be cleared."""
+"""The nodes tried as the first node to clear, at most."""
 MAX_TRADED = 24
-"""In plans with more jobs no others are tried in place of some: each of their nodes was the cheapest."""
+"""A plan with more victims is not improved: each victim's node was the cheapest already."""
 MAX_OTHERS = 32
-"""Jobs that are tried in place of several that were chosen."""
+"""The jobs tried as replacements of chosen victims, at most."""
 MAX_CLOSED = 8
-"""Nodes that cannot be cleared, until it is asked whether any can."""
+"""After this many nodes that cannot be cleared, the search checks whether any node can."""
 
 
 def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None = None) -> Found:
-    """The victims with which the claimant of a search fits; ``begun`` may have chosen some: they stay chosen."""
+    """The victims with which the claimant fits. The jobs chosen in ``begun`` stay chosen."""
     return _Planner(begun, judge, candidates, site).plan()
 
 
 class _Planner:
-    """One search; counts its looks over all attempts."""
+    """One search; the number of looks is counted over all attempts."""
 
     def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None) -> None:
         self.begun, self.judge, self.candidates, self.site = begun, judge, candidates, site
@@ -45,10 +47,10 @@ class _Planner:
         self.prices = Prices(begun, judge, candidates)
         self.looks = 0
         self.tried: dict[str, None] = {}
-        """uids looked at, in order."""
+        """uids of the jobs looked at, in order."""
         self.all: Search | None = None
         self.lacked: Shortfall | None = None
-        """What was still refused when no job was left to give."""
+        """The first shortfall without any candidate left to fill it."""
 
     def plan(self) -> Found:
         for start in self._starts():
@@ -56,7 +58,7 @@ class _Planner:
             if found is not None:
                 found.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
                 if not found.chosen:
-                    return Found([], looked=False)  # It fits as it is, and is evaluated next.
+                    return Found([], looked=False)  # The claimant fits already, and is evaluated next.
                 if self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED:
                     found = self._improved(found)
                 return self._found(found)
@@ -72,7 +74,7 @@ class _Planner:
         return fits and self.judge.fair(found)
 
     def _all_gone(self) -> Search:
-        """With all gone that may go: there is no more to be had."""
+        """The search with every possible victim gone."""
         if self.all is None:
             runs, none_gone = self.candidates.runs, self.begun.copied()
             uids = [run.uid for leaf in runs if self.moves or self.judge.asks(leaf) for run in runs[leaf]]
@@ -90,7 +92,9 @@ class _Planner:
     # --- by quota -------------------------------------------------------------------------------------------------
 
     def _starts(self) -> Iterator[Sequence[str]]:
-        """What is taken first: nothing, each of those that were looked at; on the nodes those that clear some."""
+        """The jobs to take first. By quota: the jobs that end by themselves, then no job, then each job looked at. With
+        nodes: the jobs that clear a set of nodes.
+        """
         if self.site is not None:
             yield from self._by_nodes(self.site)
             return
@@ -101,7 +105,7 @@ class _Planner:
                 yield (uid,)
 
     def _ending(self) -> tuple[str, ...]:
-        """Those that end by themselves, as far as they are needed and may go."""
+        """The needed jobs that end by themselves, where the rules allow them."""
         found, short = self.begun.copied(), self.begun.missing()
 
         def helps(uid: str) -> bool:
@@ -115,13 +119,15 @@ class _Planner:
         return tuple(found.chosen[len(self.begun.chosen) :])
 
     def _filled(self, start: Iterable[str]) -> Search | None:
-        """With as many more as quota lacks, in their order; None where that leads nowhere."""
+        """The search with as many more victims as the quota needs, in order; None where the claimant still does not
+        fit.
+        """
         found = self.begun.copied()
         for uid in start:
             if uid not in found.chosen and not self._taken(found, uid):
                 return None
         dead = set(found.chosen)
-        """Runs that are chosen, or cannot be: with others gone that cannot change."""
+        """Runs that are chosen, or not allowed: a further victim does not allow a run again."""
         begins: dict[str, int] = {}
         while (short := found.missing()) is not None:
             uid = self._next(found, short, dead, begins)
@@ -146,7 +152,7 @@ class _Planner:
         return self.moves is not None and len(found.moving) < self.candidates.most and self.moves(uid)
 
     def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
-        """The next victim for a resource that is short, of all queues below the node that is short of it."""
+        """The next victim for a short resource, of all queues below the node with the shortfall."""
         chosen: Run | None = None
         best: tuple[Turn, int, bool, int, int, str] | None = None
         for leaf, runs in self._leaves(short):
@@ -157,7 +163,7 @@ class _Planner:
                 begins[leaf] = begins.get(leaf, 0) + 1
             for run in islice(runs, begins.get(leaf, 0), None):
                 if best is not None and turn == best[0] and is_worse(run, *best[1:]):
-                    break  # All that follow have worked longer.
+                    break  # Every later run has worked longer.
                 if run.uid in dead:
                     continue
                 self.looks += 1
@@ -174,14 +180,14 @@ class _Planner:
         return chosen.uid if chosen is not None else ""
 
     def _leaves(self, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
-        """The queues below the node that is short that come into question, and what runs there."""
+        """The runs of each possible queue below the node with the shortfall."""
         for leaf, runs in self.candidates.runs.items():
             if short.path in chain_of(leaf) and self.judge.asks(leaf):
                 yield leaf, runs
 
     def _could_give(self, lacked: Shortfall) -> bool:
-        """Whether all leaves together could give what a limit lacks, each down to its own min and no further, and no
-        run in part: where they could not, no order of victims helps.
+        """Whether all leaves together could give the amount that a limit lacks, each leaf down to its own min, in whole
+        runs. If not, no order of victims helps.
         """
         found, name = self.begun.copied(), lacked.resource
         short = next((each for each in found.refusals() if (each.path, each.resource) == (lacked.path, name)), None)
@@ -200,7 +206,7 @@ class _Planner:
     # --- by nodes -------------------------------------------------------------------------------------------------
 
     def _by_nodes(self, site: Site) -> Iterator[Sequence[str]]:
-        """Sets of jobs without which the gang finds its places, the cheapest first as far as that is known."""
+        """Sets of victims that give the gang its places, the cheapest known set first."""
         if site.fits(self.begun.chosen):
             yield ()
         if len(site.pods) == 1 and site.domains() == [None]:
@@ -220,8 +226,8 @@ class _Planner:
                 yield uids
 
     def _one_by_one(self, site: Site, pod: Ask) -> Iterator[Option]:
-        """What room for the only pod costs on each node, the least first: a node is looked at when it is the turn of
-        the cheapest job there, for it costs no less.
+        """The cost of room for a single pod on each node, the least first. A node is looked at on the turn of its
+        cheapest job: room there costs at least as much as this job.
         """
         found, known, options, closed = self.begun.copied(), dict.fromkeys(site.free(pod)), list[Option](), 0
         yield from (Option(Cost(), node, ()) for node in known)
@@ -242,7 +248,9 @@ class _Planner:
             yield heappop(options)
 
     def _cleared(self, site: Site, first: Option, domain: Domain | None, options: Sequence[Option]) -> list[str] | None:
-        """Which jobs leave so that pod by pod the cheapest node has room, from this one on; None where none has."""
+        """The victims that make room for every pod, pod by pod on the cheapest node, ``first`` included; None where no
+        node has room.
+        """
         mark, found, known = site.view.mark(), self.begun.copied(), {each.node: each for each in options}
         try:
             for at, pod in enumerate(site.pods):
@@ -267,7 +275,7 @@ class _Planner:
             site.view.undo(mark)
 
     def _look_again(self, known: dict[str, Option], site: Site, found: Search, pod: Ask, names: Iterable[str]) -> None:
-        """What room for a pod costs on these nodes now."""
+        """Compute the cost of room for a pod on these nodes again."""
         for name in names:
             if known.pop(name, None) is not None:
                 option = self._option(site, found, pod, name)
@@ -275,17 +283,17 @@ class _Planner:
                     known[name] = option
 
     def _options(self, site: Site, found: Search, pod: Ask, domain: Domain | None) -> list[Option]:
-        """What room for a pod costs on each node that could have some."""
+        """The cost of room for a pod on each possible node."""
         return [each for node in site.nodes(pod, domain) if (each := self._option(site, found, pod, node)) is not None]
 
     def _option(self, site: Site, found: Search, pod: Ask, node: str) -> Option | None:
-        """The cheapest set of jobs on a node that leaves room for a pod, as far as that is looked for."""
+        """The cheapest known set of jobs on a node that makes room for a pod."""
         if site.room(pod, node):
             return Option(Cost(), node, ())
         here = [uid for uid in site.givers(node) if uid not in found.chosen and self._may_give(found, uid)]
         here.sort(key=self.prices.dear)
         if here and site.room_without(pod, node, here[:1]):
-            return self._better(None, node, here[:1])  # No set costs less than the cheapest alone.
+            return self._better(None, node, here[:1])  # No set costs less than its cheapest job.
         if not here or not site.room_without(pod, node, here):
             return None
         best: Option | None = None
@@ -311,14 +319,14 @@ class _Planner:
         return option if best is None or option < best else best
 
     def _legal(self, found: Search, uids: Sequence[str]) -> bool:
-        """Whether they may go one after the other."""
+        """Whether the rules allow these jobs one after the other."""
         taken = list(takewhile(lambda uid: self._taken(found, uid), self.prices.in_order(uids)))
         for uid in taken:
             found.leave(uid)
         return len(taken) == len(uids)
 
     def _grown(self, site: Site, found: Search, pod: Ask, node: str, order: Sequence[str]) -> list[str] | None:
-        """One after the other as far as they may, until there is room; then without those that are not needed."""
+        """Allowed jobs one after the other until the pod has room, then without the jobs that are not needed."""
         uids: list[str] = []
         for uid in order:
             if not self._legal(found, [*uids, uid]):
@@ -335,8 +343,8 @@ class _Planner:
         return uids
 
     def _improved(self, found: Search) -> Search:
-        """With others in place of those that cost most, where that is cheaper: one that is enough with some of the
-        rest, or as many of the cheapest as it takes.
+        """The search with cheaper victims in place of the dearest: one job that is enough with some of the rest, or as
+        many of the cheapest jobs as needed.
         """
         none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(found.chosen).rank)
         cheap, others = tee(islice((uid for uid in runs if self._may_give(none_gone, uid)), MAX_OTHERS))
@@ -355,7 +363,9 @@ class _Planner:
         return list(takewhile(lambda uid: self.prices.lost(uid) < most, uids))
 
     def _cheaper(self, than: Search, order: Iterable[str]) -> Search:
-        """As many as it takes of these, in this order, without those that are not needed; else the former."""
+        """As many of these jobs as needed, in this order, without the jobs that are not needed; ``than`` where that is
+        not cheaper.
+        """
         found = self.begun.copied()
         for uid in order:
             self._taken(found, uid)
@@ -369,7 +379,7 @@ class _Planner:
         return than
 
     def _set(self, uids: Iterable[str]) -> Search | None:
-        """These chosen one after the other; None where they may not all go."""
+        """The search with these jobs chosen one after the other; None where the rules do not allow all."""
         found = self.begun.copied()
         legal = all(uid in found.chosen or self._taken(found, uid) for uid in uids)
         return found if legal else None
@@ -377,7 +387,7 @@ class _Planner:
     # --- exactly --------------------------------------------------------------------------------------------------
 
     def _exact(self) -> Found:
-        """The cheapest of all sets, where they are few."""
+        """The cheapest of all sets, where the candidates are few."""
         gone = self._all_gone()
         if not self._fit_at_most():
             return Found([])
@@ -393,7 +403,7 @@ class _Planner:
             found = self._set(order)
             may_give = not gone.moving.keys() >= {*uids}
             if self.moves and may_give and (found is None or not self._enough(found)):
-                found = self._set(order[::-1])  # Others of them give, and others move.
+                found = self._set(order[::-1])  # In reverse order other jobs give quota, and other jobs move.
             better = best is None or self.prices.cost(uids) < self.prices.cost(best.chosen)
             best = found if found is not None and better and self._enough(found) else best
         return self._found(best) if best is not None else Found([], gave_up=2 ** len(givers) > most)
