@@ -1,7 +1,7 @@
-"""The annotations that say how a quota tree is applied, from texts to rules, or what is wrong with them.
+"""The annotations with the rules of a quota tree: from texts to rules, or the errors.
 
-``muster.dev/reclaim: enabled``, ``muster.dev/paused: admissions,evictions``, ``muster.dev/min-run: 5m``, ...:
-each is checked, and one that cannot be read refuses the tree, as a broken amount does.
+``muster.dev/reclaim: enabled``, ``muster.dev/paused: admissions,evictions``, ``muster.dev/min-run: 5m``, ...: each
+annotation is checked. An unreadable annotation refuses the tree, like a broken amount.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
     "thrifty": {"borrow-freely": "4h", "reclaim-grace": "5m"},
     "checkpointed": {"least-attained": "4h,32h"},
 }
-"""Preset -> its annotations, each of which a tree may set otherwise."""
+"""Preset -> its annotations; a tree may set other values."""
 MOST_LEVELS = 8
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
 
 
 class RuleError(ProblemError):
-    """A rule cannot be read."""
+    """An unreadable rule."""
 
 
 def _wrong(code: ProblemCode, text: str = "", **values: Value) -> RuleError:
@@ -40,19 +40,19 @@ def _wrong(code: ProblemCode, text: str = "", **values: Value) -> RuleError:
 
 
 def _one_of(text: str, choices: tuple[str, ...]) -> str:
-    """The text itself."""
+    """The text itself, if among the choices."""
     if text not in choices:
         raise _wrong("neither" if len(choices) == 2 else "none_of", text, choices=choices)
     return text
 
 
 def _choice(*choices: str, usual: str = "") -> Callable[[str], str]:
-    """Reads one of these; the usual one is what holds anyway."""
+    """A reader of one of these choices; the usual choice reads as ""."""
     return lambda text: "" if _one_of(text, choices) == usual else text
 
 
 def span_ms(text: str) -> int:
-    """A span of time in ms, as Go and Kubernetes write one: ``90s``, ``10m``, ``1h30m``; ``0`` for none."""
+    """A span of time in ms, in the notation of Go and Kubernetes: ``90s``, ``10m``, ``1h30m``; ``0`` for none."""
     match = _SPAN.fullmatch(text)
     if text == "0":
         return 0
@@ -66,7 +66,7 @@ def span_ms(text: str) -> int:
 
 
 def span_or(text: str, usual: int) -> int:
-    """The span that a text says, in ms; the usual one where it is empty, or cannot be read: then it says nothing."""
+    """The span of a text, in ms; ``usual`` for an empty or unreadable text."""
     try:
         return span_ms(text) if text else usual
     except RuleError:
@@ -74,7 +74,7 @@ def span_or(text: str, usual: int) -> int:
 
 
 def paused_parts(text: str) -> tuple[str, ...]:
-    """What a comma list pauses, sorted: ``admissions``, ``evictions``."""
+    """The paused actions of a comma list, sorted: ``admissions``, ``evictions``."""
     parts = sorted({part.strip() for part in text.split(",")} - {""})
     unknown = [part for part in parts if part not in PAUSABLE]
     if unknown:
@@ -83,7 +83,7 @@ def paused_parts(text: str) -> tuple[str, ...]:
 
 
 def union(*paused: tuple[str, ...]) -> tuple[str, ...]:
-    """Whatever any of them pauses, sorted."""
+    """All actions paused by any list, sorted."""
     return tuple(sorted({part for parts in paused for part in parts}))
 
 
@@ -93,7 +93,7 @@ def yes_or_no(text: str) -> bool:
 
 
 def reapplied(text: str) -> str:
-    """What becomes of ``suspend: true`` that is applied again to a running job: ``refuse`` or ``keep-running``."""
+    """The effect of ``suspend: true`` applied again to a running job: ``refuse`` or ``keep-running``."""
     return _one_of(text, ("refuse", "keep-running"))
 
 
@@ -122,7 +122,7 @@ def _thousandths(text: str) -> int:
 
 
 def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:
-    """({field of Rules: value}, what is wrong with the first annotation that cannot be read)."""
+    """({field of Rules: value}, the error of the first unreadable annotation)."""
     found: dict[str, int] = {}
     for name, (attribute, read) in _USAGE.items():
         if name in texts:
@@ -134,7 +134,7 @@ def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem |
 
 
 def annotation(name: str, err: RuleError) -> FieldProblem:
-    """What is wrong with the annotation ``muster.dev/name``."""
+    """The error of the annotation ``muster.dev/name``."""
     return problem("", "annotation", err.problem, key=f"{PREFIX}/{name}")
 
 
@@ -175,15 +175,15 @@ _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
     )
 )
 USAGE_WINDOW_MS = 7 * 24 * 3_600_000
-"""How far back usage counts where only its half-life is given."""
+"""How far back usage counts where only the half-life is set."""
 _CHECKED: dict[str, Callable[[str], Any]] = {"preset": _choice(*PRESETS), "reapplied": reapplied}
-"""Annotations that no stage reads: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
+"""Annotations without a reading stage: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
 KNOWN = (*_READERS, *_CHECKED)
-"""The annotations that count, without their prefix."""
+"""The known annotations, without prefix."""
 
 
 def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
-    """The rules, and what is wrong with each annotation that cannot be read; unknown names mean nothing."""
+    """The rules, and the error of each unreadable annotation; unknown names are ignored."""
     found: dict[str, Any] = {}
     wrong: list[FieldProblem] = []
     said = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
@@ -196,6 +196,6 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
                 _CHECKED[name](said[name])
         except RuleError as err:
             wrong.append(annotation(name, err))
-    # What says what holds anyway is left out: an encoding leaves out a default by identity, a decoded text is another.
+    # Values equal to the default are left out: an encoding omits a default by identity, and a decoded text is new.
     other = {name: value for name, value in found.items() if value != getattr(DEFAULT_RULES, name)}
     return (Rules(**other) if other else DEFAULT_RULES), wrong
