@@ -1,20 +1,15 @@
-"""Which work may be evicted for which claimant, by the rules of each profile.
+"""The rules of eviction: which work may be evicted for a claimant. The search and the accountant use the same rules.
 
-Reclaim between KAI queues: which jobs may take quota back, and from which.
+Between queues of a quota tree: a queue above its guarantee gives, down to the guarantee. Between KAI queues: a queue
+above its fair share gives (``Between``). Inside a queue: work of lower priority gives where the tree lets priority
+preempt, and jobs with more service give where the tree sets levels of service.
 
-A claimant's queue stays within its fair share with it (and work that is not preemptible within the quota, at every
-level). Queues are compared just under the node they share. A victim's side gives while it uses more than it may keep,
-the larger of quota and share; or, where the claimant's side stays within its quota in everything, while it uses more
-than its quota of anything. In the end no claimant's side may be further above its share than a side that gave, and no
-queue gives what it could claim again by its quota: so reclaimed quota is never claimed again. Compared are the
-resources that the claimant or a victim has to do with.
-
-The work that may be evicted, by the rules of each profile: the search asks them about every candidate, and the
-accountant judges proposals by the same rules.
-
-Between queues of a quota tree those above their guarantee give, down to that and no further; between KAI queues those
-above their share (``Between``). Inside a queue work of lower priority gives, where the tree lets priority
-preempt, and jobs that have had more service than the claimant give where the tree asks for that.
+Between KAI queues the claimant's queue stays within its fair share, claimant included; work that is not preemptible
+stays within quota at every level. Queues are compared just below the node shared by both. A victim's side gives while
+its use is above the larger of quota and share. Where the claimant's side stays within quota in everything, a victim's
+side gives while its use of any resource is above quota. In the end no claimant's side is further above its share than a
+giving side. No queue gives quota that the queue could claim again: so reclaimed quota is never claimed again. The
+comparison covers the resources of the claimant and of the victims.
 """
 
 from __future__ import annotations
@@ -39,11 +34,11 @@ from muster.model.resources import EVERYTHING
 
 
 UNSPEAKABLE = 2**62
-"""The ratio of a queue that uses what it has no share of."""
+"""The ratio of a queue with usage and no share."""
 
 
 class Between(GivingRules, frozen=True):
-    """One claimant, and the shares of all queues while it is judged."""
+    """The rules for one claimant between KAI queues, with the shares of all queues at this time."""
 
     objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("gives_too_much", "unbalanced")
 
@@ -52,13 +47,13 @@ class Between(GivingRules, frozen=True):
     demand: Demand
     shares: DividedShares
     names: list[str]
-    """The resources that queues share, sorted."""
+    """The shared resources, sorted."""
     questionable: dict[str, bool] = field(default_factory=dict)
-    """leaf -> whether it comes into question at all, as far as that was asked"""
+    """leaf -> whether the rules consider the queue; a cache"""
     within: dict[str, bool] = field(default_factory=dict)
-    """path -> whether it stays within its quota with the claimant, as far as that was asked"""
+    """path -> whether the queue stays within its quota, claimant included; a cache"""
     met: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """leaf -> the sides, as far as they were asked for"""
+    """leaf -> the two sides; a cache"""
 
     @property
     def ledger(self) -> Ledger:
@@ -68,7 +63,9 @@ class Between(GivingRules, frozen=True):
         return "" if self.may_claim() else "beyond_share"
 
     def may_claim(self) -> bool:
-        """Whether its queue stays within its fair share with it, and within quota if it is not preemptible."""
+        """Whether the queue stays within its fair share, claimant included, and within quota for a claimant that is not
+        preemptible.
+        """
         for name in self.names:
             found = self.shares.get(self.queue, {}).get(name)
             if found is None or self._used(self.queue, name) + self.demand.request.get(name, 0) > found.share.amount:
@@ -76,14 +73,14 @@ class Between(GivingRules, frozen=True):
         return self.demand.preemptible or not any(self.ledger.beyond_mins(self.queue, self.demand, self.given.held))
 
     def sides(self, leaf: str) -> tuple[str, str]:
-        """(the claimant's side, the victim's side) just under the node both share."""
+        """(the claimant's side, the victim's side) just below the shared node."""
         found = self.met.get(leaf)
         if found is None:
             found = self.met[leaf] = self._sides(leaf)
         return found
 
     def _beside(self, leaf: str) -> bool:
-        """Whether a queue is in the claimant's tree: queues of other trees have no share of its quota."""
+        """Whether a queue is in the claimant's tree: queues of other trees share no quota with the claimant."""
         return self.ledger.by_shares(leaf) and root_of(leaf) == root_of(self.queue)
 
     def _sides(self, leaf: str) -> tuple[str, str]:
@@ -94,13 +91,13 @@ class Between(GivingRules, frozen=True):
         return mine[-1], theirs[-1]
 
     def _shareless(self, leaf: str) -> bool:
-        """Whether what runs there began before its queue got queues below it, of which the claimant's is one: it has no
-        share beside theirs, and cannot start there again.
+        """Whether a run is in a queue above the claimant's queue: the run began before the queue had child queues. The
+        run has no share beside the children, and cannot start there again.
         """
         return leaf != self.queue and leaf in chain_of(self.queue)
 
     def gives(self, giver: Giver, found: Search) -> bool:
-        """Whether a victim's side may give one more, with those chosen so far gone, and cannot take it back."""
+        """Whether a victim's side may give one more job beside the chosen, and cannot take the quota back."""
         if self._shareless(giver.queue):
             return True
         if not self.asks(giver.queue):
@@ -113,8 +110,8 @@ class Between(GivingRules, frozen=True):
         return gives and not self._comes_back(giver, own, side, found)
 
     def _comes_back(self, giver: Giver, own: str, side: str, found: Search) -> bool:
-        """Whether with one more gone a victim of its side, itself or one chosen before, would be within the quota of
-        that side again, and the claimant's side above its own: it would reclaim what it gave.
+        """Whether a victim of this side could reclaim the quota: the side would be within quota again with the victim
+        back, and the claimant's side above quota.
         """
         asked, gives = self.demand.request, giver.request
         if any(self._quota(side, name) - found.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
@@ -126,7 +123,7 @@ class Between(GivingRules, frozen=True):
         return any(self._fits_back(each, giver, room, found) for each in gone if self.sides(each.queue)[1] == side)
 
     def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], found: Search) -> bool:
-        """Whether one of those gone fits into ``room`` and into the share of its queue; ``last``: the last victim."""
+        """Whether one victim fits into ``room`` and into the share of its queue; ``last``: the last victim."""
         for name in self.names:
             asked = one.request.get(name, 0)
             used = found.used(one.queue, name) - (last.request.get(name, 0) if last.queue == one.queue else 0)
@@ -135,7 +132,7 @@ class Between(GivingRules, frozen=True):
         return True
 
     def asks(self, leaf: str) -> bool:
-        """Whether a queue comes into question at all, before any of its work is looked at."""
+        """Whether the rules consider a queue, before any of its work is looked at."""
         found = self.questionable.get(leaf)
         if found is None:
             found = self.questionable[leaf] = self._asks(leaf)
@@ -148,7 +145,7 @@ class Between(GivingRules, frozen=True):
             return True
         own, side = self.sides(leaf)
         if side not in self.ledger.nodes:
-            return False  # Its queue was deleted, or is disabled: what runs there has no share to be above.
+            return False  # The queue was deleted or is disabled: running work there has no share.
         if not self._within_quota(own):
             return any(self._above_share(side, name, self._used(side, name)) for name in self.names)
         asked = [name for name in self.names if self.demand.request.get(name)]
@@ -158,7 +155,7 @@ class Between(GivingRules, frozen=True):
         return not any(self._used(side, name) < self._quota(side, name) for name in limited)
 
     def fair(self, found: Search) -> bool:
-        """Whether no side of the claimant ends further above its share than one that gave, in any resource."""
+        """Whether in no resource the claimant's side ends further above its share than a giving side."""
         taken: dict[str, set[str]] = {}
         for giver in found.givers():
             if not self._shareless(giver.queue):
@@ -177,8 +174,8 @@ class Between(GivingRules, frozen=True):
         return True
 
     def turn(self, leaf: str, found: Search) -> Turn:
-        """How a queue comes in turn to give: lower priority first, then the largest part of its limit for keeping; of
-        those under one queue the same is asked below it, level by level.
+        """The turn of a queue to give, level by level from the top: lower priority first, then the largest ratio of use
+        to the kept amount.
         """
         if self._shareless(leaf):
             return ()
@@ -216,13 +213,13 @@ class Between(GivingRules, frozen=True):
         return self.ledger.nodes[path].guaranteed.get(name, 0)
 
     def _used(self, path: str, name: str) -> int:
-        """What is used there once all claims are served."""
+        """The usage of a node once all claims are served."""
         parts = (self.ledger.used, self.given.leaving.extra, self.given.held.extra)
         return sum(part.get(path, {}).get(name, 0) for part in parts)
 
 
 def between(given: Basis, queue: str, demand: Demand, shares: DividedShares | None = None) -> Between:
-    """A claimant as it is judged."""
+    """The rules for a claimant between KAI queues."""
     ledger = given.ledger
     if shares is None:
         shares = kai_shares(ledger) if demand.jobs else shares_with(ledger, "", queue, demand)
@@ -233,13 +230,13 @@ def between(given: Basis, queue: str, demand: Demand, shares: DividedShares | No
 
 
 class OfGuarantee(GivingRules, frozen=True):
-    """Queues that use more than their guarantee give to one that uses less."""
+    """Queues above their guarantee give to a queue below."""
 
     keeps: ClassVar[bool] = True
 
     queue: str
     level: str
-    """The node within whose guarantee the claimant stays: no work below it is evicted. Empty where there is none."""
+    """The node whose guarantee covers the claimant: no work below this node is evicted. Empty where no node does."""
 
     def claims(self) -> Objection:
         return "" if self.level else "beyond_guarantee"
@@ -252,9 +249,10 @@ class OfGuarantee(GivingRules, frozen=True):
 
 
 class Inside(GivingRules, frozen=True):
-    """Work of the claimant's own queue is evicted; the order ensures that it is of lower priority.
+    """Work of the claimant's own queue is evicted; the order of candidates ensures lower priority.
 
-    Where that brings the queue so low that the claimant is within its min, others above theirs may give the rest.
+    With these victims gone, the claimant may be within the min of its queue: then other queues above their min may give
+    the rest.
     """
 
     given: Basis
@@ -263,7 +261,7 @@ class Inside(GivingRules, frozen=True):
     others: bool = True
 
     def claims(self) -> Objection:
-        """What is not preemptible takes nothing from work of lower priority beyond the min."""
+        """Work that is not preemptible takes nothing from lower priorities beyond the min."""
         ledger = self.given.ledger
         node = ledger.nodes.get(self.queue)
         within = self.demand.preemptible or not any(ledger.beyond_mins(self.queue, self.demand, self.given.held))
@@ -273,7 +271,7 @@ class Inside(GivingRules, frozen=True):
         return leaf == self.queue or self.others
 
     def turn(self, leaf: str, found: Search) -> Turn:
-        """Its own until the claimant is within its min without them."""
+        """The claimant's own queue first, until the claimant is within the min without the chosen victims."""
         if not self.others:
             return ()
         return ((0 if (leaf == self.queue) == bool(found.above_min()) else 1, 0),)
@@ -288,7 +286,7 @@ class Inside(GivingRules, frozen=True):
 
 
 class OfService(GivingRules, frozen=True):
-    """Jobs that have had more service than the claimant, of any queue; no other queue falls below its guarantee."""
+    """Jobs of any queue with more service than the claimant give; no other queue falls below its guarantee."""
 
     queue: str
 
@@ -297,15 +295,15 @@ class OfService(GivingRules, frozen=True):
 
 
 class MovesOnly(GivingRules, frozen=True):
-    """No job gives its quota: others may only move."""
+    """No job releases quota: jobs may only move."""
 
     def gives(self, giver: Giver, found: Search) -> bool:
         return False
 
 
 def spares(giver: Giver, found: Search) -> bool:
-    """Whether nothing between a giver and the path it shares with the claimant falls below its min without it: in the
-    resources that are short, or, where it has none of them, in all that are asked for: it gives those on the nodes.
+    """Whether no node between a giver and the shared path falls below its min without the giver. The check covers the
+    short resources. A giver without short resources frees only nodes: then the check covers all requested resources.
     """
     amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger
     short, asked = ([name for name in each if amounts.get(name)] for each in (found.names, found.demand.request))
@@ -321,8 +319,8 @@ def spares(giver: Giver, found: Search) -> bool:
 def rules(
     given: Basis, queue: str, demand: Demand, *, inside: bool = False, shares: DividedShares | None = None
 ) -> GivingRules:
-    """The rules for the quota that a claimant is owed; ``inside``: for its priority in its own queue. ``shares``: of
-    KAI queues, if known.
+    """The rules for owed quota. ``inside``: the rules for priority in the claimant's queue. ``shares``: of KAI queues,
+    if known.
     """
     if inside:
         return Inside(given, queue, demand)
@@ -339,10 +337,10 @@ def giving_objection(
     *,
     places: bool = False,
 ) -> Objection:
-    """Why these may not be suspended for the claimant of an empty search, judged again; empty when they may.
+    """Why these victims may not be suspended for the claimant of an empty search, judged again; empty when allowed.
 
-    ``may``: what is said of one whatever leaves beside it. ``places``: they are for its places on the nodes as well:
-    how many of them these take is judged there.
+    ``may``: the objection to one victim, in any company. ``places``: the victims also make places on nodes; then the
+    stage that places gangs judges the number of victims.
     """
     chosen = list(chosen)
     said = judge.claims() or next((each for uid in chosen if (each := may(uid))), "")
@@ -359,7 +357,7 @@ def giving_objection(
 
 
 def _taken(judge: GivingRules, found: Search, uids: Iterable[str]) -> Objection:
-    """Take them one after the other: why that may not be, or is not enough."""
+    """Take the victims one after the other; return the first objection."""
     one, together = judge.objects
     for uid in uids:
         if not found.knows(uid):
