@@ -91,7 +91,7 @@ class QuotaAccountant(Stage[AccountantState]):
         if not over and not stays and not scratch.extra:
             plans = list(claiming.answers(state))
             yield from plans
-            if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
+            if any(isinstance(decision, EvictionOrdered | ClaimOpened) for decision in plans):
                 return  # Other answers wait for the claim to be in force: none takes quota of the claim.
         # After the fold, the quota of a claim that ends in this commit is free, and its claimant has no claim;
         # the amounts that victims release in this commit are held.
@@ -104,21 +104,21 @@ class QuotaAccountant(Stage[AccountantState]):
     @staticmethod
     def _awaited(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:
         """The decisions, and whether a decision changes the charge of a leaving job, in whole or in part."""
-        claims, found = state.ledger.claims, False
-        for each in decisions:
-            yield each
-            if isinstance(each, QuotaReleased | ChargeChanged | QuotaMoved | GrowthWithdrawn):
-                found = found or each.ref.uid in claims.leaving or each.ref.uid in claims.cuts
-        return found
+        claims, awaited = state.ledger.claims, False
+        for decision in decisions:
+            yield decision
+            if isinstance(decision, QuotaReleased | ChargeChanged | QuotaMoved | GrowthWithdrawn):
+                awaited = awaited or decision.ref.uid in claims.leaving or decision.ref.uid in claims.cuts
+        return awaited
 
     @staticmethod
     def _noted(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:
         """The decisions, and whether a charge among the decisions ends a claim."""
         claims, ended = state.ledger.claims, False
-        for each in decisions:
-            yield each
-            if isinstance(each, QuotaReserved | WorkloadAdopted):
-                ended = ended or claimant_of(each) in claims.by_uid
+        for decision in decisions:
+            yield decision
+            if isinstance(decision, QuotaReserved | WorkloadAdopted):
+                ended = ended or claimant_of(decision) in claims.by_uid
         return ended
 
     @staticmethod
@@ -276,29 +276,29 @@ class QuotaAccountant(Stage[AccountantState]):
         every entry has one charge, and every charge has an entry. I22: a charge is at the leaf of its workload, or due
         to move.
         """
-        found = []
+        violations = []
         if (charged := quotaledger.recounted_used(state.ledger)) != state.ledger.used:
-            found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {charged}"))
+            violations.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {charged}"))
         if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
-            found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
+            violations.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
         ledger = state.ledger
         if told := quotaledger.recounted_shares(ledger):
-            found.append(Violation("I5", f"fair shares are others by the requests: {told[:5]}"))
+            violations.append(Violation("I5", f"fair shares are others by the requests: {told[:5]}"))
         if (held := quotaledger.recounted_held(ledger)) != (sums := ledger.claims.total.extra):
-            found.append(Violation("I5", f"claims hold {sums}, and {held} by the charges"))
+            violations.append(Violation("I5", f"claims hold {sums}, and {held} by the charges"))
         if ledger.waiting != quotaledger.recounted_waiting(ledger) or ledger.leaving != quotaledger.recounted_leaving(
             ledger
         ):
-            found.append(
+            violations.append(
                 Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves: not the sums of the jobs")
             )
-        found += claiming.forgotten(state)
+        violations += claiming.forgotten(state)
         if state.entries.keys() != state.ledger.charges.keys():
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())
-            found.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))
+            violations.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))
         for uid, entry in state.entries.items():
             home, charge = home_of(state, uid)[0], state.ledger.charges.get(uid)
             due = uid in state.due_move or uid in state.due_release or not (entry.admitted or entry.resumed_rv)
             if charge is not None and (charge.queue != entry.queue or (home not in ("", entry.queue) and not due)):
-                found.append(Violation("I22", f"{entry.ref} is charged at {charge.queue} and belongs to {home}"))
-        return found
+                violations.append(Violation("I22", f"{entry.ref} is charged at {charge.queue} and belongs to {home}"))
+        return violations

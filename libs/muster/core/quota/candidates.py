@@ -202,7 +202,7 @@ class Search(Struct):
 
     def copied(self) -> Search:
         """An independent copy of this search."""
-        extra, firm = ({path: dict(each) for path, each in of.items()} for of in (self.gone.extra, self.gone.firm))
+        extra, firm = ({path: dict(vector) for path, vector in of.items()} for of in (self.gone.extra, self.gone.firm))
         return replace(self, chosen=list(self.chosen), gone=Scratch(extra, firm), moving={**self.moving})
 
     def missing(self) -> Shortfall | None:
@@ -256,11 +256,11 @@ class Search(Struct):
 def search(given: Basis, queue: str, demand: Demand, *, places: bool = False) -> Search:
     """An empty search for a claimant. ``places``: victims may also be chosen for places on nodes."""
     gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
-    found = Search(given, queue, demand, [], gone, frozenset())
-    found.names = frozenset(short.resource for short in found.refusals())
-    if places and not found.names:
-        found.names = frozenset(demand.request)
-    return found
+    begun = Search(given, queue, demand, [], gone, frozenset())
+    begun.names = frozenset(short.resource for short in begun.refusals())
+    if places and not begun.names:
+        begun.names = frozenset(demand.request)
+    return begun
 
 
 def most_of(amounts: Iterable[int], limit: int) -> int:
@@ -291,14 +291,14 @@ class GivingRules(Struct, frozen=True):
         """Whether the rules consider work of a queue."""
         return True
 
-    def turn(self, leaf: str, found: Search) -> Turn:
+    def turn(self, leaf: str, search: Search) -> Turn:
         """The turn of a queue to give, the least first; at equal turns the order of runs decides."""
         return ()
 
-    def gives(self, giver: Giver, found: Search) -> bool:
+    def gives(self, giver: Giver, search: Search) -> bool:
         """Whether one more job may leave beside the chosen victims. A refused job stays refused with more victims."""
         return True
 
-    def fair(self, found: Search) -> bool:
+    def fair(self, search: Search) -> bool:
         """Whether all chosen victims may leave together."""
         return True

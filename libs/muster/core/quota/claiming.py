@@ -101,8 +101,8 @@ def claim_passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, n
     if not demand.run_ms or not ledger.claims.by_uid or ledger.shortfall(queue, demand, scratch) is None:
         return None
     chain = chain_of(queue)
-    found = ledger.claims.passed(queue, demand, now)
-    mine = (claim for claim in found if any(path in chain for path in claim.paths()))
+    passed = ledger.claims.passed(queue, demand, now)
+    mine = (claim for claim in passed if any(path in chain for path in claim.paths()))
     return min(mine, key=lambda claim: claim.promised, default=None)
 
 
@@ -332,7 +332,7 @@ def _moves(plan: Plan) -> tuple[Move, ...]:
 def _leave(plan: Plan) -> tuple[Victim, ...]:
     """The victims of a plan without the victims that could move and have places where they are."""
     moved = {move.uid for move in _moves(plan)}
-    return tuple(each for each in plan.proposed.victims if not each.moves or each.ref.uid in moved)
+    return tuple(victim for victim in plan.proposed.victims if not victim.moves or victim.ref.uid in moved)
 
 
 def _refusal(state: AccountantState, proposed: PreemptionProposed) -> Shortfall | None:
@@ -371,18 +371,18 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
         return "victim_protected"
     refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
     chosen = {victim.ref.uid: victim for victim in proposed.victims if not victim.moves}
-    if len(chosen) < len(proposed.victims) and (said := moving_objection(state, proposed)):
-        return said
+    if len(chosen) < len(proposed.victims) and (objection := moving_objection(state, proposed)):
+        return objection
     if proposed.kind == "move":
         return refused
-    own = any(state.entries[each].queue == queue for each in chosen)
+    own = any(state.entries[victim_uid].queue == queue for victim_uid in chosen)
     given, service = basis(state.ledger, uid), proposed.kind == "service"
     shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None
     judge = OfService(queue) if service else rules(given, queue, demand, inside=own, shares=shares)
     may = partial(_served_more if service else _lower, state, proposed, chosen)
     spare = proposed.for_places and state.places and given.refusal(queue, demand) is None
-    found = search(given, queue, demand, places=for_nodes or spare)
-    return giving_objection(judge, found, chosen, may, places=state.places) or refused
+    begun = search(given, queue, demand, places=for_nodes or spare)
+    return giving_objection(judge, begun, chosen, may, places=state.places) or refused
 
 
 def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
@@ -467,13 +467,13 @@ def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
     return entry.queue == victim.queue and state.now - entry.since >= least
 
 
-def outranked(state: AccountantState, claimant: str, victim: str, said: int | None) -> bool:
+def outranked(state: AccountantState, claimant: str, victim: str, proposed: int | None) -> bool:
     """Whether a victim has lower priority than the claimant, by the queued priorities; both by uid.
 
-    ``said``: the victim's priority in the proposal; this counts for an adopted victim, never queued.
+    ``proposed``: the victim's priority in the proposal; this counts for an adopted victim, never queued.
     """
-    lower, higher = state.priorities.get(victim, said), state.priorities.get(claimant)
-    return lower is not None and higher is not None and lower < higher and said is not None
+    lower, higher = state.priorities.get(victim, proposed), state.priorities.get(claimant)
+    return lower is not None and higher is not None and lower < higher and proposed is not None
 
 
 def unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:

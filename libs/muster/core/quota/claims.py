@@ -260,7 +260,7 @@ class Claims(Struct):
         """A charge was released: claims that await the workload have one victim less, and claims on the same resources
         make progress. Returns the claims that awaited the workload.
         """
-        found = []
+        claims = []
         for claim in self.by_uid.values():
             claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
@@ -268,18 +268,18 @@ class Claims(Struct):
             gave = claim.moving.pop(uid, None) is not None or gave
             if gave:
                 self._calmed(claim)
-                found.append(claim)
+                claims.append(claim)
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
         self.leaving.pop(uid, None)
         self.moving.pop(uid, None)
         self.cuts.pop(uid, None)
-        return found
+        return claims
 
     def leaves_for(self, uid: str) -> list[Claim]:
         """The claims that await a victim, in whole or in part."""
         claims = self.by_uid.values()
-        return [each for each in claims if uid in each.victims or uid in each.partial or uid in each.moving]
+        return [claim for claim in claims if uid in claim.victims or uid in claim.partial or uid in claim.moving]
 
     def ask_of(self, uid: str) -> QueuedRequest | None:
         """The claim of a claimant, as a queued request; the claimant may be in no queue."""
@@ -290,11 +290,11 @@ class Claims(Struct):
         """A victim could not be suspended: no claim awaits the victim any more. Returns the claims that awaited the
         victim.
         """
-        found = self.leaves_for(uid)
+        claims = self.leaves_for(uid)
         if self.moving.get(uid) == attempt:
             del self.moving[uid]
         stays = self.leaving.get(uid) == attempt
-        for claim in found:
+        for claim in claims:
             part = claim.partial.get(uid)
             if claim.victims.get(uid) == attempt or claim.moving.get(uid) == attempt:
                 stays = claim.victims.pop(uid, None) is not None or stays
@@ -307,21 +307,21 @@ class Claims(Struct):
             self._calmed(claim)
         if stays:
             self._stays(uid)
-        return found
+        return claims
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> list[Claim]:
         """A Ray cluster has a smaller grant: no claim awaits the released part any more. Returns the claims that
         awaited the cluster.
         """
-        found = self.leaves_for(uid)
-        for claim in found:
+        claims = self.leaves_for(uid)
+        for claim in claims:
             part = claim.partial.get(uid)
             if part is not None and is_down(groups, part.left):
                 del claim.partial[uid]
                 self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
                 self._calmed(claim)
-        return found
+        return claims
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
         """A cluster has a larger grant: its claim holds less. Returns the claim where nothing is left to hold."""
@@ -367,8 +367,8 @@ class Claims(Struct):
             heir.victims[uid] = served.victims.pop(uid)
         heir.partial |= served.partial
         served.partial = {}
-        for each in (served, heir):
-            self._calmed(each)
+        for claim in (served, heir):
+            self._calmed(claim)
         return heir
 
     def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
@@ -381,7 +381,7 @@ class Claims(Struct):
 
     def serving(self, queue: str, demand: Demand, mine: Claim | None = None) -> list[Claim]:
         """The claims for this demand. ``mine``: the job's own claim, also where it serves no other job."""
-        return [each for each in self.by_uid.values() if each is mine or each.serves(queue, demand)]
+        return [claim for claim in self.by_uid.values() if claim is mine or claim.serves(queue, demand)]
 
     def held_from(
         self, queue: str, demand: Demand, own: Sequence[Claim], *, owed: bool, lent: bool, now: int | None
@@ -489,4 +489,6 @@ def _add(totals: dict[str, Vector], path: str, amounts: Vector, times: int) -> N
 
 
 def _copy(scratch: Scratch) -> Scratch:
-    return Scratch(*({path: dict(vector) for path, vector in each.items()} for each in (scratch.extra, scratch.firm)))
+    return Scratch(
+        *({path: dict(vector) for path, vector in vectors.items()} for vectors in (scratch.extra, scratch.firm))
+    )

@@ -58,15 +58,15 @@ def kai_priority(workload: Workload, classes: Mapping[str, int]) -> int:
     name = kai_class(workload)
     if not workload.labels.get(KAI_PRIORITY) and workload.priority is not None:
         return workload.priority
-    found = classes.get(name, CLASSES.get(name))
-    return CLASSES[DEFAULT_CLASS] if found is None else found
+    value = classes.get(name, CLASSES.get(name))
+    return CLASSES[DEFAULT_CLASS] if value is None else value
 
 
 def kai_preemptible(workload: Workload, priority: int | None) -> bool:
     """The value of the label; without a label, whether the priority is below FIRM."""
-    said = workload.labels.get(KAI_PREEMPTIBILITY, "")
-    if said in PREEMPTIBILITY:
-        return said == PREEMPTIBILITY[0]
+    declared = workload.labels.get(KAI_PREEMPTIBILITY, "")
+    if declared in PREEMPTIBILITY:
+        return declared == PREEMPTIBILITY[0]
     return (kai_priority(workload, {}) if priority is None else priority) < FIRM
 
 
@@ -74,8 +74,8 @@ def preemption_delay_ms(labels: Mapping[str, str]) -> int:
     """How long work waits before other work may be suspended for it; 0 without a declared time, and outside KAI
     queues.
     """
-    said = labels.get(KAI_PREEMPTION_DELAY, "")
-    return span_or(said, 0) if labels.get(KAI_QUEUE) else 0
+    declared = labels.get(KAI_PREEMPTION_DELAY, "")
+    return span_or(declared, 0) if labels.get(KAI_QUEUE) else 0
 
 
 def run_time_ms(labels: Mapping[str, str]) -> int:
@@ -202,8 +202,10 @@ def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], queu
 
 def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
     """The placement strategies for the pods of a job, from its leaf and the nodes above; empty without any."""
-    said = [nodes[path].placement for path in reversed(chain_of(queue)) if path in nodes and nodes[path].placement]
-    return strategies_text(inherited(said)) if said else ""
+    placements = [
+        nodes[path].placement for path in reversed(chain_of(queue)) if path in nodes and nodes[path].placement
+    ]
+    return strategies_text(inherited(placements)) if placements else ""
 
 
 def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:
@@ -216,5 +218,5 @@ def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None =
     if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)
     declared = run_time_ms(workload.labels)
-    pods = sum([each.count for each in workload.pod_sets])
+    pods = sum([pod_set.count for pod_set in workload.pod_sets])
     return Demand(need, pods, preemptible, run_ms=declared, basis=workload.basis)

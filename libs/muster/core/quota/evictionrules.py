@@ -67,17 +67,20 @@ class Between(GivingRules, frozen=True):
         preemptible.
         """
         for name in self.names:
-            found = self.shares.get(self.queue, {}).get(name)
-            if found is None or self._used(self.queue, name) + self.demand.request.get(name, 0) > found.share.amount:
+            divided = self.shares.get(self.queue, {}).get(name)
+            if (
+                divided is None
+                or self._used(self.queue, name) + self.demand.request.get(name, 0) > divided.share.amount
+            ):
                 return False
         return self.demand.preemptible or not any(self.ledger.beyond_mins(self.queue, self.demand, self.given.held))
 
     def sides(self, leaf: str) -> tuple[str, str]:
         """(the claimant's side, the victim's side) just below the shared node."""
-        found = self.met.get(leaf)
-        if found is None:
-            found = self.met[leaf] = self._sides(leaf)
-        return found
+        sides = self.met.get(leaf)
+        if sides is None:
+            sides = self.met[leaf] = self._sides(leaf)
+        return sides
 
     def _beside(self, leaf: str) -> bool:
         """Whether a queue is in the claimant's tree: queues of other trees share no quota with the claimant."""
@@ -96,47 +99,49 @@ class Between(GivingRules, frozen=True):
         """
         return leaf != self.queue and leaf in chain_of(self.queue)
 
-    def gives(self, giver: Giver, found: Search) -> bool:
+    def gives(self, giver: Giver, search: Search) -> bool:
         """Whether a victim's side may give one more job beside the chosen, and cannot take the quota back."""
         if self._shareless(giver.queue):
             return True
         if not self.asks(giver.queue):
             return False
         own, side = self.sides(giver.queue)
-        left = {name: found.used(side, name) for name in self.names}
+        left = {name: search.used(side, name) for name in self.names}
         gives = any(self._above_share(side, name, left[name]) for name in self.names) or (
             self._within_quota(own) and any(left[name] > self._quota(side, name) for name in self.names)
         )
-        return gives and not self._comes_back(giver, own, side, found)
+        return gives and not self._comes_back(giver, own, side, search)
 
-    def _comes_back(self, giver: Giver, own: str, side: str, found: Search) -> bool:
+    def _comes_back(self, giver: Giver, own: str, side: str, search: Search) -> bool:
         """Whether a victim of this side could reclaim the quota: the side would be within quota again with the victim
         back, and the claimant's side above quota.
         """
         asked, gives = self.demand.request, giver.request
-        if any(self._quota(side, name) - found.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
+        if any(self._quota(side, name) - search.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
             return False
-        if all(found.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
+        if all(search.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
             return False
-        room = {name: self._quota(side, name) - found.used(side, name) + gives.get(name, 0) for name in self.names}
-        gone = (giver, *found.givers())
-        return any(self._fits_back(each, giver, room, found) for each in gone if self.sides(each.queue)[1] == side)
+        room = {name: self._quota(side, name) - search.used(side, name) + gives.get(name, 0) for name in self.names}
+        gone = (giver, *search.givers())
+        return any(
+            self._fits_back(victim, giver, room, search) for victim in gone if self.sides(victim.queue)[1] == side
+        )
 
-    def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], found: Search) -> bool:
+    def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], search: Search) -> bool:
         """Whether one victim fits into ``room`` and into the share of its queue; ``last``: the last victim."""
         for name in self.names:
             asked = one.request.get(name, 0)
-            used = found.used(one.queue, name) - (last.request.get(name, 0) if last.queue == one.queue else 0)
+            used = search.used(one.queue, name) - (last.request.get(name, 0) if last.queue == one.queue else 0)
             if asked > room[name] or used + asked > self._share(one.queue, name):
                 return False
         return True
 
     def asks(self, leaf: str) -> bool:
         """Whether the rules consider a queue, before any of its work is looked at."""
-        found = self.questionable.get(leaf)
-        if found is None:
-            found = self.questionable[leaf] = self._asks(leaf)
-        return found
+        considered = self.questionable.get(leaf)
+        if considered is None:
+            considered = self.questionable[leaf] = self._asks(leaf)
+        return considered
 
     def _asks(self, leaf: str) -> bool:
         if leaf == self.queue or not self._beside(leaf):
@@ -154,10 +159,10 @@ class Between(GivingRules, frozen=True):
             return True
         return not any(self._used(side, name) < self._quota(side, name) for name in limited)
 
-    def fair(self, found: Search) -> bool:
+    def fair(self, search: Search) -> bool:
         """Whether in no resource the claimant's side ends further above its share than a giving side."""
         taken: dict[str, set[str]] = {}
-        for giver in found.givers():
+        for giver in search.givers():
             if not self._shareless(giver.queue):
                 taken.setdefault(giver.queue, set()).update(name for name, amount in giver.request.items() if amount)
         for leaf, given in taken.items():
@@ -165,27 +170,27 @@ class Between(GivingRules, frozen=True):
             for name in self.names:
                 if name not in given and not self.demand.request.get(name):
                     continue
-                mine = found.used(own, name) + self.demand.request.get(name, 0)
+                mine = search.used(own, name) + self.demand.request.get(name, 0)
                 whole, theirs = self._share(own, name), self._share(side, name)
                 if mine <= whole or theirs <= 0:
                     continue
-                if not whole or mine * theirs >= found.used(side, name) * whole:
+                if not whole or mine * theirs >= search.used(side, name) * whole:
                     return False
         return True
 
-    def turn(self, leaf: str, found: Search) -> Turn:
+    def turn(self, leaf: str, search: Search) -> Turn:
         """The turn of a queue to give, level by level from the top: lower priority first, then the largest ratio of use
         to the kept amount.
         """
         if self._shareless(leaf):
             return ()
-        return tuple(self._turn(at, found) for at in reversed(chain_of(leaf)[:-1]) if at in self.ledger.nodes)
+        return tuple(self._turn(at, search) for at in reversed(chain_of(leaf)[:-1]) if at in self.ledger.nodes)
 
-    def _turn(self, path: str, found: Search) -> tuple[int, int]:
+    def _turn(self, path: str, search: Search) -> tuple[int, int]:
         part = 0
         for name in self.names:
             keeps = self._keeps(path, name)
-            used = found.used(path, name)
+            used = search.used(path, name)
             if keeps != UNLIMITED and used:
                 part = max(part, used * 1_000_000 // keeps if keeps else UNSPEAKABLE)
         return (self.ledger.nodes[path].priority, -part)
@@ -195,13 +200,13 @@ class Between(GivingRules, frozen=True):
         return keeps != UNLIMITED and used > keeps
 
     def _within_quota(self, path: str) -> bool:
-        found = self.within.get(path)
-        if found is None:
+        within = self.within.get(path)
+        if within is None:
             asked = self.demand.request
-            found = self.within[path] = all(
+            within = self.within[path] = all(
                 self._used(path, name) + asked.get(name, 0) <= self._quota(path, name) for name in self.names
             )
-        return found
+        return within
 
     def _keeps(self, path: str, name: str) -> int:
         return self.shares[path][name].allocatable
@@ -244,8 +249,8 @@ class OfGuarantee(GivingRules, frozen=True):
     def asks(self, leaf: str) -> bool:
         return leaf != self.queue and self.level not in chain_of(leaf)
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        return self.asks(giver.queue) and spares(giver, found)
+    def gives(self, giver: Giver, search: Search) -> bool:
+        return self.asks(giver.queue) and spares(giver, search)
 
 
 class Inside(GivingRules, frozen=True):
@@ -270,19 +275,19 @@ class Inside(GivingRules, frozen=True):
     def asks(self, leaf: str) -> bool:
         return leaf == self.queue or self.others
 
-    def turn(self, leaf: str, found: Search) -> Turn:
+    def turn(self, leaf: str, search: Search) -> Turn:
         """The claimant's own queue first, until the claimant is within the min without the chosen victims."""
         if not self.others:
             return ()
-        return ((0 if (leaf == self.queue) == bool(found.above_min()) else 1, 0),)
+        return ((0 if (leaf == self.queue) == bool(search.above_min()) else 1, 0),)
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        return giver.queue == self.queue or (self.others and spares(giver, found))
+    def gives(self, giver: Giver, search: Search) -> bool:
+        return giver.queue == self.queue or (self.others and spares(giver, search))
 
-    def fair(self, found: Search) -> bool:
-        if all(giver.queue == self.queue for giver in found.givers()):
+    def fair(self, search: Search) -> bool:
+        if all(giver.queue == self.queue for giver in search.givers()):
             return True
-        return bool(found.managed()) and not found.above_min()
+        return bool(search.managed()) and not search.above_min()
 
 
 class OfService(GivingRules, frozen=True):
@@ -290,28 +295,28 @@ class OfService(GivingRules, frozen=True):
 
     queue: str
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        return giver.queue == self.queue or spares(giver, found)
+    def gives(self, giver: Giver, search: Search) -> bool:
+        return giver.queue == self.queue or spares(giver, search)
 
 
 class MovesOnly(GivingRules, frozen=True):
     """No job releases quota: jobs may only move."""
 
-    def gives(self, giver: Giver, found: Search) -> bool:
+    def gives(self, giver: Giver, search: Search) -> bool:
         return False
 
 
-def spares(giver: Giver, found: Search) -> bool:
+def spares(giver: Giver, search: Search) -> bool:
     """Whether no node between a giver and the shared path falls below its min without the giver. The check covers the
     short resources. A giver without short resources frees only nodes: then the check covers all requested resources.
     """
-    amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger
-    short, asked = ([name for name in each if amounts.get(name)] for each in (found.names, found.demand.request))
+    amounts, shared, ledger = counted(giver.demand), set(chain_of(search.queue)), search.ledger
+    short, asked = ([name for name in names if amounts.get(name)] for names in (search.names, search.demand.request))
     for at in chain_of(giver.queue):
         node = ledger.nodes.get(at)
         if node is None or at in shared:
             continue
-        if any(found.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in short or asked):
+        if any(search.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in short or asked):
             return False
     return True
 
@@ -331,7 +336,7 @@ def rules(
 
 def giving_objection(
     judge: GivingRules,
-    found: Search,
+    search: Search,
     chosen: Iterable[str],
     may: Callable[[str], Objection] = lambda _: "",
     *,
@@ -343,29 +348,29 @@ def giving_objection(
     stage that places gangs judges the number of victims.
     """
     chosen = list(chosen)
-    said = judge.claims() or next((each for uid in chosen if (each := may(uid))), "")
-    if said or not found.names:
-        return said or "fits"
-    begun = found.copied()
-    said = _taken(judge, found, chosen)
-    if said or places:
-        return said
-    givers = {uid: found.giver(uid) for uid in chosen}
+    objection = judge.claims() or next((single for uid in chosen if (single := may(uid))), "")
+    if objection or not search.names:
+        return objection or "fits"
+    begun = search.copied()
+    objection = _taken(judge, search, chosen)
+    if objection or places:
+        return objection
+    givers = {uid: search.giver(uid) for uid in chosen}
     alike = {(giver.queue, *sorted(counted(giver.demand).items())): uid for uid, giver in givers.items()}
-    rests = ([each for each in chosen if each != uid] for uid in alike.values())
+    rests = ([other for other in chosen if other != uid] for uid in alike.values())
     return "too_many_victims" if any(not _taken(judge, begun.copied(), rest) for rest in rests) else ""
 
 
-def _taken(judge: GivingRules, found: Search, uids: Iterable[str]) -> Objection:
+def _taken(judge: GivingRules, search: Search, uids: Iterable[str]) -> Objection:
     """Take the victims one after the other; return the first objection."""
     one, together = judge.objects
     for uid in uids:
-        if not found.knows(uid):
+        if not search.knows(uid):
             return "victim_left"
-        giver = found.giver(uid)
-        if not judge.asks(giver.queue) or not judge.gives(giver, found):
+        giver = search.giver(uid)
+        if not judge.asks(giver.queue) or not judge.gives(giver, search):
             return one
-        found.take(uid)
-    if found.missing() is not None:
+        search.take(uid)
+    if search.missing() is not None:
         return "not_enough"
-    return "" if judge.fair(found) else together
+    return "" if judge.fair(search) else together

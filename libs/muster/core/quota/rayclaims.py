@@ -166,7 +166,7 @@ def part_of(uid: str, queue: str, spare: Spare) -> SpareReplica:
 
 
 def parts_of(
-    found: Search, candidates: Candidates, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
+    begun: Search, candidates: Candidates, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
 ) -> tuple[Candidates, dict[str, SpareReplica]]:
     """The replicas that could be released, each as a separate victim. The replicas of one cluster come one after the
     other, and no group has more than needed. An idle replica loses no work: at equal priority idle replicas come first,
@@ -176,21 +176,21 @@ def parts_of(
     no such limit. ``below``: only clusters of the claimant's own queue with a lower priority give; None: only clusters
     of other queues.
     """
-    lacks = list(found.refusals())
+    lacks = list(begun.refusals())
     parts: dict[str, SpareReplica] = {}
     runs: dict[str, list[Run]] = {}
     for leaf, running in candidates.runs.items():
-        for run in running if (leaf == found.queue) == (below is not None) else ():
+        for run in running if (leaf == begun.queue) == (below is not None) else ():
             fits = (most is None or run.priority <= most) and (below is None or run.priority < below)
             for at, spare in enumerate(givers.get(run.uid, ()) if fits and candidates.may(run.uid) else ()):
-                needed = (-(-short.missing // each) for short in lacks if (each := spare.each.get(short.resource)))
+                needed = (-(-short.missing // amount) for short in lacks if (amount := spare.each.get(short.resource)))
                 for number in range(min(spare.most, max(needed, default=0))):
                     uid = f"{run.uid} {at:03} {number:04}"
                     parts[uid] = part_of(run.uid, leaf, spare)
                     youth = min(-candidates.now, run.youth) if number < spare.idle else run.youth
                     key = f"{run.key} {at:03} {number:04}"
                     runs.setdefault(leaf, []).append(run._replace(youth=youth, key=key, uid=uid))
-    return Candidates({leaf: sorted(each) for leaf, each in runs.items()}, now=candidates.now), parts
+    return Candidates({leaf: sorted(lot) for leaf, lot in runs.items()}, now=candidates.now), parts
 
 
 def counts_of(parts: Iterable[SpareReplica]) -> dict[str, Counts]:
@@ -214,22 +214,22 @@ def workers_objection(
     ``spares``: uid -> the replicas that may be released by the grant now. ``inside``: the clusters are in the
     claimant's own queue, with lower priority.
     """
-    found, parts = search(given, queue, demand), dict[str, Giver]()
-    for each in proposed:
-        may = {spare.group: spare for spare in spares.get(each.ref.uid, ())}
-        taken = {name: count for name, count in each.taken.items() if count > 0}
+    begun, parts = search(given, queue, demand), dict[str, Giver]()
+    for victim in proposed:
+        may = {spare.group: spare for spare in spares.get(victim.ref.uid, ())}
+        taken = {name: count for name, count in victim.taken.items() if count > 0}
         same = all(
-            name in may and count <= may[name].most and each.left.get(name) == may[name].granted - count
+            name in may and count <= may[name].most and victim.left.get(name) == may[name].granted - count
             for name, count in taken.items()
         )
-        charge = given.ledger.charges.get(each.ref.uid)
-        if charge is None or not same or not taken or given_back(may.values(), taken) != (each.request, each.pods):
+        charge = given.ledger.charges.get(victim.ref.uid)
+        if charge is None or not same or not taken or given_back(may.values(), taken) != (victim.request, victim.pods):
             return "victim_left"
         for name, count in taken.items():
-            gives = part_of(each.ref.uid, charge.queue, may[name]).gives
-            parts |= {f"{each.ref.uid} {name} {number}": gives for number in range(count)}
-    found.parts = parts
-    return evictionrules.giving_objection(evictionrules.rules(given, queue, demand, inside=inside), found, parts)
+            gives = part_of(victim.ref.uid, charge.queue, may[name]).gives
+            parts |= {f"{victim.ref.uid} {name} {number}": gives for number in range(count)}
+    begun.parts = parts
+    return evictionrules.giving_objection(evictionrules.rules(given, queue, demand, inside=inside), begun, parts)
 
 
 def as_victims(
@@ -237,11 +237,11 @@ def as_victims(
     charges: Mapping[str, Charge], givers: Mapping[str, Sequence[Spare]], priorities: Mapping[str, int | None],
 ) -> tuple[PartialVictim, ...]:  # fmt: skip
     """The victims in the form of a proposal. ``priorities``: of outranked clusters in the claimant's queue."""
-    found = []
+    victims = []
     for uid, taken in chosen.items():
         request, pods = given_back(givers[uid], taken)
         left = {spare.group: spare.granted - taken[spare.group] for spare in givers[uid] if spare.group in taken}
-        found.append(
+        victims.append(
             PartialVictim(
                 workloads[uid].ref,
                 attempts[uid],
@@ -253,4 +253,4 @@ def as_victims(
                 priorities.get(uid),
             )
         )
-    return tuple(found)
+    return tuple(victims)

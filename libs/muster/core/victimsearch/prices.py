@@ -128,13 +128,13 @@ class Prices:
 
     @cached_property
     def _alike(self) -> Alike:
-        found = self._candidates.alike
-        if found is None:
-            found = Alike()
+        alike = self._candidates.alike
+        if alike is None:
+            alike = Alike()
             for leaf, runs in self._candidates.runs.items():
                 for run in runs:
-                    found.add(leaf, run, counted(self._begun.giver(run.uid).demand))
-        return found
+                    alike.add(leaf, run, counted(self._begun.giver(run.uid).demand))
+        return alike
 
     def run(self, uid: str) -> Run | None:
         """The run of a candidate; None for a job outside of the candidates."""
@@ -169,15 +169,15 @@ class Prices:
         return self.dear(uid)[0]
 
     def dear(self, uid: str) -> Dear:
-        found = self._dear.get(uid)
-        if found is None:
+        dear = self._dear.get(uid)
+        if dear is None:
             run = self.run(uid)
             assert run is not None, f"{uid} is no candidate"
             giver = self._begun.giver(uid)
             asks = self._judge.asks(giver.queue)
             turn, gives = self._turn(giver.queue) if asks else (), asks and self._judge.gives(giver, self._begun)
-            found = self._dear[uid] = (self._rank(turn, run) if gives else self._first, self.lost(uid), (turn, run))
-        return found
+            dear = self._dear[uid] = (self._rank(turn, run) if gives else self._first, self.lost(uid), (turn, run))
+        return dear
 
     def _rank(self, turn: Turn, run: Run) -> Rank:
         return tuple(priority for priority, _ in turn), run.priority, self._candidates.deprioritised(run.uid)
@@ -258,9 +258,9 @@ class Prices:
         heap = [(self._early(lot[0].uid), at, 0, lot) for at, lot in enumerate(self._lots())]
         heapify(heap)
         while heap:
-            found, at, place, lot = heap[0]
+            early, at, place, lot = heap[0]
             if place + 1 < len(lot):
                 heapreplace(heap, (self._early(lot[place + 1].uid), at, place + 1, lot))
             else:
                 heappop(heap)
-            yield found, lot[place].uid
+            yield early, lot[place].uid

@@ -54,16 +54,16 @@ def owed(
     guarantee.
     """
     rules = judges(given, queue, demand, shares)
-    found = _first(rules, given, queue, demand, replace(candidates, most=0), site)
+    victims = _first(rules, given, queue, demand, replace(candidates, most=0), site)
     if site is None or not candidates.most:
-        return found
+        return victims
     begun, much = search(given, queue, demand, places=True), DEAR_MS * worth(demand.request)
-    if found.uids and (found.price <= much or 2 * _least(begun, rules, candidates) >= found.price):
-        return found
+    if victims.uids and (victims.price <= much or 2 * _least(begun, rules, candidates) >= victims.price):
+        return victims
     moved = _first(rules, given, queue, demand, candidates, site)
-    if moved.uids and (not found.uids or 2 * moved.price < found.price):
+    if moved.uids and (not victims.uids or 2 * moved.price < victims.price):
         return moved
-    return found._replace(gave_up=found.gave_up or moved.gave_up)
+    return victims._replace(gave_up=victims.gave_up or moved.gave_up)
 
 
 def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) -> int:
@@ -72,7 +72,7 @@ def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) 
     if short is None or alike is None:
         return 0
     lots = (lots for leaf, lots in alike.lots.items() if any(judge.asks(leaf) for judge in rules))
-    newest = max((-lot[0].youth for each in lots for lot in each.values()), default=candidates.now)
+    newest = max((-lot[0].youth for leaf_lots in lots for lot in leaf_lots.values()), default=candidates.now)
     return worth({short.resource: short.missing}) * max(candidates.now - newest, 0)
 
 
@@ -123,8 +123,8 @@ def workers(
     begun.parts = {name: part.gives for name, part in parts.items()}
     inside: list[GivingRules] = [Inside(given, queue, demand, others=False)]
     rules = inside if below is not None else judges(given, queue, demand)
-    found = _first(rules if parts else (), given, queue, demand, replicas, None, begun)
-    return counts_of(parts[uid] for uid in found.uids)
+    victims = _first(rules if parts else (), given, queue, demand, replicas, None, begun)
+    return counts_of(parts[uid] for uid in victims.uids)
 
 
 def _first(
@@ -136,8 +136,8 @@ def _first(
     for judge in judges:
         if judge.claims() or not (candidates.most or any(map(judge.asks, candidates.runs))):
             continue
-        found = plan(begun, judge, candidates, site)
-        if found.uids:
-            return found
-        gave_up, looked = gave_up or found.gave_up, True
+        victims = plan(begun, judge, candidates, site)
+        if victims.uids:
+            return victims
+        gave_up, looked = gave_up or victims.gave_up, True
     return Found([], gave_up, looked)

@@ -54,24 +54,24 @@ class _Planner:
 
     def plan(self) -> Found:
         for start in self._starts():
-            found = self._filled(start) or (self._filled(tuple(start)[::-1]) if self.moves else None)
-            if found is not None:
-                found.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
-                if not found.chosen:
+            search = self._filled(start) or (self._filled(tuple(start)[::-1]) if self.moves else None)
+            if search is not None:
+                search.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
+                if not search.chosen:
                     return Found([], looked=False)  # The claimant fits already, and is evaluated next.
-                if self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED:
-                    found = self._improved(found)
-                return self._found(found)
+                if self.site is not None and not self.begun.chosen and len(search.chosen) <= MAX_TRADED:
+                    search = self._improved(search)
+                return self._found(search)
             if self.looks > MAX_LOOKS:
                 return Found([], gave_up=True)
         return self._exact()
 
-    def _found(self, found: Search) -> Found:
-        return Found(found.chosen, moving=found.moving, price=self.prices.price(found.chosen))
+    def _found(self, search: Search) -> Found:
+        return Found(search.chosen, moving=search.moving, price=self.prices.price(search.chosen))
 
-    def _enough(self, found: Search) -> bool:
-        fits = found.missing() is None and (self.site is None or self.site.fits(found.chosen, found.moving))
-        return fits and self.judge.fair(found)
+    def _enough(self, search: Search) -> bool:
+        fits = search.missing() is None and (self.site is None or self.site.fits(search.chosen, search.moving))
+        return fits and self.judge.fair(search)
 
     def _all_gone(self) -> Search:
         """The search with every possible victim gone."""
@@ -84,10 +84,12 @@ class _Planner:
         return self.all
 
     def _fit_at_most(self) -> bool:
-        found, site = self._all_gone(), self.site
-        if found.missing() is not None or (site is not None and not site.fits(found.chosen)):
+        search, site = self._all_gone(), self.site
+        if search.missing() is not None or (site is not None and not site.fits(search.chosen)):
             return False
-        return site is None or not found.moving or site.may_fit(uid for uid in found.chosen if uid not in found.moving)
+        return (
+            site is None or not search.moving or site.may_fit(uid for uid in search.chosen if uid not in search.moving)
+        )
 
     # --- by quota -------------------------------------------------------------------------------------------------
 
@@ -106,57 +108,57 @@ class _Planner:
 
     def _ending(self) -> tuple[str, ...]:
         """The needed jobs that end by themselves, where the rules allow them."""
-        found, short = self.begun.copied(), self.begun.missing()
+        search, short = self.begun.copied(), self.begun.missing()
 
         def helps(uid: str) -> bool:
-            queue, asked = found.giver(uid).queue, counted(found.giver(uid).demand)
+            queue, asked = search.giver(uid).queue, counted(search.giver(uid).demand)
             return short is not None and short.path in chain_of(queue) and asked.get(short.resource, 0) > 0
 
         for uid in self.candidates.ending(helps):
-            if uid not in found.chosen and self._taken(found, uid):
+            if uid not in search.chosen and self._taken(search, uid):
                 self.prices.free(uid)
-                short = found.missing()
-        return tuple(found.chosen[len(self.begun.chosen) :])
+                short = search.missing()
+        return tuple(search.chosen[len(self.begun.chosen) :])
 
     def _filled(self, start: Iterable[str]) -> Search | None:
         """The search with as many more victims as the quota needs, in order; None where the claimant still does not
         fit.
         """
-        found = self.begun.copied()
+        search = self.begun.copied()
         for uid in start:
-            if uid not in found.chosen and not self._taken(found, uid):
+            if uid not in search.chosen and not self._taken(search, uid):
                 return None
-        dead = set(found.chosen)
+        dead = set(search.chosen)
         """Runs that are chosen, or not allowed: a further victim does not allow a run again."""
         begins: dict[str, int] = {}
-        while (short := found.missing()) is not None:
-            uid = self._next(found, short, dead, begins)
+        while (short := search.missing()) is not None:
+            uid = self._next(search, short, dead, begins)
             if not uid or self.looks > MAX_LOOKS:
                 self.lacked = self.lacked or short
                 return None
-            found.take(uid)
+            search.take(uid)
             dead.add(uid)
-        return found if self._enough(found) else None
+        return search if self._enough(search) else None
 
-    def _taken(self, found: Search, uid: str) -> bool:
-        gives = self.may(uid) and self._gives(found, uid)
-        if taken := gives or self._moves(found, uid):
-            found.take(uid, moves=not gives)
+    def _taken(self, search: Search, uid: str) -> bool:
+        gives = self.may(uid) and self._gives(search, uid)
+        if taken := gives or self._moves(search, uid):
+            search.take(uid, moves=not gives)
         return taken
 
-    def _gives(self, found: Search, uid: str) -> bool:
-        giver = found.giver(uid)
-        return self.judge.asks(giver.queue) and self.judge.gives(giver, found)
+    def _gives(self, search: Search, uid: str) -> bool:
+        giver = search.giver(uid)
+        return self.judge.asks(giver.queue) and self.judge.gives(giver, search)
 
-    def _moves(self, found: Search, uid: str) -> bool:
-        return self.moves is not None and len(found.moving) < self.candidates.most and self.moves(uid)
+    def _moves(self, search: Search, uid: str) -> bool:
+        return self.moves is not None and len(search.moving) < self.candidates.most and self.moves(uid)
 
-    def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
+    def _next(self, search: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
         """The next victim for a short resource, of all queues below the node with the shortfall."""
         chosen: Run | None = None
         best: tuple[Turn, int, bool, int, int, str] | None = None
         for leaf, runs in self._leaves(short):
-            turn = self.judge.turn(leaf, found)
+            turn = self.judge.turn(leaf, search)
             if best is not None and turn > best[0]:
                 continue
             while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
@@ -167,11 +169,11 @@ class _Planner:
                 if run.uid in dead:
                     continue
                 self.looks += 1
-                giver = found.giver(run.uid)
+                giver = search.giver(run.uid)
                 if not counted(giver.demand).get(short.resource, 0) or not self.may(run.uid):
                     continue
                 self.tried[run.uid], self.prices.runs[run.uid] = None, run
-                if not self.judge.gives(giver, found):
+                if not self.judge.gives(giver, search):
                     dead.add(run.uid)
                     continue
                 rank = (turn, run.priority, self.candidates.deprioritised(run.uid), run.youth, run.came, run.key)
@@ -189,15 +191,17 @@ class _Planner:
         """Whether all leaves together could give the amount that a limit lacks, each leaf down to its own min, in whole
         runs. If not, no order of victims helps.
         """
-        found, name = self.begun.copied(), lacked.resource
-        short = next((each for each in found.refusals() if (each.path, each.resource) == (lacked.path, name)), None)
+        search, name = self.begun.copied(), lacked.resource
+        short = next(
+            (refusal for refusal in search.refusals() if (refusal.path, refusal.resource) == (lacked.path, name)), None
+        )
         if short is None:
             return True
         needed = short.missing
         for leaf, runs in self._leaves(short):
-            node = found.ledger.nodes.get(leaf)
-            most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
-            gives = (counted(found.giver(run.uid).demand).get(name, 0) for run in runs if self.may(run.uid))
+            node = search.ledger.nodes.get(leaf)
+            most = search.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
+            gives = (counted(search.giver(run.uid).demand).get(name, 0) for run in runs if self.may(run.uid))
             needed -= most_of(gives, most) if most > 0 else 0
             if needed <= 0:
                 return True
@@ -218,7 +222,7 @@ class _Planner:
         if not site.pods or not site.fits(self._all_gone().chosen):
             return
         options = {domain: self._options(site, self.begun.copied(), site.pods[0], domain) for domain in site.domains()}
-        firsts = sorted((option, domain or ("", "")) for domain, found in options.items() for option in found)
+        firsts = sorted((option, domain or ("", "")) for domain, choices in options.items() for option in choices)
         for option, domain in firsts[:MAX_STARTS]:
             where = domain if domain != ("", "") else None
             uids = self._cleared(site, option, where, options[where])
@@ -229,15 +233,15 @@ class _Planner:
         """The cost of room for a single pod on each node, the least first. A node is looked at on the turn of its
         cheapest job: room there costs at least as much as this job.
         """
-        found, known, options, closed = self.begun.copied(), dict.fromkeys(site.free(pod)), list[Option](), 0
+        search, known, options, closed = self.begun.copied(), dict.fromkeys(site.free(pod)), list[Option](), 0
         yield from (Option(Cost(), node, ()) for node in known)
         for least, uid in self.prices.cheapest_first():
             while options and options[0].cost < least:
                 yield heappop(options)
-            nodes = [node for node in site.nodes_of(uid) if node not in known] if self._may_give(found, uid) else ()
+            nodes = [node for node in site.nodes_of(uid) if node not in known] if self._may_give(search, uid) else ()
             for node in nodes:
                 known[node] = None
-                option = self._option(site, found, pod, node) if site.suits(pod, node) else None
+                option = self._option(site, search, pod, node) if site.suits(pod, node) else None
                 if option is not None:
                     heappush(options, option)
                     continue
@@ -251,46 +255,48 @@ class _Planner:
         """The victims that make room for every pod, pod by pod on the cheapest node, ``first`` included; None where no
         node has room.
         """
-        mark, found, known = site.view.mark(), self.begun.copied(), {each.node: each for each in options}
+        mark, search, known = site.view.mark(), self.begun.copied(), {option.node: option for option in options}
         try:
             for at, pod in enumerate(site.pods):
                 if at and pod != site.pods[at - 1]:
-                    known = {each.node: each for each in self._options(site, found, pod, domain)}
+                    known = {option.node: option for option in self._options(site, search, pod, domain)}
                 option: Option | None = first
                 while at and option is not None:
                     option = min(known.values(), default=None)
-                    if option is None or self._legal(found, option.uids):
+                    if option is None or self._legal(search, option.uids):
                         break
-                    self._look_again(known, site, found, pod, [option.node])
-                if option is None or not all(self._taken(found, uid) for uid in option.uids):
+                    self._look_again(known, site, search, pod, [option.node])
+                if option is None or not all(self._taken(search, uid) for uid in option.uids):
                     return None
                 for uid in option.uids:
                     site.leave(uid)
                 site.put(pod, option.node)
-                touched = dict.fromkeys([option.node, *(each for uid in option.uids for each in site.nodes_of(uid))])
+                touched = dict.fromkeys([option.node, *(node for uid in option.uids for node in site.nodes_of(uid))])
                 if site.pods[at + 1 : at + 2] == [pod]:
-                    self._look_again(known, site, found, pod, touched)
-            return found.chosen[len(self.begun.chosen) :]
+                    self._look_again(known, site, search, pod, touched)
+            return search.chosen[len(self.begun.chosen) :]
         finally:
             site.view.undo(mark)
 
-    def _look_again(self, known: dict[str, Option], site: Site, found: Search, pod: Ask, names: Iterable[str]) -> None:
+    def _look_again(self, known: dict[str, Option], site: Site, search: Search, pod: Ask, names: Iterable[str]) -> None:
         """Compute the cost of room for a pod on these nodes again."""
         for name in names:
             if known.pop(name, None) is not None:
-                option = self._option(site, found, pod, name)
+                option = self._option(site, search, pod, name)
                 if option is not None:
                     known[name] = option
 
-    def _options(self, site: Site, found: Search, pod: Ask, domain: Domain | None) -> list[Option]:
+    def _options(self, site: Site, search: Search, pod: Ask, domain: Domain | None) -> list[Option]:
         """The cost of room for a pod on each possible node."""
-        return [each for node in site.nodes(pod, domain) if (each := self._option(site, found, pod, node)) is not None]
+        return [
+            option for node in site.nodes(pod, domain) if (option := self._option(site, search, pod, node)) is not None
+        ]
 
-    def _option(self, site: Site, found: Search, pod: Ask, node: str) -> Option | None:
+    def _option(self, site: Site, search: Search, pod: Ask, node: str) -> Option | None:
         """The cheapest known set of jobs on a node that makes room for a pod."""
         if site.room(pod, node):
             return Option(Cost(), node, ())
-        here = [uid for uid in site.givers(node) if uid not in found.chosen and self._may_give(found, uid)]
+        here = [uid for uid in site.givers(node) if uid not in search.chosen and self._may_give(search, uid)]
         here.sort(key=self.prices.dear)
         if here and site.room_without(pod, node, here[:1]):
             return self._better(None, node, here[:1])  # No set costs less than its cheapest job.
@@ -298,19 +304,19 @@ class _Planner:
             return None
         best: Option | None = None
         for order in (here, sorted(here, key=self.prices.for_each)):
-            best = self._better(best, node, self._grown(site, found, pod, node, order))
+            best = self._better(best, node, self._grown(site, search, pod, node, order))
         for uids in site.sets(pod, node, here, best, self.prices):
             if best is not None and self.prices.cost(uids)[:2] > best.cost[:2]:
                 break
-            if site.room_without(pod, node, uids) and self._legal(found, uids):
+            if site.room_without(pod, node, uids) and self._legal(search, uids):
                 best = self._better(best, node, uids)
         return best
 
-    def _may_give(self, found: Search, uid: str) -> bool:
+    def _may_give(self, search: Search, uid: str) -> bool:
         if self.prices.run(uid) is None or not (self.moves or self.judge.asks(self.begun.giver(uid).queue)):
             return False
         self.looks += 1
-        return (self.may(uid) and self._gives(found, uid)) or self._moves(found, uid)
+        return (self.may(uid) and self._gives(search, uid)) or self._moves(search, uid)
 
     def _better(self, best: Option | None, node: str, uids: Sequence[str] | None) -> Option | None:
         if uids is None:
@@ -318,45 +324,45 @@ class _Planner:
         option = Option(self.prices.cost(uids), node, tuple(self.prices.in_order(uids)))
         return option if best is None or option < best else best
 
-    def _legal(self, found: Search, uids: Sequence[str]) -> bool:
+    def _legal(self, search: Search, uids: Sequence[str]) -> bool:
         """Whether the rules allow these jobs one after the other."""
-        taken = list(takewhile(lambda uid: self._taken(found, uid), self.prices.in_order(uids)))
+        taken = list(takewhile(lambda uid: self._taken(search, uid), self.prices.in_order(uids)))
         for uid in taken:
-            found.leave(uid)
+            search.leave(uid)
         return len(taken) == len(uids)
 
-    def _grown(self, site: Site, found: Search, pod: Ask, node: str, order: Sequence[str]) -> list[str] | None:
+    def _grown(self, site: Site, search: Search, pod: Ask, node: str, order: Sequence[str]) -> list[str] | None:
         """Allowed jobs one after the other until the pod has room, then without the jobs that are not needed."""
         uids: list[str] = []
         for uid in order:
-            if not self._legal(found, [*uids, uid]):
+            if not self._legal(search, [*uids, uid]):
                 continue
             uids.append(uid)
             if site.room_without(pod, node, uids):
                 break
         else:
             return None
-        for uid in sorted(uids, key=lambda each: (self.prices.rank(each), self.prices.lost(each)), reverse=True):
-            rest = [each for each in uids if each != uid]
+        for uid in sorted(uids, key=lambda uid: (self.prices.rank(uid), self.prices.lost(uid)), reverse=True):
+            rest = [other for other in uids if other != uid]
             if rest and site.room_without(pod, node, rest):
                 uids = rest
         return uids
 
-    def _improved(self, found: Search) -> Search:
+    def _improved(self, search: Search) -> Search:
         """The search with cheaper victims in place of the dearest: one job that is enough with some of the rest, or as
         many of the cheapest jobs as needed.
         """
-        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(found.chosen).rank)
+        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(search.chosen).rank)
         cheap, others = tee(islice((uid for uid in runs if self._may_give(none_gone, uid)), MAX_OTHERS))
         for other in others:
-            if self.prices.lost(other) >= self.prices.price(found.chosen):
+            if self.prices.lost(other) >= self.prices.price(search.chosen):
                 break
-            if other not in found.chosen:
-                found = self._cheaper(found, [other, *sorted(found.chosen, key=self.prices.dear)])
-        for dear in sorted(found.chosen, key=self.prices.dear, reverse=True):
+            if other not in search.chosen:
+                search = self._cheaper(search, [other, *sorted(search.chosen, key=self.prices.dear)])
+        for dear in sorted(search.chosen, key=self.prices.dear, reverse=True):
             cheap, others = tee(cheap)
-            found = self._cheaper(found, self._losing_less(dear, others))
-        return found
+            search = self._cheaper(search, self._losing_less(dear, others))
+        return search
 
     def _losing_less(self, than: str, uids: Iterable[str]) -> list[str]:
         most = self.prices.lost(than)
@@ -366,23 +372,23 @@ class _Planner:
         """As many of these jobs as needed, in this order, without the jobs that are not needed; ``than`` where that is
         not cheaper.
         """
-        found = self.begun.copied()
+        search = self.begun.copied()
         for uid in order:
-            self._taken(found, uid)
-            if self.prices.price(found.chosen) < self.prices.price(than.chosen) * 4 and self._enough(found):
+            self._taken(search, uid)
+            if self.prices.price(search.chosen) < self.prices.price(than.chosen) * 4 and self._enough(search):
                 break
-        if self._enough(found):
-            found.trim(self._enough, self.prices.dear)
-            again = self._set(self.prices.in_order(found.chosen))
+        if self._enough(search):
+            search.trim(self._enough, self.prices.dear)
+            again = self._set(self.prices.in_order(search.chosen))
             if again is not None and self.prices.cost(again.chosen) < self.prices.cost(than.chosen):
                 return again if not again.moving or self._enough(again) else than
         return than
 
     def _set(self, uids: Iterable[str]) -> Search | None:
         """The search with these jobs chosen one after the other; None where the rules do not allow all."""
-        found = self.begun.copied()
-        legal = all(uid in found.chosen or self._taken(found, uid) for uid in uids)
-        return found if legal else None
+        search = self.begun.copied()
+        legal = all(uid in search.chosen or self._taken(search, uid) for uid in uids)
+        return search if legal else None
 
     # --- exactly --------------------------------------------------------------------------------------------------
 
@@ -400,10 +406,10 @@ class _Planner:
             if best is not None and self.prices.cost(uids)[:2] > self.prices.cost(best.chosen)[:2]:
                 break
             order = self.prices.in_order(uids)
-            found = self._set(order)
+            search = self._set(order)
             may_give = not gone.moving.keys() >= {*uids}
-            if self.moves and may_give and (found is None or not self._enough(found)):
-                found = self._set(order[::-1])  # In reverse order other jobs give quota, and other jobs move.
+            if self.moves and may_give and (search is None or not self._enough(search)):
+                search = self._set(order[::-1])  # In reverse order other jobs give quota, and other jobs move.
             better = best is None or self.prices.cost(uids) < self.prices.cost(best.chosen)
-            best = found if found is not None and better and self._enough(found) else best
+            best = search if search is not None and better and self._enough(search) else best
         return self._found(best) if best is not None else Found([], gave_up=2 ** len(givers) > most)

@@ -56,11 +56,11 @@ class Site:
         mark, uids, mode = self.view.mark(), sorted(gone), self._places.placement.strategy
         for uid in uids:
             self.leave(uid)
-        found = mode is None or place(self.view, self._asks, mode) is None
-        if found and mode is not None:
-            found = elsewhere(self._places, self.view, sorted(moving), mode) is not None
+        fits = mode is None or place(self.view, self._asks, mode) is None
+        if fits and mode is not None:
+            fits = elsewhere(self._places, self.view, sorted(moving), mode) is not None
         self.view.undo(mark)
-        return found
+        return fits
 
     def may_fit(self, gone: Iterable[str] = ()) -> bool:
         """Whether all nodes together have enough free for the gang, without the ``gone`` jobs."""
@@ -92,7 +92,7 @@ class Site:
             return [None]
         [level] = levels
         labels = (node.labels.get(level) for node in self._places.ledger.nodes.values() if node.uid)
-        return [(level, value) for value in sorted({each for each in labels if each is not None})]
+        return [(level, value) for value in sorted({value for value in labels if value is not None})]
 
     def nodes(self, ask: Ask, domain: Domain | None) -> Iterator[str]:
         """The nodes suitable for a pod, full or not."""
@@ -154,12 +154,12 @@ class Site:
 
     def freed(self, uid: str, node: str) -> Mapping[str, int]:
         """The amounts of a job on a node, without shared devices."""
-        found: Vector = {}
+        freed: Vector = {}
         for key in occupants_of(self._places, uid):
             occupant = self._places.ledger.occupants[key]
             if occupant.node == node:
-                add_into(found, occupant.request, occupant.count)
-        return found
+                add_into(freed, occupant.request, occupant.count)
+        return freed
 
     def shares(self, uid: str) -> bool:
         """Whether a job has shared devices."""
@@ -176,7 +176,7 @@ class Site:
             return  # The pod needs every job here gone.
         lacks = {} if any(map(self.shares, here)) else self.lacks(ask, node)
         freed = {uid: self.freed(uid, node) for uid in here}
-        if best is not None and lacks and len({tuple(each.items()) for each in freed.values()}) == 1:
+        if best is not None and lacks and len({tuple(amounts.items()) for amounts in freed.values()}) == 1:
             return  # All jobs here free the same: the best option has the cheapest.
         for uids in islice(cheapest(here, prices.rank, prices.lost), MAX_SETS):
             if all(sum(freed[uid].get(name, 0) for uid in uids) >= amount for name, amount in lacks.items()):

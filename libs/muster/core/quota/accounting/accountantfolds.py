@@ -128,8 +128,8 @@ def _served(state: AccountantState, claim: Claim | None) -> None:
     """A claim ends, because its claimant has the quota."""
     if claim is not None:
         state.claim_causes.pop(claim.uid, None)
-        for each in (claim.uid, *claim.victims):
-            recheck(state, each)
+        for uid in (claim.uid, *claim.victims):
+            recheck(state, uid)
 
 
 def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
@@ -386,26 +386,26 @@ def _of_no_job(state: AccountantState, uid: str) -> None:
 
 def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:
     """Fold kube-scheduler's verdict on the gang of an admitted job."""
-    found, key = event.pod_group, event.pod_group.ref.key
-    if not (found.native and found.owner_uid):
+    group, key = event.pod_group, event.pod_group.ref.key
+    if not (group.native and group.owner_uid):
         return
     before = state.judged.get(key)
-    lacked = before.lacks_since if before is not None and before.uid == found.ref.uid else 0
-    since = lacked or at.at if found.verdict is not None and not found.verdict.scheduled else 0
-    said = _said_of(found.verdict) if found.verdict is not None else ""
-    state.judged[key] = Judged(found.ref.uid, found.owner_uid, found.attempt, since, said, found.minimum)
-    touched(state, at, found.owner_uid)
+    lacked = before.lacks_since if before is not None and before.uid == group.ref.uid else 0
+    since = lacked or at.at if group.verdict is not None and not group.verdict.scheduled else 0
+    text = _said_of(group.verdict) if group.verdict is not None else ""
+    state.judged[key] = Judged(group.ref.uid, group.owner_uid, group.attempt, since, text, group.minimum)
+    touched(state, at, group.owner_uid)
 
 
 def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) -> None:
-    found = state.judged.get(event.ref.key)
-    if found is not None and found.uid == event.ref.uid:
+    judged = state.judged.get(event.ref.key)
+    if judged is not None and judged.uid == event.ref.uid:
         del state.judged[event.ref.key]
-        touched(state, at, found.owner)
+        touched(state, at, judged.owner)
 
 
 def _said_of(verdict: Verdict) -> str:
-    return ": ".join(each for each in (verdict.reason, verdict.message) if each)
+    return ": ".join(part for part in (verdict.reason, verdict.message) if part)
 
 
 def _of_gang(state: AccountantState, owner: str) -> None:

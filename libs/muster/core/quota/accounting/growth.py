@@ -170,7 +170,7 @@ class _Room:
 
     def again(self, queue: str, denial: GrowthDenied) -> bool:
         """Whether a piece may fit, or its refusing limit does not count any more."""
-        return any(self._for(queue, each.short) for each in denial.refusals)
+        return any(self._for(queue, refusal.short) for refusal in denial.refusals)
 
     def _for(self, queue: str, short: Shortfall) -> bool:
         key = (queue, short.path, short.resource, short.asked, short.of_min)
@@ -214,8 +214,8 @@ def _most(
         return times, None
     while low + 1 < high:  # What fits n times fits fewer times, too.
         middle = (low + high) // 2
-        found = _shortfall(state, entry, growth, _plus(added, groups, middle), scratch)
-        low, high, short = (middle, high, short) if found is None else (low, middle, found)
+        refusal = _shortfall(state, entry, growth, _plus(added, groups, middle), scratch)
+        low, high, short = (middle, high, short) if refusal is None else (low, middle, refusal)
     return low, short
 
 
@@ -252,7 +252,7 @@ def _is_news(growth: OpenGrowth, refusals: list[GrowthRefusal]) -> bool:
 
 def _told(refusals: Iterable[GrowthRefusal]) -> list[tuple[Counts, str, str, int]]:
     """The parts of refusals worth an event: used amounts change all the time."""
-    return [(each.groups, each.short.path, each.short.resource, each.short.asked) for each in refusals]
+    return [(refusal.groups, refusal.short.path, refusal.short.resource, refusal.short.asked) for refusal in refusals]
 
 
 def _denial(entry: Entry, growth: OpenGrowth, refusals: list[GrowthRefusal]) -> GrowthDenied:
@@ -274,19 +274,19 @@ def _denial(entry: Entry, growth: OpenGrowth, refusals: list[GrowthRefusal]) -> 
 
 
 def _plus(counts: Counts, groups: Counts, times: int) -> Counts:
-    found = dict(counts)
+    total = dict(counts)
     for name, count in groups.items():
-        found[name] = found.get(name, 0) + count * times
-    return found
+        total[name] = total.get(name, 0) + count * times
+    return total
 
 
-def _recharge(state: AccountantState, entry: Entry, added: Counts, each: Mapping[str, ReplicaCost]) -> dict[str, Any]:
+def _recharge(state: AccountantState, entry: Entry, added: Counts, costs: Mapping[str, ReplicaCost]) -> dict[str, Any]:
     """The common fields of a grant and its withdrawal. ``added``: replicas on top; negative counts are taken away."""
     tree = state.ledger.tree_of(entry.queue)
     profile = tree.profile if tree is not None else "ack"
     groups, grant, aside, pods = dict(entry.groups), dict(entry.request), dict(entry.aside), entry.pods
     for name, count in added.items():
-        share = each[name]
+        share = costs[name]
         groups[name] = max(groups.get(name, 0) + count, 0)
         if not (groups[name] or share.hosts):
             del groups[name]  # No pod may grow by this size any more.

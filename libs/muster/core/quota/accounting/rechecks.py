@@ -68,14 +68,14 @@ def live_of(state: AccountantState, entry: Entry) -> Vector:
     uid = entry.ref.uid
     if uid in state.standalone:
         return state.standalone[uid].request
-    found, workload = state.presence.in_use(uid), state.workloads.get(uid)
+    live, workload = state.presence.in_use(uid), state.workloads.get(uid)
     if workload is None or workload.suspended or workload.phase not in ACTIVE:
-        return found
+        return live
     if not workload.child:
-        return highest(found, workload.asks)
+        return highest(live, workload.asks)
     if uid not in state.presence.children:
-        return found
-    return summed([found, *[each.request for each in workload.auxiliary]])
+        return live
+    return summed([live, *[pods.request for pods in workload.auxiliary]])
 
 
 # --- rechecks ---------------------------------------------------------------------------------------------------------

@@ -61,14 +61,14 @@ def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
     for root, tree in ledger.trees.items():
         if not tree.by_shares:
             continue
-        found: DividedShares = ledger.fair.shares
+        division: DividedShares = ledger.fair.shares
         usage, paths = _usage_due(state, tree), state.untold
         if usage or root in state.lately:
-            found = divided(tree, requests(ledger, tree), state.weighed.get(root, {}))
-            paths = dict.fromkeys(found)
+            division = divided(tree, requests(ledger, tree), state.weighed.get(root, {}))
+            paths = dict.fromkeys(division)
         shares: dict[str, Vector] = {}
-        for path in [path for path in found if path in paths] if paths else ():
-            amounts = _amounts(found[path])
+        for path in [path for path in division if path in paths] if paths else ():
+            amounts = _amounts(division[path])
             if amounts != state.told_shares.get(path, {}):
                 shares[path] = amounts
         if usage or shares:
@@ -76,7 +76,7 @@ def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
 
 
 def _amounts(mine: Mapping[str, Divided]) -> Vector:
-    return {name: amount for name, each in mine.items() if (amount := each.share.amount)}
+    return {name: amount for name, division in mine.items() if (amount := division.share.amount)}
 
 
 def _usage_due(state: AccountantState, tree: QuotaTree) -> dict[str, Vector]:
@@ -114,12 +114,12 @@ def _weighed(state: AccountantState, tree: QuotaTree) -> dict[str, Vector]:
     leaf.
     """
     leaves = state.lately[tree.root].weighed()
-    found: dict[str, Vector] = {}
+    weighed: dict[str, Vector] = {}
     for node in reversed(tree.nodes):
-        total = _sum((leaves.get(_key(node), {}), *(found.get(child, {}) for child in node.children)))
+        total = _sum((leaves.get(_key(node), {}), *(weighed.get(child, {}) for child in node.children)))
         if total and node.path != tree.root:
-            found[node.path] = total
-    return found
+            weighed[node.path] = total
+    return weighed
 
 
 def _sum(vectors: tuple[Mapping[str, int], ...]) -> Vector:

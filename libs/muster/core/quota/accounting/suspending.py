@@ -46,8 +46,8 @@ def overuse_suspensions(state: AccountantState, ordered: set[str]) -> Iterator[S
     if not any(at <= state.now for at in state.overuse.values()):
         return
     excess: dict[str, Vector] = {}
-    found = [state.entries[uid] for uid in state.overuse if uid not in ordered]
-    for entry in sorted(found, key=lambda entry: (-entry.over_since, entry.ref.key)):
+    entries = [state.entries[uid] for uid in state.overuse if uid not in ordered]
+    for entry in sorted(entries, key=lambda entry: (-entry.over_since, entry.ref.key)):
         workload, uid = state.workloads.get(entry.ref.uid), entry.ref.uid
         if workload is None or not can_suspend(workload) or "evictions" in state.resting(entry.queue):
             continue
@@ -75,12 +75,12 @@ def _uses(state: AccountantState, entry: Entry) -> Vector:
 def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:
     """How far a node is above its max without the leaving jobs; negative amounts below the max."""
     used = state.ledger.used.get(path, {})
-    found = {name: used.get(name, 0) - limit for name, limit in state.ledger.nodes[path].limit.items()}
-    if any(amount > 0 for amount in found.values()):
+    excess = {name: used.get(name, 0) - limit for name, limit in state.ledger.nodes[path].limit.items()}
+    if any(amount > 0 for amount in excess.values()):
         for uid, entry in state.entries.items():
             if (entry.leaving or uid in ordered) and path in chain_of(entry.queue):
-                add_into(found, state.ledger.charges[uid].request, -1)
-    return found
+                add_into(excess, state.ledger.charges[uid].request, -1)
+    return excess
 
 
 # --- suspending -------------------------------------------------------------------------------------------------------
@@ -153,10 +153,10 @@ def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
     is unknown for a gang that ran before the log began, and where a user has removed the annotation. The PodGroup of an
     earlier attempt is removed before the next resume.
     """
-    found = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
-    if found is None or 0 not in (entry.attempt, found.attempt, entry.attempt - found.attempt):
+    judged = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
+    if judged is None or 0 not in (entry.attempt, judged.attempt, entry.attempt - judged.attempt):
         return None
-    return found
+    return judged
 
 
 def note_unbound(state: AccountantState, entry: Entry) -> None:
@@ -166,9 +166,9 @@ def note_unbound(state: AccountantState, entry: Entry) -> None:
     if not (entry.together or state.judged or state.members.grouped):
         entry.unbound_since = 0
         return
-    found, workload = judged_of(state, entry), state.workloads.get(entry.ref.uid)
-    if found is not None:
-        entry.together = found.minimum
+    judged, workload = judged_of(state, entry), state.workloads.get(entry.ref.uid)
+    if judged is not None:
+        entry.together = judged.minimum
     elif not entry.together and workload is not None and _names_its_own(state, entry):
         entry.together = together(workload.pod_sets)  # The PodGroup was gone before the charge.
     if bound_of(state, entry) >= (min(entry.together, 1) if entry.ran else entry.together):
@@ -196,17 +196,17 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
     """
     if entry.ran and not state.presence.live_pods(entry.ref.uid):
         return None
-    found = judged_of(state, entry)
-    if found is not None and found.lacks_since and not entry.ran:
-        return max(found.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
+    judged = judged_of(state, entry)
+    if judged is not None and judged.lacks_since and not entry.ran:
+        return max(judged.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
     return max(entry.unbound_since, entry.since) + max(state.native_hold_ms, state.native_grow_ms)
 
 
 def said_of(state: AccountantState, entry: Entry) -> FieldProblem:
     """The verdict of kube-scheduler on a gang without places, or else the gang's progress."""
-    found = judged_of(state, entry)
-    if found is not None and found.lacks_since and not entry.ran:
-        return problem("", "said", said=found.text)
+    judged = judged_of(state, entry)
+    if judged is not None and judged.lacks_since and not entry.ran:
+        return problem("", "said", said=judged.text)
     span_s = (state.now - max(entry.unbound_since, entry.since)) // 1000
     pods, bound = state.presence.live_pods(entry.ref.uid), bound_of(state, entry)
     return problem("", "few_have_nodes", seconds=span_s, bound=bound, pods=pods, together=entry.together)

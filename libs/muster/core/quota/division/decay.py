@@ -28,7 +28,7 @@ MOST = 10**10
 """The most of an amount that counts (devices and cores in thousandths, bytes in 2^20): no cluster has as much."""
 ONE = 1 << 40
 _PARTS = 16
-_ROOTS = tuple(isqrt(isqrt(isqrt(isqrt(1 << (40 * _PARTS - each))))) for each in range(_PARTS))
+_ROOTS = tuple(isqrt(isqrt(isqrt(isqrt(1 << (40 * _PARTS - part))))) for part in range(_PARTS))
 """ONE x 2 ^ (-each / 16)"""
 
 
@@ -88,12 +88,12 @@ class Lately(Struct):
             add_into(whole, bucket.total, weight)
             for leaf, amounts in bucket.used.items():
                 add_into(sums.setdefault(leaf, {}), amounts, weight)
-        found: dict[str, Vector] = {}
+        weighed: dict[str, Vector] = {}
         for leaf in sorted(sums):
             parts = {name: _part(amount, whole.get(name, 0)) for name, amount in sorted(sums[leaf].items())}
             if counting := {name: part for name, part in parts.items() if part}:
-                found[leaf] = counting
-        return found
+                weighed[leaf] = counting
+        return weighed
 
     def steady(self, used: Mapping[str, Vector], total: Vector) -> bool:
         """Whether the figures stay the same for as long as the charges stay the same."""
@@ -105,7 +105,7 @@ class Lately(Struct):
         begun = PastBucket({leaf: _times(amounts, gone) for leaf, amounts in rate.items()}, _times(there, gone))
         if not gone:
             begun = PastBucket()
-        return (bool(self.past) or not rate) and self.open == begun and all(each == full for each in self.past)
+        return (bool(self.past) or not rate) and self.open == begun and all(bucket == full for bucket in self.past)
 
 
 def lately(rules: Rules, now: int) -> Lately | None:

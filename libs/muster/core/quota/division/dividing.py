@@ -48,24 +48,24 @@ def divide(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
 
     Where the needs within the mins exceed the total, the mins shrink in proportion.
     """
-    ordered = sorted(siblings, key=lambda each: each.name)
-    found = {each.name: _first_share(each, each.least) for each in ordered}
-    if sum(found.values()) > total:
-        leasts = _by_weight(total, {each.name: each.least for each in ordered})
-        found = {each.name: _first_share(each, leasts[each.name]) for each in ordered}
-    short = [each for each in ordered if each.request > found[each.name] and each.weight > 0]
-    left = total - sum(found.values())
+    ordered = sorted(siblings, key=lambda sibling: sibling.name)
+    shares = {sibling.name: _first_share(sibling, sibling.least) for sibling in ordered}
+    if sum(shares.values()) > total:
+        leasts = _by_weight(total, {sibling.name: sibling.least for sibling in ordered})
+        shares = {sibling.name: _first_share(sibling, leasts[sibling.name]) for sibling in ordered}
+    short = [sibling for sibling in ordered if sibling.request > shares[sibling.name] and sibling.weight > 0]
+    left = total - sum(shares.values())
     while left > 0 and short:
-        for name, more in _by_weight(left, {each.name: each.weight for each in short}).items():
-            found[name] += more
+        for name, more in _by_weight(left, {sibling.name: sibling.weight for sibling in short}).items():
+            shares[name] += more
         left = 0
-        for each in short:
-            over = found[each.name] - each.request
+        for sibling in short:
+            over = shares[sibling.name] - sibling.request
             if over > 0:
-                found[each.name] = each.request
+                shares[sibling.name] = sibling.request
                 left += over
-        short = [each for each in short if each.request > found[each.name]]
-    return found
+        short = [sibling for sibling in short if sibling.request > shares[sibling.name]]
+    return shares
 
 
 def _first_share(sibling: Sibling, least: int) -> int:
@@ -148,17 +148,17 @@ LAW = Law()
 
 def fair_shares(total: int, sharers: Sequence[Sharer], law: Law = LAW) -> dict[str, Share]:
     """{name: share of ``total``}, in the order of priority, age and uid."""
-    ordered = sorted(sharers, key=lambda each: (-each.priority, each.created, each.uid, each.name))
-    shares = {each.name: Share(quota=min(guaranteed(total, each), each.requestable)) for each in ordered}
+    ordered = sorted(sharers, key=lambda sharer: (-sharer.priority, sharer.created, sharer.uid, sharer.name))
+    shares = {sharer.name: Share(quota=min(guaranteed(total, sharer), sharer.requestable)) for sharer in ordered}
     left = total - sum(share.quota for share in shares.values())
     tiers: list[dict[str, Fraction]] = []
-    for priority in dict.fromkeys(each.priority for each in ordered):
+    for priority in dict.fromkeys(sharer.priority for sharer in ordered):
         if left > 0:
-            tier = [each for each in ordered if each.priority == priority]
+            tier = [sharer for sharer in ordered if sharer.priority == priority]
             left, remainders = _rounds(left, tier, shares, law)
             tiers.append(remainders)
     for remainders in tiers:
-        for name in sorted(remainders, key=lambda each: -remainders[each]):  # stable: ties as ordered above
+        for name in sorted(remainders, key=lambda name: -remainders[name]):  # stable: ties as ordered above
             if left <= 0:
                 break
             one = min(left, law.unit)
@@ -187,44 +187,44 @@ def _rounds(left: int, tier: list[Sharer], shares: dict[str, Share], law: Law) -
     """
     kept: dict[str, Fraction] = {}
     while left > 0:
-        weights = _weights([each for each in tier if each.requestable > shares[each.name].amount], law)
+        weights = _weights([sharer for sharer in tier if sharer.requestable > shares[sharer.name].amount], law)
         whole = sum(weights.values())
         if not whole:
             break
         amount, again = left, False
-        for each in tier:
-            weight = weights.get(each.name, 0)
+        for sharer in tier:
+            weight = weights.get(sharer.name, 0)
             if not weight:
                 continue
-            share = shares[each.name]
+            share = shares[sharer.name]
             if not share.weight_of[1]:
                 share.weight_of, share.surplus_seen = (weight, whole), amount
             share.rounds += 1
-            part, wanted = amount * weight, each.requestable - share.amount
+            part, wanted = amount * weight, sharer.requestable - share.amount
             if wanted * whole <= part:
                 given = wanted
-                kept.pop(each.name, None)
+                kept.pop(sharer.name, None)
                 again = again or wanted * whole < part
             else:
                 given = part // (whole * law.unit) * law.unit
                 if part > given * whole:
-                    kept[each.name] = Fraction(part - given * whole, whole)
+                    kept[sharer.name] = Fraction(part - given * whole, whole)
             share.surplus += given
             left -= given
         if not again:
             break
-    order = {each.name: place for place, each in enumerate(tier)}
+    order = {sharer.name: place for place, sharer in enumerate(tier)}
     return left, dict(sorted(kept.items(), key=lambda item: order[item[0]]))
 
 
 def _weights(unsatisfied: list[Sharer], law: Law) -> dict[str, int]:
     """W + k x (w - usage) with w = weight/all weights, never below 0; as integers of one common unit."""
-    whole = sum(each.weight for each in unsatisfied)
+    whole = sum(sharer.weight for sharer in unsatisfied)
     times, per = law.k
     return {
-        each.name: max(0, each.weight * (per + times) * law.usage_whole - times * each.usage * whole)
-        for each in unsatisfied
-        if each.weight
+        sharer.name: max(0, sharer.weight * (per + times) * law.usage_whole - times * sharer.usage * whole)
+        for sharer in unsatisfied
+        if sharer.weight
     }
 
 
@@ -276,12 +276,12 @@ def divide_tree(
     laws: Mapping[str, Law] | None = None,
 ) -> dict[str, dict[str, Divided]]:
     """{path: {resource: share}} for every node below the root; the root has ``total``. Parents before children."""
-    known, found = tuple(nodes), dict[str, dict[str, Divided]]()
+    known, shares = tuple(nodes), dict[str, dict[str, Divided]]()
     for resource in sorted(total.keys() - COUNTED):
         law = (laws or {}).get(resource) or law_for(resource)
-        for path, each in divide_resource(known, resource, total[resource], requests, usage or {}, law).items():
-            found.setdefault(path, {})[resource] = each
-    return {node.path: found[node.path] for node in known if node.path in found}
+        for path, divided in divide_resource(known, resource, total[resource], requests, usage or {}, law).items():
+            shares.setdefault(path, {})[resource] = divided
+    return {node.path: shares[node.path] for node in known if node.path in shares}
 
 
 def divide_resource(
@@ -297,7 +297,7 @@ def divide_resource(
     shares, where only requests have changed.
     """
     known = {node.path: node for node in nodes}
-    found: dict[str, Divided] = {}
+    divided: dict[str, Divided] = {}
     have = {next(iter(known)): total} if known else {}
     for path, node in known.items():
         if before is None:
@@ -308,10 +308,10 @@ def divide_resource(
                 for child in node.children
             ]
         shares = fair_shares(have[path], siblings, law) if siblings else {}
-        for each in siblings:
-            have[each.name] = shares[each.name].amount
-            found[each.name] = Divided(each, shares[each.name], have[path])
-    return found
+        for sibling in siblings:
+            have[sibling.name] = shares[sibling.name].amount
+            divided[sibling.name] = Divided(sibling, shares[sibling.name], have[path])
+    return divided
 
 
 def asking(one: Sharer, request: int) -> Sharer:

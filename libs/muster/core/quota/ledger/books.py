@@ -63,7 +63,7 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
         claim.growth, claim.for_nodes = event.growth, event.for_nodes
         claim.moving = {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
-        claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
+        claim.partial = {part.ref.uid: Part(part.attempt, demand_of_part(part), part.left) for part in event.partial}
     return claim
 
 
@@ -72,16 +72,16 @@ def awaited(claim: Claim, going: Mapping[str, tuple[str, Demand]]) -> dict[str, 
 
     ``going``: uid -> (leaf, the amounts to be released)
     """
-    found: dict[str, Vector] = {}
+    released: dict[str, Vector] = {}
     amounts, mine = counted(claim.demand), dict.fromkeys(claim.paths())
     for uid in (*claim.victims, *claim.partial):
         queue, demand = going.get(uid, ("", claim.demand))
         for path in chain_of(queue) if queue else ():
             if path in mine:
-                add_into(found.setdefault(path, {}), counted(demand))
+                add_into(released.setdefault(path, {}), counted(demand))
     return {
         path: {name: min(amount, gives[name]) for name, amount in amounts.items() if gives.get(name)}
-        for path, gives in found.items()
+        for path, gives in released.items()
     }
 
 
@@ -89,19 +89,19 @@ def lacking(claim: Claim, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vec
     """Node above the queue of an age claim -> the amounts to be released below this node first, at the current
     ``used``.
     """
-    found: dict[str, Vector] = {}
+    missing: dict[str, Vector] = {}
     below: Vector = {}
     amounts = counted(claim.demand)
     for path in claim.paths():
         if below:
-            found[path] = dict(below)
+            missing[path] = dict(below)
         node, here = nodes.get(path), used.get(path, {})
         for name, limit in node.limit.items() if node is not None and path != claim.top else ():
             asked = amounts.get(name, 0)
             lacks = min(here.get(name, 0) + asked - limit, asked)
             if lacks > below.get(name, 0):
                 below[name] = lacks
-    return found
+    return missing
 
 
 def below_guarantee(node: QuotaNode, used: Mapping[str, int]) -> bool:
@@ -111,15 +111,15 @@ def below_guarantee(node: QuotaNode, used: Mapping[str, int]) -> bool:
 
 def kept_at(node: QuotaNode, kept: Mapping[str, Vector], used: Mapping[str, Vector]) -> Vector:
     """max(sum kept by the children, min - lend limit - used), per resource; empty where nothing is kept."""
-    found: Vector = {}
+    keeps: Vector = {}
     for child in node.children:
-        add_into(found, kept.get(child, {}))
+        add_into(keeps, kept.get(child, {}))
     here = used.get(node.path, {})
     for name, amount in node.kept.items():
         own = amount - here.get(name, 0)
-        if own > found.get(name, 0):
-            found[name] = own
-    return found
+        if own > keeps.get(name, 0):
+            keeps[name] = own
+    return keeps
 
 
 # --- books ------------------------------------------------------------------------------------------------------------
@@ -263,11 +263,11 @@ class Books(Struct):
             path = self.queues.get(queue, "")
             return None if own or named or not path or self.nodes[path].children else path
         if not named:
-            return own or next((each for tree in self.trees.values() if (each := tree.rules.unbound_queue)), None)
+            return own or next((unbound for tree in self.trees.values() if (unbound := tree.rules.unbound_queue)), None)
         if own is not None and self.nodes[own].name == named:
             return own
-        found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
-        return found[0] if len(found) == 1 else None
+        paths = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
+        return paths[0] if len(paths) == 1 else None
 
     def note_usage(self, usage: Mapping[str, Vector]) -> None:
         """Store the recent use of these queues; an empty vector: no use that counts."""
@@ -407,9 +407,9 @@ class Books(Struct):
         """
         self.open_claim(claim_of(event, at))
         leave: list[Victim | PartialVictim] = [*event.victims, *event.partial]
-        for each in leave:
-            if each.ref.uid not in self.charges:
-                self.victim_stays(each.ref.uid, each.attempt, at)
+        for victim in leave:
+            if victim.ref.uid not in self.charges:
+                self.victim_stays(victim.ref.uid, victim.attempt, at)
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim awaits the victim any more. ``at``: log time (ms)."""
@@ -450,17 +450,17 @@ class Books(Struct):
 
     def _ask(self, uid: str, times: int) -> None:
         """Count a workload once: its charge, or else its queued request, or else its claim."""
-        found = self.charges.get(uid) or self.asks.get(uid) or self.claims.ask_of(uid)
-        if found is None:
+        entry = self.charges.get(uid) or self.asks.get(uid) or self.claims.ask_of(uid)
+        if entry is None:
             return
-        if isinstance(found, QueuedRequest):
-            total = self.waiting.setdefault(found.queue, {})
-            add_into(total, found.request, times)
+        if isinstance(entry, QueuedRequest):
+            total = self.waiting.setdefault(entry.queue, {})
+            add_into(total, entry.request, times)
             if not total:
-                del self.waiting[found.queue]
-            self.fair.touch(found.queue)
+                del self.waiting[entry.queue]
+            self.fair.touch(entry.queue)
         if self.shares.names:
-            self.shares.ask(self.nodes, found.queue, found.request, times)
+            self.shares.ask(self.nodes, entry.queue, entry.request, times)
 
     def _add(self, charge: Charge, times: int) -> None:
         amounts = counted(charge)
@@ -476,7 +476,7 @@ class Books(Struct):
             if path in self.nodes:
                 self._keep(self.nodes[path])
         tall = [self.claims.by_uid[uid] for uid in self.claims.tall]
-        self._lack(each for each in tall if any(each.top in chain_of(queue) for queue in queues))
+        self._lack(claim for claim in tall if any(claim.top in chain_of(queue) for queue in queues))
 
     def lacking(self, claim: Claim) -> dict[str, Vector]:
         """The amounts to be released before a claim is held as a whole; for age, only where limits do not move with

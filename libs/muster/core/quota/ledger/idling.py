@@ -30,14 +30,14 @@ def time_passed(ledger: Ledger, now: int) -> None:
 
 def idle_now(ledger: Ledger, claim: Claim) -> Vector:
     """The amounts free and held at the node of an age claim, as far as other jobs ask for them."""
-    node, found = ledger.nodes.get(claim.top), Vector()
+    node, amounts = ledger.nodes.get(claim.top), Vector()
     used = ledger.used.get(claim.top, _NOTHING)
     for name, asked in claim.held_at(claim.top).items() if node is not None else ():
         limit = ledger.limit(node, name) if node is not None else None
         free = min(asked, limit - used.get(name, 0)) if limit is not None else 0
         if free > 0 and (idle := min(free, _asked_beside(ledger, claim, name, free))):
-            found[name] = idle
-    return found
+            amounts[name] = idle
+    return amounts
 
 
 def spent_at(ledger: Ledger, claim: Claim) -> int | None:
@@ -75,10 +75,10 @@ def _asked_beside(ledger: Ledger, claim: Claim, name: str, enough: int) -> int:
     there.
     """
     below, own = f"{claim.top}/", ledger.asks.get(claim.uid)
-    found = -own.request.get(name, 0) if own is not None and claim.uid not in ledger.charges else 0
+    total = -own.request.get(name, 0) if own is not None and claim.uid not in ledger.charges else 0
     for leaf, asked in ledger.waiting.items():
         if leaf.startswith(below) or leaf == claim.top:
-            found += asked.get(name, 0)
-            if found >= enough:
+            total += asked.get(name, 0)
+            if total >= enough:
                 break
-    return max(found, 0)
+    return max(total, 0)

@@ -38,7 +38,7 @@ def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
     above = chain_of(leaf) if same else _from_side(leaf, claimant)
     nodes = (ledger.nodes[path] for path in above if path in ledger.nodes)
     times = (node.preempt_min_run_ms if same else node.reclaim_min_run_ms for node in nodes)
-    return next((each for each in times if each), 0)
+    return next((time_ms for time_ms in times if time_ms), 0)
 
 
 def reclaim_grace_ms(labels: Mapping[str, str]) -> int:
@@ -113,11 +113,11 @@ class Members(Struct):
 
     def sets(self, owners: Iterable[str]) -> dict[str, int]:
         """The number of pods with a node, by pod set."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for owner in owners:
             for name in self.bound.get(owner, {}).values():
-                found[name] = found.get(name, 0) + 1
-        return found
+                counts[name] = counts.get(name, 0) + 1
+        return counts
 
 
 def is_whole(workload: Workload, sets: dict[str, int]) -> bool:
@@ -129,5 +129,5 @@ def grace_ms(ledger: Ledger, queue: str, workload: Workload) -> int:
     """How long a workload may be short of its minimum, ms; NEVER for any time."""
     if not ledger.by_shares(queue):
         return NEVER
-    said = workload.labels.get(KAI_STALENESS, "")
-    return NEVER if said.startswith("-") else span_or(said, GRACE_MS)
+    declared = workload.labels.get(KAI_STALENESS, "")
+    return NEVER if declared.startswith("-") else span_or(declared, GRACE_MS)

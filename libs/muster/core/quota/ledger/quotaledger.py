@@ -101,17 +101,17 @@ class Ledger(Books):
         job's claim may serve no other job.
         """
         others = self.held_from(queue, demand, *scratches, now=now, mine=self.claims.by_uid.get(uid))
-        found = self.refusals(queue, demand, *scratches, held=others)
-        first = next(found, None)
+        refusals = self.refusals(queue, demand, *scratches, held=others)
+        first = next(refusals, None)
         if first is None and demand.preemptible:
             return None
         least = () if demand.preemptible else self.beyond_mins(queue, demand, *scratches, held=others)
-        rest = iter((*found, *least))
+        rest = iter((*refusals, *least))
         first = first or next(rest, None)
         if first is None or (first.hopeless and first.path != KAI_ROOT):
             return first
-        final = (each for each in (first, *rest) if each.hopeless)
-        return min(final, key=lambda each: each.path == KAI_ROOT, default=first)
+        final = (short for short in (first, *rest) if short.hopeless)
+        return min(final, key=lambda short: short.path == KAI_ROOT, default=first)
 
     def refusals(
         self, queue: str, demand: Demand, *scratches: Scratch, held: Scratch | None = None, now: int | None = None
@@ -144,11 +144,11 @@ class Ledger(Books):
         if short.of_min:
             used = self.firm.get(node.path, _NOTHING).get(name, 0)
             return short_of_min(self.claims, node, name, short.asked, used, others)
-        found = next(((parts, kept) for each, parts, kept in self.taken(queue) if each.path == short.path), None)
+        taken = next(((parts, kept) for node, parts, kept in self.taken(queue) if node.path == short.path), None)
         limit = self.limit(node, name)
-        if found is None or limit is None:
+        if taken is None or limit is None:
             return short
-        parts, kept = found
+        parts, kept = taken
         used, held = sum(part.get(name, 0) for part in parts), others.extra.get(node.path, _NOTHING).get(name, 0)
         return short_of(self.claims, node, name, short.asked, used, limit, held=held, kept=kept.get(name, 0))
 
@@ -233,7 +233,9 @@ class Ledger(Books):
             least = self.nodes[child].guaranteed
             if child == but or not least:
                 continue
-            used = [part for part in (self.used.get(child), *[each.extra.get(child) for each in scratches]) if part]
+            used = [
+                part for part in (self.used.get(child), *[scratch.extra.get(child) for scratch in scratches]) if part
+            ]
             for name in names:
                 left = least.get(name, 0) - sum([part.get(name, 0) for part in used])
                 if left > 0:
@@ -243,7 +245,7 @@ class Ledger(Books):
     def above_min(self, path: str, demand: Demand, managed: Iterable[str], *scratches: Scratch) -> list[str]:
         """The resources in ``managed`` in which the demand would take a node above its guarantee."""
         least = self.nodes[path].guaranteed
-        used = [part for part in (self.used.get(path), *[each.extra.get(path) for each in scratches]) if part]
+        used = [part for part in (self.used.get(path), *[scratch.extra.get(path) for scratch in scratches]) if part]
         return [
             name
             for name in managed
@@ -263,8 +265,8 @@ class Ledger(Books):
         if not self.lends:
             return self.headroom(path, resource)
         limit = self.limit(node, resource)
-        found = next(((*parts, kept) for each, parts, kept in self.taken(queue) if each.path == path), None)
-        return None if limit is None or found is None else limit - sum(part.get(resource, 0) for part in found)
+        taken = next(((*parts, kept) for node, parts, kept in self.taken(queue) if node.path == path), None)
+        return None if limit is None or taken is None else limit - sum(part.get(resource, 0) for part in taken)
 
     def headroom(self, path: str, resource: str) -> int | None:
         """The amount of a resource free at one node by the node's own limit; None without a limit."""
@@ -310,24 +312,24 @@ class Owing:
     def _at(self, path: str) -> Vector:
         """The amounts that all queues at or below a node use or request within their guarantees."""
         if path not in self._sums:
-            found = self._sums[path] = Vector()
+            owed = self._sums[path] = Vector()
             for leaf in _leaves(self._ledger, path):
                 used, waiting = self._ledger.used.get(leaf, {}), self._ledger.waiting.get(leaf, {})
                 for name, least in self._ledger.nodes[leaf].guaranteed.items():
                     amount = min(least, used.get(name, 0) + waiting.get(name, 0))
-                    found[name] = found.get(name, 0) + amount
+                    owed[name] = owed.get(name, 0) + amount
         return self._sums[path]
 
 
 def _leaves(ledger: Ledger, path: str) -> list[str]:
-    found, inner = list[str](), [path]
+    leaves, inner = list[str](), [path]
     while inner:
         node = ledger.nodes.get(inner.pop())
         if node is not None and node.children:
             inner += node.children
         elif node is not None:
-            found.append(node.path)
-    return found
+            leaves.append(node.path)
+    return leaves
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
@@ -366,16 +368,16 @@ def kai_shares(ledger: Ledger) -> DividedShares:
     """
     if ledger.fair.settled:
         return ledger.fair.shares
-    found: dict[str, Mapping[str, Divided]] = {}
+    shares: dict[str, Mapping[str, Divided]] = {}
     for tree in ledger.trees.values():
         if tree.by_shares:
-            found |= divided(tree, requests(ledger, tree), ledger.usage)
-    return found
+            shares |= divided(tree, requests(ledger, tree), ledger.usage)
+    return shares
 
 
 def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> DividedShares:
     """The shares with the demand of this job, also for a growing cluster, or a job waiting for nodes in no queue."""
-    asks = any(uid in each for each in (ledger.asks, ledger.charges, ledger.claims.by_uid))
+    asks = any(uid in known for known in (ledger.asks, ledger.charges, ledger.claims.by_uid))
     more = not demand.jobs or not asks
     return shares_beside(ledger, queue, {queue: demand.request} if more else {})
 
@@ -396,11 +398,11 @@ def shares_beside(ledger: Ledger, queue: str, more: Mapping[str, Vector]) -> Div
 
 def requests(ledger: Ledger, tree: QuotaTree) -> dict[str, Vector]:
     """{path: charged and waiting amounts} of every leaf."""
-    found: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
-    for leaf, total in found.items():
+    asked: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
+    for leaf, total in asked.items():
         add_into(total, ledger.used.get(leaf, {}))
         add_into(total, ledger.waiting.get(leaf, {}))
-    return found
+    return asked
 
 
 # --- counted again, for audits ----------------------------------------------------------------------------------------
@@ -428,28 +430,28 @@ def recounted_leaving(ledger: Ledger) -> Scratch:
 
 def recounted_held(ledger: Ledger) -> dict[str, Vector]:
     """The amounts held by claims at each node."""
-    found: dict[str, Vector] = {}
+    held: dict[str, Vector] = {}
     for claim in ledger.claims.by_uid.values():
         fresh = structs.replace(claim, lacking=ledger.lacking(claim))
         for path in claim.paths():
-            add_into(found.setdefault(path, {}), fresh.held_at(path))
-    return {path: amounts for path, amounts in found.items() if amounts}
+            add_into(held.setdefault(path, {}), fresh.held_at(path))
+    return {path: amounts for path, amounts in held.items() if amounts}
 
 
 def recounted_waiting(ledger: Ledger) -> dict[str, Vector]:
     """The waiting amounts of every leaf, from the requests."""
-    found: dict[str, Vector] = {}
+    waiting: dict[str, Vector] = {}
     for uid, ask in ledger.asks.items():
         if uid not in ledger.charges:
-            add_into(found.setdefault(ask.queue, {}), ask.request)
+            add_into(waiting.setdefault(ask.queue, {}), ask.request)
     for uid, claim in ledger.claims.by_uid.items():
         if uid not in ledger.charges and uid not in ledger.asks:
-            add_into(found.setdefault(claim.queue, {}), claim.demand.request)
-    return {queue: total for queue, total in found.items() if total}
+            add_into(waiting.setdefault(claim.queue, {}), claim.demand.request)
+    return {queue: total for queue, total in waiting.items() if total}
 
 
 def recounted_shares(ledger: Ledger) -> list[str]:
     """The queues whose fair shares differ from the shares by all requests."""
     trees = [tree for tree in ledger.trees.values() if tree.by_shares]
     fresh = [divided(tree, requests(ledger, tree), ledger.usage) for tree in trees] if ledger.fair.settled else []
-    return [path for found in fresh for path, mine in found.items() if mine != ledger.fair.shares[path]]
+    return [path for shares in fresh for path, mine in shares.items() if mine != ledger.fair.shares[path]]

@@ -50,7 +50,7 @@ class RunningClusters(Struct):
         family = self.families.get(workload.ref.uid)
         if not family:
             return workload.ref.uid
-        return running_through({uid: each.name for uid, each in family.items()}, workload.child)
+        return running_through({uid: cluster.name for uid, cluster in family.items()}, workload.child)
 
     def granted(self, workload: Workload) -> Counts:
         """The replicas granted to the worker groups with a charge; empty for a fixed size."""

@@ -88,9 +88,9 @@ class Shares(Struct):
 
     def settle(self) -> list[str]:
         """The paths whose runtime quota has changed since the last call."""
-        found = list(self.resized)
+        paths = list(self.resized)
         self.resized = {}
-        return found
+        return paths
 
     def _changed(self, nodes: Mapping[str, QuotaNode], leaf: str, name: str) -> None:
         affected: list[str] = []
@@ -145,8 +145,10 @@ class Shares(Struct):
         unit = WHOLE if name != "cpu" and not in_bytes(name) and _whole(total, siblings) else 1
         if unit > 1:
             siblings = [
-                Sibling(each.name, each.request // unit, each.least // unit, each.weight, each.keeps // unit)
-                for each in siblings
+                Sibling(
+                    sibling.name, sibling.request // unit, sibling.least // unit, sibling.weight, sibling.keeps // unit
+                )
+                for sibling in siblings
             ]
         return {path: share * unit for path, share in divide(total // unit, siblings).items()}
 
@@ -154,7 +156,7 @@ class Shares(Struct):
 def _whole(total: int, siblings: list[Sibling]) -> bool:
     """Whether all amounts are whole devices: then no queue gets a part of a device."""
     return not total % WHOLE and not any(
-        each.request % WHOLE or each.least % WHOLE or each.keeps % WHOLE for each in siblings
+        sibling.request % WHOLE or sibling.least % WHOLE or sibling.keeps % WHOLE for sibling in siblings
     )
 
 
@@ -230,11 +232,11 @@ class FairShares(Struct):
                     column = self._within_quotas(nodes, name, paths)
                 if column is None:
                     column = _column(tree, name, self.asked, usage, None if all_of_it else self.shares)
-                for path, found in column.items():
+                for path, after in column.items():
                     before = self.shares[path].get(name)
-                    if before is None or before.share.amount != found.share.amount:
+                    if before is None or before.share.amount != after.share.amount:
                         changed[path] = None
-                    self.shares[path][name] = found
+                    self.shares[path][name] = after
             leaves.clear()
         self.whole = {}
         return [*changed]
@@ -266,7 +268,7 @@ class FairShares(Struct):
         self, tree: QuotaTree, used: Vectors, waiting: Vectors, leaves: Mapping[str, None]
     ) -> dict[str, dict[str, None]]:
         """{divided resource: queues with a changed request} from the touched leaves."""
-        found: dict[str, dict[str, None]] = {}
+        changed: dict[str, dict[str, None]] = {}
         divided = tree.nodes[0].limit.keys() - COUNTED
         for leaf in leaves:
             now: Vector = {}
@@ -279,8 +281,8 @@ class FairShares(Struct):
                 add_into(self.asked.setdefault(path, {}), change)
                 for name in change if path != tree.root else ():
                     if name in divided:
-                        found.setdefault(name, {})[path] = None
-        return found
+                        changed.setdefault(name, {})[path] = None
+        return changed
 
     def _stays(self, path: str, name: str, asked: Mapping[str, int]) -> bool:
         """Whether a queue's new request changes no share. Either the queue requests more than its part before and
@@ -301,9 +303,9 @@ class FairShares(Struct):
         """The shares of these queues where neither they nor their siblings request more than quota: no other share
         changes. None in any other case.
         """
-        found: dict[str, Divided] = {}
+        within: dict[str, Divided] = {}
         for above in sorted(dict.fromkeys(map(_above, paths)), key=len):
-            whole = found.get(above)
+            whole = within.get(above)
             have = whole.share.amount if whole is not None else None
             for path in nodes[above].children:
                 known = self.shares[path][name]
@@ -321,8 +323,8 @@ class FairShares(Struct):
                 if sharer.requestable > guaranteed(total, sharer):
                     return None
                 if path in paths or not same:
-                    found[path] = Divided(sharer, share, total)
-        return found
+                    within[path] = Divided(sharer, share, total)
+        return within
 
     def _replace(self, path: str, name: str) -> None:
         known = self.shares[path][name]
@@ -345,7 +347,7 @@ def divided(tree: QuotaTree, asked: Vectors, usage: Vectors) -> DividedShares:
     """The shares of one tree, computed from nothing. ``asked``: the request of every leaf; ``usage``: the recent use of
     each queue.
     """
-    found = FairShares()
-    found.install({tree.root: tree})
-    found.settle({tree.root: tree}, {}, asked, {}, usage)
-    return found.shares
+    fair = FairShares()
+    fair.install({tree.root: tree})
+    fair.settle({tree.root: tree}, {}, asked, {}, usage)
+    return fair.shares

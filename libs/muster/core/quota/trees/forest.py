@@ -111,10 +111,10 @@ SOURCES: Mapping[str, type[QuotaSource]] = {"kai": KaiSource, "elastic": TreeSou
 
 def arms() -> dict[type[Event], Arm]:
     """The folds of facts into the forest of a state."""
-    found: dict[type[Event], Arm] = {NodeObserved: _node_observed, NodeGone: _node_gone}
+    folds: dict[type[Event], Arm] = {NodeObserved: _node_observed, NodeGone: _node_gone}
     for name, source in SOURCES.items():
-        found[source.OBSERVED], found[source.GONE] = _observed(name), _gone(name)
-    return found
+        folds[source.OBSERVED], folds[source.GONE] = _observed(name), _gone(name)
+    return folds
 
 
 def _observed(name: str) -> Arm:

@@ -67,16 +67,16 @@ def compile_queues(
 
     ``units``: base units other than a cluster's, for every resource; ``broken``: {name of a broken queue: the reason}.
     """
-    ordered = sorted(queues, key=lambda each: (each.created, each.name, each.ref.uid))
-    named = {each.name: each for each in reversed(ordered)}  # Of two queues with one name the older counts.
+    ordered = sorted(queues, key=lambda queue: (queue.created, queue.name, queue.ref.uid))
+    named = {queue.name: queue for queue in reversed(ordered)}  # Of two queues with one name the older counts.
     reader = _KaiQueueReader(units)
     known_wrong = broken or {}
     wrong = {name: why for name in sorted(named) if (why := known_wrong.get(name) or reader.read(named[name]))}
     disabled = {name: why for name in sorted(named) if (why := _above(name, named, wrong)) is not None}
     children: dict[str, list[KaiQueue]] = {}
-    for each in ordered:
-        if named.get(each.name) is each and each.name not in disabled:
-            children.setdefault(each.parent, []).append(each)
+    for kai_queue in ordered:
+        if named.get(kai_queue.name) is kai_queue and kai_queue.name not in disabled:
+            children.setdefault(kai_queue.parent, []).append(kai_queue)
     nodes: list[QuotaNode] = []
     walk: list[tuple[str, str, KaiQueue | None]] = [(KAI_ROOT, "", None)] if named else []
     while walk:
@@ -115,15 +115,15 @@ def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, FieldPr
     """Why a queue is out of force, through its own fault or the fault of a queue above; None in force."""
     chain = [name]
     while True:
-        each = chain[-1]
-        parent = named[each].parent
-        own = wrong.get(each)
+        current = chain[-1]
+        parent = named[current].parent
+        own = wrong.get(current)
         if own is None and parent and parent not in named:
             known = sorted(named)
             some = (*known[:_SHOWN_NAMES], *(("…",) if len(known) > _SHOWN_NAMES else ()))
             own = problem("", "parent_missing", parent=parent, choices=some)
         if own is not None:
-            return own if each == name else problem("", "below_disabled", own, queue=each)
+            return own if current == name else problem("", "below_disabled", own, queue=current)
         if not parent:
             break
         if parent in chain:
@@ -131,7 +131,7 @@ def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, FieldPr
         chain.append(parent)
     if len(chain) >= MAX_DEPTH:
         return problem("", "queue_too_deep", count=len(chain), most=MAX_DEPTH - 1)
-    if sum(len(each) + 1 for each in chain) + len(KAI_ROOT) > MAX_PATH:
+    if sum(len(part) + 1 for part in chain) + len(KAI_ROOT) > MAX_PATH:
         return problem("", "queue_path_too_long", most=MAX_PATH)
     return problem("", "many_queues", count=len(named), most=MAX_NODES) if len(named) > MAX_NODES else None
 
@@ -146,7 +146,7 @@ class _KaiQueueReader:
         """Read the numbers of a queue; returns the first error."""
         if not queue.quota and not queue.limit:
             return problem("spec.resources", "resources_missing")
-        found: list[Vector] = []
+        vectors: list[Vector] = []
         for which, texts in (("quota", queue.quota), ("limit", queue.limit), ("overQuotaWeight", queue.weight)):
             vector: Vector = {}
             for resource, text in texts.items():
@@ -156,7 +156,7 @@ class _KaiQueueReader:
                     values = {"which": which, "value": text, "resource": resource}
                     return problem("spec.resources", "not_a_queue_weight" if weighs else "not_a_queue_amount", **values)
                 vector[resource] = amount
-            found.append(vector)
+            vectors.append(vector)
         for which, text in (("preempt", queue.preempt_min_runtime), ("reclaim", queue.reclaim_min_runtime)):
             try:
                 span_ms(text or "0")
@@ -166,7 +166,7 @@ class _KaiQueueReader:
             strategies(queue.placement)
         except StrategyError as err:
             return problem("", "annotation", err.problem, key=PLACEMENT)
-        self.amounts[queue.name] = (found[0], found[1], found[2])
+        self.amounts[queue.name] = (vectors[0], vectors[1], vectors[2])
         self.rules[queue.name], wrong = read_usage(queue.rules)
         return wrong
 
@@ -204,12 +204,12 @@ class _KaiQueueReader:
 def _odd(nodes: Iterable[QuotaNode]) -> list[FieldProblem]:
     """Quotas without a guarantee, and limits below a quota."""
     known = {node.path: node for node in nodes}
-    found: list[FieldProblem] = []
+    warnings: list[FieldProblem] = []
     for node in known.values():
         for name, limit in sorted(node.limit.items()):
             quota = node.guaranteed.get(name, 0)
             if EVERYTHING > quota > limit:
-                found.append(problem(node.path, "quota_over_limit", resource=name, quota=quota, limit=limit))
+                warnings.append(problem(node.path, "quota_over_limit", resource=name, quota=quota, limit=limit))
         if node.path == KAI_ROOT:
             continue
         total: Vector = {}
@@ -218,8 +218,8 @@ def _odd(nodes: Iterable[QuotaNode]) -> list[FieldProblem]:
         for name in sorted(total):
             own = node.guaranteed.get(name, 0)
             if own < total[name] < EVERYTHING:
-                found.append(problem(node.path, "over_subscribed", resource=name, total=total[name], own=own))
-    return found
+                warnings.append(problem(node.path, "over_subscribed", resource=name, total=total[name], own=own))
+    return warnings
 
 
 # --- kaisource --------------------------------------------------------------------------------------------------------

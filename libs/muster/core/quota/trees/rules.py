@@ -106,31 +106,31 @@ def _levels(text: str) -> tuple[int, ...]:
 
 
 def _positive_span(text: str) -> int:
-    found = span_ms(text)
-    if not found:
+    span = span_ms(text)
+    if not span:
         raise _wrong("span_zero")
-    return found
+    return span
 
 
 def _thousandths(text: str) -> int:
     """A number from 0 to 100 with up to three decimals, in thousandths."""
     match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,3}))?", text)
-    found = int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0")) if match is not None else -1
-    if not 0 <= found <= 100_000:
+    number = int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0")) if match is not None else -1
+    if not 0 <= number <= 100_000:
         raise _wrong("not_a_weight", text)
-    return found
+    return number
 
 
 def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:
     """({field of Rules: value}, the error of the first unreadable annotation)."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for name, (attribute, read) in _USAGE.items():
         if name in texts:
             try:
-                found[attribute] = read(texts[name])
+                values[attribute] = read(texts[name])
             except RuleError as err:
                 return {}, annotation(name, err)
-    return found, None
+    return values, None
 
 
 def annotation(name: str, err: RuleError) -> FieldProblem:
@@ -184,18 +184,18 @@ KNOWN = (*_READERS, *_CHECKED)
 
 def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
     """The rules, and the error of each unreadable annotation; unknown names are ignored."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     wrong: list[FieldProblem] = []
-    said = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
-    for name in sorted(said):
+    settings = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
+    for name in sorted(settings):
         row = _READERS.get(name)
         try:
             if row is not None:
-                found[row[0]] = row[1](said[name])
+                values[row[0]] = row[1](settings[name])
             elif name in _CHECKED:
-                _CHECKED[name](said[name])
+                _CHECKED[name](settings[name])
         except RuleError as err:
             wrong.append(annotation(name, err))
     # Values equal to the default are left out: an encoding omits a default by identity, and a decoded text is new.
-    other = {name: value for name, value in found.items() if value != getattr(DEFAULT_RULES, name)}
+    other = {name: value for name, value in values.items() if value != getattr(DEFAULT_RULES, name)}
     return (Rules(**other) if other else DEFAULT_RULES), wrong

@@ -70,12 +70,12 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
         reader.broken(problem(ROOT, "profile_unknown", value=profile, choices=PROFILES))
-    for found in wrong:
-        reader.broken(structs.replace(found, path=ROOT))
+    for error in wrong:
+        reader.broken(structs.replace(error, path=ROOT))
     if rules.unbound_queue and not any(n.path == rules.unbound_queue and not n.children for n in reader.nodes):
         reader.broken(problem(ROOT, "unbound_queue_no_leaf", queue=rules.unbound_queue))
     tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile, rules=rules)
-    violations = [found for of_node in reader.violations for found in of_node]
+    violations = [error for of_node in reader.violations for error in of_node]
     if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
         violations.append(problem(ROOT, "tree_bytes", count=size, most=MAX_TREE_BYTES))
     return tree, violations
@@ -89,9 +89,9 @@ class _TreeReader:
         """Per node, in the order of the nodes."""
         self.leaf_of: dict[str, str] = {}
 
-    def broken(self, found: FieldProblem, place: int = 0) -> None:
+    def broken(self, error: FieldProblem, place: int = 0) -> None:
         """Add a rule broken by node ``place``."""
-        self.violations[place].append(found)
+        self.violations[place].append(error)
 
     def visit(self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool) -> Vector:
         """Append the node and its subtree; returns the node's min. ``preempts``: the value of the nodes above."""
@@ -176,12 +176,12 @@ class _TreeReader:
         if not name:
             return {}
         try:
-            found = msgspec.json.decode(attributes[name], type=str | int | dict[str, str | int])
+            weights = msgspec.json.decode(attributes[name], type=str | int | dict[str, str | int])
         except msgspec.DecodeError:
-            found = attributes[name]
-        if not isinstance(found, dict):
-            found = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), found)
-        return self._amounts(path, name, {each: str(value) for each, value in found.items()}, place)
+            weights = attributes[name]
+        if not isinstance(weights, dict):
+            weights = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), weights)
+        return self._amounts(path, name, {resource: str(value) for resource, value in weights.items()}, place)
 
     def _preempts(self, path: str, attributes: dict[str, str], place: int, *, above: bool) -> bool:
         """Whether the node evicts work of lower priority: its own setting, or else its parent's."""
@@ -242,21 +242,23 @@ def promised(tree: QuotaTree) -> dict[str, None]:
     excluded.
     """
     least = {name for leaf in leaves(tree) for name, amount in leaf.guaranteed.items() if amount}
-    found = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
-    return dict.fromkeys(sorted(found))
+    names = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
+    return dict.fromkeys(sorted(names))
 
 
 def pooled(tree: QuotaTree) -> dict[str, None]:
     """The paths between root and leaves with a guarantee above the sum of their children's: any leaf below may be owed
     the rest.
     """
-    nodes, found = {node.path: node for node in tree.nodes}, dict[str, None]()
+    nodes, paths = {node.path: node for node in tree.nodes}, dict[str, None]()
     for node in tree.nodes if not tree.by_shares else ():
         children = [nodes[path].guaranteed for path in node.children]
-        rest = {name: least - sum([each.get(name, 0) for each in children]) for name, least in node.guaranteed.items()}
+        rest = {
+            name: least - sum([child.get(name, 0) for child in children]) for name, least in node.guaranteed.items()
+        }
         if children and "/" in node.path and any(amount > 0 for amount in rest.values()):
-            found[node.path] = None
-    return found
+            paths[node.path] = None
+    return paths
 
 
 def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:
