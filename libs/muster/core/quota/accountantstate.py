@@ -100,8 +100,8 @@ class Entry(Struct):
     spared_until: int = 0
     """Log time (ms) until which no new order is made."""
     idle_since: int = 0
-    """Log time since when nothing of the workload was seen without a certain end; 0 for a certain end or a busy
-    workload.
+    """Log time since when nothing of the workload was seen, while its end is not certain; 0 for a certain end, or for a
+    workload in sight.
     """
 
     @property
@@ -260,7 +260,9 @@ def must_move(state: AccountantState, entry: Entry) -> bool:
 
 
 def adopting_leaf(state: AccountantState, workload: Workload) -> str:
-    """The leaf charged for work without an admission: its own leaf, or else the leaf of its namespace, or else ""."""
+    """The leaf charged for work without an admission, so that no running work is free: its own leaf, or else the leaf
+    of its namespace, or else "".
+    """
     return leaf_of(state.ledger, workload) or state.ledger.leaf_of.get(workload.ref.namespace, "")
 
 
@@ -280,7 +282,9 @@ def must_adopt(state: AccountantState, workload: Workload) -> bool:
 
 
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
-    """Whether a charged workload may be suspended for another: running long enough, and able to suspend."""
+    """Whether a charged workload may be suspended for another: the workload has run long enough, and its controller can
+    suspend.
+    """
     entry, workload = state.entries.get(uid), state.workloads.get(uid)
     if entry is None or workload is None or entry.attempt != attempt or entry.leaving or entry.cut:
         return False

@@ -1,4 +1,4 @@
-"""Least attained service: a running job is evicted for a waiting job with less service, and its work is kept.
+"""Least attained service: running jobs with checkpoints are evicted for waiting jobs with less service.
 
 Only where the tree has spans (``muster.dev/least-attained``). The service of a job is the GPU time of kept work: from
 each start to the last checkpoint of the run (``muster.dev/checkpointed-at``). The spans of the tree divide jobs into
