@@ -1,7 +1,7 @@
 """The quota accountant: the one authority on quota. Reserves, denies, adopts and releases charges, and judges trees.
 
-A decision is made against the limits in force at its ``in_seq``: used + reserved + asked <= limit at the leaf and
-every ancestor. Usage passes a limit only where a later fact lowered it or a job started without an admission.
+Every decision obeys the limits in force at its ``in_seq``: used + reserved + asked <= limit at the leaf and every
+ancestor. Usage passes a limit only after a later fact lowered the limit, or after a job started without an admission.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class QuotaAccountant(Stage[AccountantState]):
     # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: AccountantState) -> list[Decision]:
-        """Trees first (alone in their commit), then releases, adoptions and the answers to proposals; then what shares
-        come to by them.
+        """Trees first, alone in their commit; then releases, adoptions and the answers to proposals; then changes of
+        shares.
         """
         trees = first(state.forest.decisions_due(state.ledger.trees, state.unsynced))
         if trees:
@@ -67,13 +67,13 @@ class QuotaAccountant(Stage[AccountantState]):
 
     @staticmethod
     def time_passed(state: AccountantState) -> None:
-        """Log time has gone on: what was charged until now was so for longer."""
+        """Log time has passed: current charges count for longer."""
         sharing.time_passed(state)
         idling.time_passed(state.ledger, state.now)
 
     @staticmethod
     def settle(state: AccountantState) -> None:
-        """A commit is folded: the shares that it has changed are due for an event."""
+        """A commit is folded: an event about its changed shares becomes due."""
         state.untold.update(dict.fromkeys(state.ledger.share_out()))
 
     def _charges(self, state: AccountantState) -> Iterator[Decision]:
@@ -87,14 +87,14 @@ class QuotaAccountant(Stage[AccountantState]):
         stays = list(claiming.stays(state))
         yield from stays
         yield from self._timeouts(state)
-        # What is released in this commit may make an eviction needless, and what stays may make it too small.
+        # A release of this commit may make an eviction needless; a victim that stays may make an eviction too small.
         if not over and not stays and not scratch.extra:
             plans = list(claiming.answers(state))
             yield from plans
-            if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
-                return  # the others are answered once it is in force: none of them takes what it is about to hold
-        # What claims hold that end in this commit is free, and their claimants have none, once it is folded; and what
-        # their victims release in it is held.
+            if any(isinstance(decision, EvictionOrdered | ClaimOpened) for decision in plans):
+                return  # Other answers wait for the claim to be in force: none takes quota of the claim.
+        # After the fold, the quota of a claim that ends in this commit is free, and its claimant has no claim;
+        # the amounts that victims release in this commit are held.
         served = yield from self._noted(state, self._adoptions(state, scratch))
         if over or served or awaited or (yield from self._noted(state, podasks.answers(state, scratch))):
             return
@@ -103,33 +103,35 @@ class QuotaAccountant(Stage[AccountantState]):
 
     @staticmethod
     def _awaited(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:
-        """They, and whether one changes the charge of a job that leaves, in whole or in part."""
-        claims, found = state.ledger.claims, False
-        for each in decisions:
-            yield each
-            if isinstance(each, QuotaReleased | ChargeChanged | QuotaMoved | GrowthWithdrawn):
-                found = found or each.ref.uid in claims.leaving or each.ref.uid in claims.cuts
-        return found
+        """The decisions, and whether a decision changes the charge of a leaving job, in whole or in part."""
+        claims, awaited = state.ledger.claims, False
+        for decision in decisions:
+            yield decision
+            if isinstance(decision, QuotaReleased | ChargeChanged | QuotaMoved | GrowthWithdrawn):
+                awaited = awaited or decision.ref.uid in claims.leaving or decision.ref.uid in claims.cuts
+        return awaited
 
     @staticmethod
     def _noted(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:
-        """They, and whether one is a charge that ends a claim."""
+        """The decisions, and whether a charge among the decisions ends a claim."""
         claims, ended = state.ledger.claims, False
-        for each in decisions:
-            yield each
-            if isinstance(each, QuotaReserved | WorkloadAdopted):
-                ended = ended or claimant_of(each) in claims.by_uid
+        for decision in decisions:
+            yield decision
+            if isinstance(decision, QuotaReserved | WorkloadAdopted):
+                ended = ended or claimant_of(decision) in claims.by_uid
         return ended
 
     @staticmethod
     def _releases(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-        """Charges that are over, or of which more or less runs, and suspensions that no decision ordered."""
+        """Charges that are over or of another size than the running work, and suspensions without an order of a
+        decision.
+        """
         over: dict[str, None] = {}
         for uid in list(state.due_release) + [u for u, at in state.deadlines.items() if at <= state.now]:
             entry = state.entries[uid]
             reason = release_reason(state, entry)
             if reason == "moved" and (not state.admitting or 2 * len(over) + 2 > MAX_EVENTS):
-                continue  # Its charge ends together with the reservation for it: in one commit, or in the next.
+                continue  # Charge end and next reservation share one commit: this one, or the next.
             if reason is not None:
                 over[uid] = None
                 demand = state.ledger.charges[uid].demand
@@ -178,7 +180,7 @@ class QuotaAccountant(Stage[AccountantState]):
             )
 
     def _answers(self, state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-        """What becomes of each proposal, up to one that a claim was waiting for."""
+        """The answer to each proposal, up to the first proposal with a claim."""
         for uid, proposal in state.proposals.items():
             if uid in state.due_adoption:
                 continue
@@ -187,7 +189,7 @@ class QuotaAccountant(Stage[AccountantState]):
 
     @staticmethod
     def _moves(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-        """Charges that follow what they are for to another leaf."""
+        """Charges that follow their workload to another leaf."""
         for uid in state.due_move:
             entry, (queue, named) = state.entries[uid], home_of(state, uid)
             demand = state.ledger.charges[uid].demand
@@ -270,32 +272,33 @@ class QuotaAccountant(Stage[AccountantState]):
     def check(self, state: AccountantState) -> list[Violation]:
         """I5: usage is the sum of the charges, and runtime quota follows from the requests.
 
-        The sums of waiting and of leaving amounts follow from the jobs, and which claims are over from the state.
-        I6: every entry is charged once, and nothing else is. I22: where its workload belongs, or it is due to move.
+        The sums of waiting and of leaving amounts follow from the jobs; the ended claims follow from the state. I6:
+        every entry has one charge, and every charge has an entry. I22: a charge is at the leaf of its workload, or due
+        to move.
         """
-        found = []
+        violations = []
         if (charged := quotaledger.recounted_used(state.ledger)) != state.ledger.used:
-            found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {charged}"))
+            violations.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {charged}"))
         if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
-            found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
+            violations.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by the requests"))
         ledger = state.ledger
         if told := quotaledger.recounted_shares(ledger):
-            found.append(Violation("I5", f"fair shares are others by the requests: {told[:5]}"))
+            violations.append(Violation("I5", f"fair shares are others by the requests: {told[:5]}"))
         if (held := quotaledger.recounted_held(ledger)) != (sums := ledger.claims.total.extra):
-            found.append(Violation("I5", f"claims hold {sums}, and {held} by the charges"))
+            violations.append(Violation("I5", f"claims hold {sums}, and {held} by the charges"))
         if ledger.waiting != quotaledger.recounted_waiting(ledger) or ledger.leaving != quotaledger.recounted_leaving(
             ledger
         ):
-            found.append(
+            violations.append(
                 Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves: not the sums of the jobs")
             )
-        found += claiming.forgotten(state)
+        violations += claiming.forgotten(state)
         if state.entries.keys() != state.ledger.charges.keys():
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())
-            found.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))
+            violations.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))
         for uid, entry in state.entries.items():
             home, charge = home_of(state, uid)[0], state.ledger.charges.get(uid)
             due = uid in state.due_move or uid in state.due_release or not (entry.admitted or entry.resumed_rv)
             if charge is not None and (charge.queue != entry.queue or (home not in ("", entry.queue) and not due)):
-                found.append(Violation("I22", f"{entry.ref} is charged at {charge.queue} and belongs to {home}"))
-        return found
+                violations.append(Violation("I22", f"{entry.ref} is charged at {charge.queue} and belongs to {home}"))
+        return violations

@@ -1,9 +1,9 @@
-"""What the accountant knows, and what follows from it: where a charge belongs, which are missing, which job may leave.
+"""The state of the accountant, and its consequences: the leaf of a charge, missing charges, jobs that may be suspended.
 
-``endings`` says which charges are over.
+``endings`` decides whether a charge is over.
 
-Every question below is answered from the state as it is (level-triggered); the ``due`` dicts only remember which
-workloads have an answer that asks for a decision, so that ``decide`` does not look at all of them.
+Each function below answers from the current state (level-triggered). The ``due`` dicts name the workloads with a
+pending decision, so that ``decide`` does not look at every workload.
 """
 
 from __future__ import annotations
@@ -39,70 +39,74 @@ Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "ov
 
 
 class Entry(Struct):
-    """One charge: for which workload, since which decision, and how far the workload has come."""
+    """One charge: the workload, the cause, and the progress of the workload."""
 
     ref: Ref
     attempt: int
     queue: str
     request: Vector
     cause: Cause
-    """The newest event that changed it."""
+    """The newest event that changed the entry."""
     resumed_rv: int = 0
-    """resourceVersion at which it was known to be resumed; 0 while it is not."""
+    """resourceVersion at which the workload was known to be resumed; 0 while suspended."""
     admitted: bool = False
-    """The actuator has the order to resume it, and will report an effect."""
+    """The actuator has the order to resume the workload, and will report an effect."""
     failed: FailureReason | None = None
     deferred: bool = False
-    """The gang admitter found no place for it."""
+    """The gang admitter found no place for the gang."""
     child: str = ""
-    """Name of the child the workload's status names."""
+    """Name of the child in the status of the workload."""
     suspension_recorded: bool = False
     acted: bool = False
-    """Its controller was seen to act on the newest resume: a status at rest that comes after that proves an end."""
+    """The controller was seen to act on the newest resume: a later status at rest proves an end."""
     since: int = 0
-    """Log time at which it was resumed; 0 while it is not."""
+    """Log time of the resume; 0 while suspended."""
     ran: bool = False
-    """It has been seen running."""
+    """The workload has been seen running."""
     pods: int = 0
-    """How many were granted, where the tree counts machines."""
+    """The granted pods, where the tree counts machines."""
     aside: Vector = field(default_factory=dict)
-    """What runs of it by the spec it was charged for, and is not counted."""
+    """Running amounts beside the charged spec, not counted."""
     groups: Counts = field(default_factory=dict)
-    """Of a Ray cluster that scales itself: the replicas that are granted to each worker group."""
+    """For a Ray cluster that scales itself: the granted replicas of each worker group."""
     fixed: Counts = field(default_factory=dict)
-    """Of a Ray cluster that was charged with a fixed size: its pods by worker group."""
+    """For a Ray cluster charged with a fixed size: its pods by worker group."""
     cut: Counts = field(default_factory=dict)
-    """Where it is to release workers: the workers that these groups are left with; empty when it is not."""
+    """For a cluster under an order to release workers: the workers left in these groups; else empty."""
     leaving: Leaving = ""
-    """Why it has been ordered to be suspended; empty while it may stay."""
+    """Why the workload has an order to be suspended; empty without an order."""
     suspended_rv: int = 0
-    """resourceVersion at which the order was carried out; 0 before."""
+    """resourceVersion of the suspension; 0 before."""
     suspended_at: int = 0
-    """Log time (ms) of that."""
+    """Log time (ms) of the suspension."""
     ends_by: int = 0
-    """Log time (ms) until which a claimant waits for its end, and it is not suspended; 0: it is."""
+    """Log time (ms) until which a claimant waits for the end of the workload, without a suspension; 0: suspend."""
     whole: bool = False
-    """Every set of it has had the pods that it needs, at one time."""
+    """Every pod set has had all needed pods at one time."""
     short_since: int = 0
-    """Log time since when it has less than that, of a gang that was whole; 0 while it has not."""
+    """Log time since when a gang that was whole lacks pods; 0 without a lack."""
     together: int = 0
-    """How many of its pods kube-scheduler is to place together; 0 where no PodGroup of this attempt was seen."""
+    """The number of pods that kube-scheduler must place together; 0 where no PodGroup of this attempt was seen."""
     unbound_since: int = 0
-    """Log time since when fewer than that have a node, or none once it has run; 0 while as many have."""
+    """Log time since when fewer than ``together`` pods have a node, or no pod has a node after running; 0 without a
+    lack.
+    """
     bypassed: bool = False
-    """It was started without an admission."""
+    """The workload was started without an admission."""
     over_since: int = 0
-    """Log time since when it uses what it was not admitted with; 0 while it does not."""
+    """Log time since when the workload uses more than admitted; 0 within the admission."""
     refusals: int = 0
-    """How often an order to suspend it, for no claimant, was refused."""
+    """The refused orders to suspend the workload for no claimant."""
     spared_until: int = 0
-    """Log time (ms) until which it is not ordered again."""
+    """Log time (ms) until which no new order is made."""
     idle_since: int = 0
-    """Log time since when nothing of it was seen though its end is not certain; 0 when certain or not idle."""
+    """Log time since when nothing of the workload was seen, while its end is not certain; 0 for a certain end, or for a
+    workload in sight.
+    """
 
     @property
     def suspension(self) -> Leaving:
-        """Why it is suspended; empty while it may stay, and where it is left to end by itself."""
+        """The reason of a suspension; empty for a workload that may stay, or is left to end by itself."""
         return "" if self.ends_by else self.leaving
 
 
@@ -119,20 +123,20 @@ class Plan(Struct):
     proposed: PreemptionProposed
     cause: Cause
     tried: PlanTried | None = None
-    """Whether it was found to fit on the nodes, if that is known."""
+    """Whether the claimant was found to fit on the nodes, if known."""
 
 
 class OpenGrowth(Struct):
-    """A Ray cluster that scales itself wants more than is granted to it."""
+    """A request of a Ray cluster that scales itself for more than its grant."""
 
     asked: GrowthRequested
     cause: Cause
     denied: GrowthDenied | None = None
-    """What refused it last."""
+    """The last denial."""
 
 
 class Return(Struct):
-    """The workers that a cluster releases once its ``maxReplicas`` is lowered."""
+    """The workers that a cluster releases after a lower ``maxReplicas``."""
 
     ordered: GateSet
     cause: Cause
@@ -141,99 +145,103 @@ class Return(Struct):
 
 
 class Judged(Struct, frozen=True):
-    """What kube-scheduler says of the PodGroup of a job."""
+    """The verdict of kube-scheduler on the PodGroup of a job."""
 
     uid: str
     owner: str
-    """Uid of the job that it names as its owner."""
+    """Uid of the job named as owner."""
     attempt: int
-    """Of the job that it was made for."""
+    """The attempt of the job for which the PodGroup was made."""
     lacks_since: int
-    """Log time since when there are no places for it; 0 where there are, or nothing is said."""
+    """Log time since when the gang has no places; 0 with places, or without a verdict."""
     text: str
     minimum: int = 0
-    """How many of its pods start together."""
+    """The number of pods that start together."""
 
 
 class AccountantState(StageState):
-    """The ledger, the workloads it may have to charge, and what is due."""
+    """The ledger, the workloads that may need a charge, and the due decisions."""
 
     ledger: Ledger = field(default_factory=Ledger)
     forest: Forest = field(default_factory=Forest)
-    """What is observed of every quota API, and the trees it comes to."""
+    """The observed objects of every quota API, and the resulting trees."""
     workloads: dict[str, Workload] = field(default_factory=dict)
     causes: dict[str, Cause] = field(default_factory=dict)
-    """workload uid -> the newest fact about it."""
+    """workload uid -> the newest fact about the workload."""
     presence: Presence = field(default_factory=Presence)
     scaling: RunningClusters = field(default_factory=RunningClusters)
     members: Members = field(default_factory=Members)
-    """Which pods have a node."""
+    """Pods with a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)
-    """By uid: pods of no job that hold a node, or wait for one of us."""
+    """By uid: pods of no job with a node, or waiting for a node from Muster."""
     asks: dict[str, PodsOpen] = field(default_factory=dict)
     asked_by: dict[str, str] = field(default_factory=dict)
-    """key of a proposal of pods -> what is left of it; uid of a pod -> the key of the proposal that names it"""
+    """key of a proposal of pods -> the open rest of the proposal; uid of a pod -> the key of the proposal that names
+    the pod
+    """
     last_child: dict[str, str] = field(default_factory=dict)
-    """workload uid -> name of the child of it seen last"""
+    """workload uid -> name of the last child seen"""
     entries: dict[str, Entry] = field(default_factory=dict)
     untold: dict[str, None] = field(default_factory=dict)
-    """queues whose shares may be others than the last event has"""
+    """queues whose shares may differ from the last event"""
     told_shares: dict[str, Vector] = field(default_factory=dict)
-    """path -> the fair share that was said last, where it has one"""
+    """path -> the fair share in the last event, if any"""
     lately: dict[str, Lately] = field(default_factory=dict)
-    """root of a tree in which past usage counts -> what its queues used"""
+    """root of a tree in which past usage counts -> the usage of its queues"""
     weighed: dict[str, dict[str, Vector]] = field(default_factory=dict)
     """root -> path -> the weighed usage, in millionths of the capacity"""
     proposals: dict[str, Proposal] = field(default_factory=dict)
     places: bool = False
-    """Gangs are placed on nodes: a plan is answered once it has been tried there."""
+    """Gangs are placed on nodes: a plan is tried on the nodes before the answer."""
     native_grow_ms: int = 0
-    """How long a gang keeps its quota that kube-scheduler has no places for."""
+    """How long a gang keeps its quota after kube-scheduler reports no places."""
     native_hold_ms: int = 600_000
-    """How long one keeps it that lacks pods with nodes though kube-scheduler does not say so."""
+    """How long a gang without nodes for all pods keeps its quota, without such a report."""
     judged: dict[str, Judged] = field(default_factory=dict)
-    """namespace/name of a PodGroup that was made for a job -> what kube-scheduler said of it last"""
+    """namespace/name of a PodGroup made for a job -> the last verdict of kube-scheduler"""
     plans: dict[str, Plan] = field(default_factory=dict)
-    """claimant uid -> what is proposed for it"""
+    """claimant uid -> the proposal for the claimant"""
     claim_causes: dict[str, Cause] = field(default_factory=dict)
-    """claimant uid -> what opened its claim"""
+    """claimant uid -> the event that opened the claim"""
     paused: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """uid of a Queue object that pauses something -> (its quota path, what rests there)"""
+    """uid of a Queue object with a pause -> (quota path, paused actions)"""
     evictions: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how often it has been suspended for another"""
+    """workload uid -> number of suspensions for other workloads"""
     service: Service = field(default_factory=Service)
-    """The attained service of workloads, and how often they were evicted for it."""
+    """The attained service of workloads, and the number of evictions for service."""
     priorities: dict[str, int] = field(default_factory=dict)
-    """workload uid -> priority it was queued with last"""
+    """workload uid -> priority in its last queueing"""
     due_release: dict[str, None] = field(default_factory=dict)
     due_adoption: dict[str, None] = field(default_factory=dict)
     due_move: dict[str, None] = field(default_factory=dict)
     due_suspension: dict[str, None] = field(default_factory=dict)
     growths: dict[str, OpenGrowth] = field(default_factory=dict)
-    """workload uid -> what its Ray cluster wants"""
+    """workload uid -> the request of its Ray cluster"""
     returns: dict[str, Return] = field(default_factory=dict)
-    """workload uid -> the workers that its Ray cluster releases"""
+    """workload uid -> the workers to be released by its Ray cluster"""
     due_change: dict[str, None] = field(default_factory=dict)
-    """Charged workloads of which more runs, or less, than they are charged with."""
+    """Charged workloads whose running work is more or less than the charge."""
     due_end: dict[str, None] = field(default_factory=dict)
-    """Claimants whose claim has no reason any more."""
+    """Claimants whose claim has lost its reason."""
     due_stay: dict[str, None] = field(default_factory=dict)
-    """Victims of a claim that run on: they have not been suspended."""
+    """Victims of a claim that run on without a suspension."""
     overuse: dict[str, int] = field(default_factory=dict)
-    """workload uid -> log time from which it is suspended while its quota is above its max"""
+    """workload uid -> log time of the suspension while the quota is above its max"""
     overdue: dict[str, int] = field(default_factory=dict)
-    """uid of a victim that was suspended and has not left -> log time (ms) from which no claim waits for it"""
+    """uid of a suspended victim that has not left -> log time (ms) from which no claim waits for the victim"""
     deadlines: dict[str, int] = field(default_factory=dict)
-    """workload uid -> log time at which its end counts as certain."""
+    """workload uid -> log time at which the workload's end counts as certain."""
 
     def resting(self, queue: str) -> tuple[str, ...]:
-        """What is paused for a queue, by its tree or any of its Queue objects: ``admissions``, ``evictions``."""
+        """The paused actions of a queue, by the tree or any Queue object: ``admissions``, ``evictions``."""
         mine = (parts for path, parts in self.paused.values() if path == queue) if self.paused else ()
         return union(self.ledger.rules_of(queue).paused, *mine)
 
 
 def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
-    """(the leaf of a charged workload, the quota its label names); empty texts where no queue claims it."""
+    """(the leaf of a charged workload, the quota named by its label); empty texts where no queue claims the
+    workload.
+    """
     workload, pod = state.workloads.get(uid), state.standalone.get(uid)
     if workload is not None:
         return leaf_of(state.ledger, workload) or "", quota_name(workload.labels)
@@ -241,30 +249,32 @@ def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
 
 
 def moved(state: AccountantState, entry: Entry) -> bool:
-    """Whether what is charged belongs to another leaf by now."""
+    """Whether a charge belongs to another leaf now."""
     return home_of(state, entry.ref.uid)[0] not in ("", entry.queue)
 
 
 def must_move(state: AccountantState, entry: Entry) -> bool:
-    """Whether a charge follows to another leaf: what is reserved and not admitted yet is released instead."""
+    """Whether a charge moves to another leaf. A reservation without an admission is released instead."""
     lets_go = not entry.admitted and not entry.resumed_rv and entry.ref.uid not in state.standalone
     return not lets_go and moved(state, entry)
 
 
 def adopting_leaf(state: AccountantState, workload: Workload) -> str:
-    """Where work without an admission is charged: its leaf, else that of its namespace, else "": never for free."""
+    """The leaf charged for work without an admission, so that no running work is free: its own leaf, or else the leaf
+    of its namespace, or else "".
+    """
     return leaf_of(state.ledger, workload) or state.ledger.leaf_of.get(workload.ref.namespace, "")
 
 
 def adoption_reason(state: AccountantState, workload: Workload) -> AdoptionReason:
-    """Why it runs without an admission."""
+    """Why the workload runs without an admission."""
     if workload.ref.uid not in state.ledger.attempts:
         return "already_running"
     return "not_stopped" if workload.suspended else "bypassed"
 
 
 def must_adopt(state: AccountantState, workload: Workload) -> bool:
-    """Whether something runs that is not charged and belongs to a queue."""
+    """Whether a workload of a queue runs without a charge."""
     if workload.ref.uid in state.entries:
         return False
     runs = workload.phase in ("starting", "running") or state.presence.occupies(workload.ref.uid)
@@ -272,7 +282,9 @@ def must_adopt(state: AccountantState, workload: Workload) -> bool:
 
 
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
-    """Whether a charged workload may be suspended for another: it runs, long enough, and its controller can."""
+    """Whether a charged workload may be suspended for another: the workload has run long enough, and its controller can
+    suspend.
+    """
     entry, workload = state.entries.get(uid), state.workloads.get(uid)
     if entry is None or workload is None or entry.attempt != attempt or entry.leaving or entry.cut:
         return False
@@ -289,11 +301,11 @@ def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
 
 
 def kept_ms(state: AccountantState, workload: Workload, entry: Entry) -> int:
-    """How long the work of this run is that it keeps: from its start to the last checkpoint it noted."""
+    """The kept work of this run, ms: from the start to the last noted checkpoint."""
     return max(min(workload.checkpointed_at, state.now) - entry.since, 0) if entry.since else 0
 
 
 def can_suspend(workload: Workload) -> bool:
-    """Whether its controller would suspend it now."""
+    """Whether the controller would suspend the workload now."""
     runs = not workload.suspended and workload.phase in ("starting", "running")
     return runs and not (workload.busy or workload.refusal is not None or workload.deleting)

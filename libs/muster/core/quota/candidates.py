@@ -1,13 +1,13 @@
-"""What a search for victims begins with, and how far it has come; the rules of reclaim by guarantee in words.
+"""The start of a search for victims and its progress so far; the rules of reclaim by guarantee in words.
 
-A claimant is work that stays within a guarantee of its own: that of its leaf, or the part of a higher node's guarantee
-that its children do not have. Victims are in queues above their guarantee anywhere outside of that node, never to below
-it, at no node between them and the path they share with the claimant. So reclaimed quota can never be claimed again,
-and no job is suspended twice for the same guarantee.
+A claimant is work that stays within a guarantee: the guarantee of its leaf, or the part of a higher node's guarantee
+that the children of that node do not have. Victims are in queues above their guarantee, outside of this node. On the
+path of a victim, below the nodes shared with the claimant, no node falls below its guarantee. So reclaimed quota can
+never be claimed again, and no job is suspended twice for the same guarantee.
 
-The order: the lowest priority first, then the shortest work since its start or last checkpoint, whatever its queue;
-work that was evicted more often than it should comes last among its priority. And no more than is needed: of the
-chosen, the one that would lose most GPU time is spared first. Before all of them comes what ends by itself first.
+The order: the lowest priority first, then the shortest work since start or last checkpoint, in any queue. Work evicted
+too often comes last among its priority. The search takes no more than needed: of the chosen victims the one with the
+most GPU time to lose is spared first. Jobs that end by themselves come before all others.
 """
 
 from __future__ import annotations
@@ -27,40 +27,41 @@ from muster.model.demand import Demand, Shortfall
 from muster.model.resources import Vector
 
 Objection = PlanObjection | Literal[""]
-"""Why victims may not be suspended for a claimant; empty when they may."""
+"""Why victims may not be suspended for a claimant; empty when the suspension is allowed."""
 
 MAX_LOOKS = 10_000
-"""Running workloads looked at for one claimant: a budget of steps, so that no search holds up the log."""
+"""Running workloads looked at for one claimant: a budget of steps, so that no search delays the log."""
 
 RESTART_MS = 60_000
-"""What a suspension costs beside the work it throws away: that much running time of the quota it frees."""
+"""The cost of a suspension beside the lost work: this much running time of the freed quota."""
 
 
 FIRST = -(2**62)
-"""The youth of work that is evicted before all others of its priority, and loses nothing that counts."""
+"""The youth of work evicted before all other work of its priority, at a price of 0."""
 
 Turn = tuple[tuple[int, int], ...]
-"""How a queue comes in turn to give, the least first: (its priority, minus how far it is above) level by level."""
+"""The turn of a queue to give, the least first: (priority, minus the ratio of use to the kept amount), level by level.
+"""
 
 
 class Run(NamedTuple):
-    """A running workload, in the order in which the work of one queue is evicted."""
+    """A running workload; runs of one queue sort in the order of eviction."""
 
     priority: int
     youth: int
-    """Minus the log time (ms) from which its work would be lost: its start, or its last checkpoint."""
+    """Minus the log time (ms) from which work would be lost: the start, or the last checkpoint."""
     came: int
-    """Minus the time (ms) from which it counts as queued: of those that are equal the youngest comes first."""
+    """Minus the time (ms) from which the workload counts as queued: of equal runs the youngest comes first."""
     key: str
     """namespace/name"""
     uid: str
 
 
 class Alike(Struct):
-    """Running work of one queue, one priority and the same amounts, kept together."""
+    """Running work of one queue, one priority and equal amounts, kept together."""
 
     lots: dict[str, dict[str, list[Run]]] = field(default_factory=dict)
-    """leaf -> priority and amounts -> the runs that are alike in both, in the order in which they are evicted"""
+    """leaf -> priority and amounts -> the runs with this priority and amounts, in the order of eviction"""
     runs: dict[str, Run] = field(default_factory=dict)
     """uid -> run"""
 
@@ -83,63 +84,66 @@ def _lot_of(run: Run, amounts: Mapping[str, int]) -> str:
 
 
 class Candidates(Struct):
-    """What runs where, and what may be done with it now."""
+    """The running workloads of each queue, and the actions allowed for each workload now."""
 
     runs: Mapping[str, Sequence[Run]]
-    """leaf -> its running work in the order in which it is evicted"""
+    """leaf -> running work in the order of eviction"""
     may: Callable[[str], bool] = lambda _: True
     """Whether a workload may be suspended now."""
     deprioritised: Callable[[str], bool] = lambda _: False
-    """Whether a workload is evicted only after the others of its priority."""
+    """Whether a workload is evicted after all other workloads of its priority."""
     now: int = 0
     """Log time, ms."""
     alike: Alike | None = None
-    """All of ``runs``, those that are alike together; None where that is not kept."""
+    """All of ``runs``, equal runs together; None where lots are not kept."""
     ending: Callable[[Callable[[str], bool]], Iterable[str]] = lambda _: ()
-    """uids of those by whose choice nothing is lost, for they end before a suspension would free anything; of these
-    only, and asked first: it may be said of most at a glance that they do not help"""
+    """uids of the jobs that end before a suspension would free anything: their choice loses nothing. The predicate
+    comes first, and filters out most jobs cheaply.
+    """
 
     moves: Callable[[str], bool] = lambda _: False
-    """Whether a workload may start again on other nodes instead, with its quota."""
+    """Whether a workload may start again on other nodes instead, and keep its quota."""
     most: int = 0
-    """So many may move at once."""
+    """At most this many workloads may move at once."""
 
     def only(self, runs: Mapping[str, Sequence[Run]]) -> Candidates:
-        """The same with other runs."""
+        """The same candidates with other runs."""
         return replace(self, runs=runs, alike=None, ending=lambda _: ())
 
 
 class Basis(Struct):
-    """What a claim is planned against: used - leaving + promised, with age claims left out, for it passes them."""
+    """The amounts behind a claim's plan: used - leaving + promised. Age claims are left out, because this claim passes
+    them.
+    """
 
     ledger: Ledger
     """Without claims."""
     leaving: Scratch
-    """The amounts that victims of others will release, as negative amounts."""
+    """The amounts that victims of other claims will release, as negative amounts."""
     held: Scratch
-    """What is held for others."""
+    """The amounts held for other claimants."""
 
     def owed_at(self, queue: str, demand: Demand) -> list[str]:
-        """The nodes within whose guarantee a claimant stays, the lowest first."""
+        """The nodes whose guarantee covers the claimant, the lowest first."""
         return list(self.ledger.owed_at(queue, demand, self.leaving, self.held))
 
     def refuses_what_is_owed(self, queue: str, demand: Demand) -> bool:
-        """Whether a claimant is refused what it is guaranteed, and not by a limit below the node that guarantees it."""
+        """Whether the claimant is refused its guarantee, and not by a limit below the guaranteeing node."""
         level = next(self.ledger.owed_at(queue, demand, self.leaving, self.held), None)
         short = self.short(queue, demand) if level is not None else None
         return level is not None and short is not None and (level == queue or len(short.path) < len(level))
 
     def refusal(self, queue: str, demand: Demand) -> Shortfall | None:
-        """What would refuse a claimant once all claims are served."""
+        """The shortfall of a claimant once all claims are served."""
         return next(self.ledger.refusals(queue, demand, self.leaving, held=self.held), None)
 
     def short(self, queue: str, demand: Demand) -> Shortfall | None:
-        """What would refuse it then, or refuses it until then."""
+        """The shortfall once all claims are served, or else until then."""
         return self.refusal(queue, demand) or self.awaited(queue, demand)
 
     def awaited(self, queue: str, demand: Demand) -> Shortfall | None:
-        """The shortfall of a claimant until the victims of others have left; None where it fits as it is, or does not
-        fit then.
+        """The shortfall of a claimant until the victims of other claims have left. None where the claimant fits now,
+        and where the claimant will not fit then.
         """
         if not self.leaving.extra or self.refusal(queue, demand) is not None:
             return None
@@ -147,12 +151,12 @@ class Basis(Struct):
 
 
 def basis(ledger: Ledger, uid: str = "") -> Basis:
-    """What a claim of this workload is planned against."""
+    """The basis for the plan of this workload's claim."""
     return Basis(ledger.without_claims(), ledger.leaving, ledger.claims.promised_beside(uid))
 
 
 class Giver(NamedTuple):
-    """The amounts that one victim releases: a whole job, or one replica of a cluster."""
+    """The amounts released by one victim: a whole job, or one replica of a cluster."""
 
     queue: str
     demand: Demand
@@ -170,13 +174,13 @@ class Search(Struct):
     demand: Demand
     chosen: list[str]
     gone: Scratch
-    """The amounts that victims of others and the chosen release, as negative amounts."""
+    """The amounts released by victims of other claims and by the chosen, as negative amounts."""
     names: frozenset[str]
-    """The resources that are short."""
+    """The short resources."""
     moving: dict[str, None] = field(default_factory=dict)
-    """Those of the chosen that start again on other nodes: they release no quota."""
+    """The chosen victims that start again on other nodes: their quota is not released."""
     parts: Mapping[str, Giver] = field(default_factory=dict)
-    """Replicas that may be chosen instead of whole jobs, by names of their own."""
+    """Replicas that may be chosen instead of whole jobs: {name of the replica: amounts}."""
 
     @property
     def ledger(self) -> Ledger:
@@ -193,12 +197,12 @@ class Search(Struct):
         return Giver(charge.queue, charge.demand)
 
     def givers(self) -> Iterator[Giver]:
-        """Those of the chosen that release their quota."""
+        """The chosen victims that release their quota."""
         return (self.giver(uid) for uid in self.chosen if uid not in self.moving)
 
     def copied(self) -> Search:
-        """One that goes on from here on its own."""
-        extra, firm = ({path: dict(each) for path, each in of.items()} for of in (self.gone.extra, self.gone.firm))
+        """An independent copy of this search."""
+        extra, firm = ({path: dict(vector) for path, vector in of.items()} for of in (self.gone.extra, self.gone.firm))
         return replace(self, chosen=list(self.chosen), gone=Scratch(extra, firm), moving={**self.moving})
 
     def missing(self) -> Shortfall | None:
@@ -210,11 +214,11 @@ class Search(Struct):
         return self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held)
 
     def managed(self) -> list[str]:
-        """What it asks for that anything on its path limits or guarantees."""
+        """The requested resources with a limit or a guarantee anywhere on the queue's path."""
         return self.ledger.managed(self.queue, self.demand.request)
 
     def above_min(self) -> list[str]:
-        """The resources in which the claimant's queue would be above its min, the chosen gone."""
+        """The resources in which the claimant's queue would be above its min, without the chosen victims."""
         return self.ledger.above_min(self.queue, self.demand, self.managed(), self.gone, self.basis.held)
 
     def take(self, uid: str, *, moves: bool = False) -> None:
@@ -225,7 +229,7 @@ class Search(Struct):
             self.gone.add(*self.giver(uid), -1)
 
     def leave(self, uid: str) -> None:
-        """One of the chosen stays."""
+        """Spare one of the chosen victims."""
         self.chosen.remove(uid)
         if uid in self.moving:
             del self.moving[uid]
@@ -233,7 +237,7 @@ class Search(Struct):
             self.gone.add(*self.giver(uid))
 
     def trim(self, enough: Callable[[Search], bool], cost: Callable[[str], Any]) -> None:
-        """Let go those that the claimant does not need after all, the dearest first; of the same cost the last."""
+        """Spare the victims that the claimant does not need, the dearest first; of equal cost the last chosen first."""
         order = self.chosen[::-1]
         order.sort(key=cost, reverse=True)
         for uid in order:
@@ -244,59 +248,57 @@ class Search(Struct):
                 self.chosen.insert(at, self.chosen.pop())
 
     def used(self, path: str, resource: str) -> int:
-        """What is used at a node, with the chosen gone."""
+        """The usage of a node without the chosen victims."""
         here = self.ledger.used.get(path, {}).get(resource, 0)
         return here + self.gone.extra.get(path, {}).get(resource, 0)
 
 
 def search(given: Basis, queue: str, demand: Demand, *, places: bool = False) -> Search:
-    """An empty search for a claimant; ``places``: victims may also be chosen for its places on the nodes."""
+    """An empty search for a claimant. ``places``: victims may also be chosen for places on nodes."""
     gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
-    found = Search(given, queue, demand, [], gone, frozenset())
-    found.names = frozenset(short.resource for short in found.refusals())
-    if places and not found.names:
-        found.names = frozenset(demand.request)
-    return found
+    begun = Search(given, queue, demand, [], gone, frozenset())
+    begun.names = frozenset(short.resource for short in begun.refusals())
+    if places and not begun.names:
+        begun.names = frozenset(demand.request)
+    return begun
 
 
 def most_of(amounts: Iterable[int], limit: int) -> int:
-    """The largest sum of some of these amounts that is no more than a limit: where that takes too many steps, a bound
-    of it.
-    """
+    """The largest sum of some of these amounts within the limit; an upper bound where the sum takes too many steps."""
     small = [amount for amount in amounts if 0 < amount <= limit]
     unit = gcd(*small)
     if not small or limit // unit > MAX_LOOKS:
         return min(sum(small), limit)
-    sums, below = 1, (2 << limit // unit) - 1  # Bit n: n units are the sum of some of them.
+    sums, below = 1, (2 << limit // unit) - 1  # Bit n: some of the amounts sum to n units.
     for amount in small:
         sums |= sums << amount // unit & below
     return (sums.bit_length() - 1) * unit
 
 
 class GivingRules(Struct, frozen=True):
-    """The rules for one claimant: which work may be evicted for it. Here those that forbid nothing."""
+    """The rules for one claimant: the work that may be evicted. This base class forbids nothing."""
 
     keeps: ClassVar[bool] = False
-    """Whether each queue keeps its guarantee whatever it gives: that bounds what all of them could give."""
+    """Whether each queue keeps its guarantee in any case: this bounds the amount that all queues could give."""
     objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("below_min", "beyond_guarantee")
-    """The objections to one candidate that may not go, and to several that may not go together."""
+    """The objections to one candidate, and to several candidates together."""
 
     def claims(self) -> Objection:
         """Why these rules evict no work for the claimant."""
         return ""
 
     def asks(self, leaf: str) -> bool:
-        """Whether work of a queue comes into question."""
+        """Whether the rules consider work of a queue."""
         return True
 
-    def turn(self, leaf: str, found: Search) -> Turn:
-        """How a queue comes in turn to give, the least first; of those that are equal the runs decide."""
+    def turn(self, leaf: str, search: Search) -> Turn:
+        """The turn of a queue to give, the least first; at equal turns the order of runs decides."""
         return ()
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        """Whether one more may go, with those chosen so far gone. One that may not may neither with more gone."""
+    def gives(self, giver: Giver, search: Search) -> bool:
+        """Whether one more job may leave beside the chosen victims. A refused job stays refused with more victims."""
         return True
 
-    def fair(self, found: Search) -> bool:
-        """Whether all that were chosen may go together."""
+    def fair(self, search: Search) -> bool:
+        """Whether all chosen victims may leave together."""
         return True

@@ -1,23 +1,18 @@
-"""What the accountant answers to proposals to reclaim, and when claims end.
+"""The accountant's answers to proposals to reclaim, and the end of claims.
 
-Backfill beside claims for age, by declared run times (EASY): by when a claimant is promised to start, and which
-jobs are admitted because they declare to have left by then.
+A plan is judged as if every earlier claim were served and its victims gone. Three conditions: the claimant would be
+admitted then; the victims leave for no other claim; the rules of reclaim or of priority allow the victims. An age claim
+opens where no other age claim is held at one of its nodes.
 
-Only what jobs declare counts, nothing that was learned. A promise is made once, when the claim is opened, and never
-moved: it ends when a job that it counts on is late, and with it ends backfill beside that claim.
+Backfill beside age claims, by declared run times (EASY): the promised start of a claimant, and the jobs admitted
+because they declare to leave before. Only declared times count, nothing learned. A promise is made once, when the claim
+opens, and never moves. The promise ends when a job behind the promise is late; then backfill beside the claim ends too.
 
-Jobs that are moved so that another has room on the nodes: their quota stays theirs.
-
-A job that moves is suspended and queued again under a new attempt while it is still charged. When its pods are
-gone, its charge ends and is reserved for the new attempt in one commit, so no other job gets it. Its charge counts as
-released for no other job. Where it does not wait any more as it did then (it is held, paused, moved, edited,
-deleted), its charge ends as after any other suspension.
-
-What the accountant makes of proposals to take back: orders that open claims, and when a claim is over.
-
-A plan is judged as if all claims before it were served and all their victims gone. It is accepted if its claimant would
-be admitted then, its victims leave for no other claim, and the rules of reclaim or of priority allow them; an age
-claim, if no other is held at a node of its own.
+Jobs that move, so that another job has room on nodes, keep their quota. A moving job is suspended and queued again
+under a new attempt, still charged. Once its pods are gone, one commit ends the charge and reserves the same charge for
+the new attempt, so no other job gets the quota. Until then the charge counts as released for no other job. A job that
+no longer waits in the same way (held, paused, moved to another queue, edited, deleted) loses the charge, as after any
+other suspension.
 """
 
 from __future__ import annotations
@@ -54,9 +49,9 @@ from muster.model.workload import Workload
 
 
 def promised_at(state: AccountantState, claim: Claim) -> int:
-    """Log time (ms) by which enough has left for a claim that is about to be opened; 0 where it is not declared.
+    """Log time (ms) by which enough has left for a new claim; 0 where run times are not declared.
 
-    A job that leaves for others already, is late, or does not declare its run time is not counted on. Nor is any where
+    A job does not count when leaving for another claim, late, or without a declared run time. No job counts where
     limits move with the usage of others: lend limits, and shares by weight.
     """
     ledger, amounts = state.ledger, counted(claim.demand)
@@ -77,7 +72,7 @@ def promised_at(state: AccountantState, claim: Claim) -> int:
             if limit is None or not amounts[name]:
                 continue
             taken = ledger.used.get(path, {}).get(name, 0) + held.get(path, {}).get(name, 0)
-            asked = amounts[name] - mine.get(name, 0)  # What is held for it already is its own.
+            asked = amounts[name] - mine.get(name, 0)  # The claimant's own claim does not count against it.
             until = _enough(ledger, ends, path, name, taken + asked - limit)
             if until is None:
                 return 0
@@ -86,7 +81,7 @@ def promised_at(state: AccountantState, claim: Claim) -> int:
 
 
 def _enough(ledger: Ledger, ends: list[tuple[int, str]], path: str, name: str, lacking: int) -> int | None:
-    """Log time (ms) by which so much has left at a node; 0 where nothing is lacking, None where too little leaves."""
+    """Log time (ms) by which the lacking amount has left at a node; 0 without a lack, None where too little leaves."""
     if lacking <= 0:
         return 0
     for until, uid in ends:
@@ -99,15 +94,15 @@ def _enough(ledger: Ledger, ends: list[tuple[int, str]], path: str, name: str, l
 
 
 def claim_passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, now: int) -> Claim | None:
-    """The claim that a job passes at ``now`` by its declared run time; None where it fits without that.
+    """The claim that a job passes at ``now`` by its declared run time; None where the job fits without passing a claim.
 
-    Of several the one that is promised first: a job that has left by then has left before the others are served.
+    Of several claims the first promised: a job that has left by then has left before the other claims are served.
     """
     if not demand.run_ms or not ledger.claims.by_uid or ledger.shortfall(queue, demand, scratch) is None:
         return None
     chain = chain_of(queue)
-    found = ledger.claims.passed(queue, demand, now)
-    mine = (claim for claim in found if any(path in chain for path in claim.paths()))
+    passed = ledger.claims.passed(queue, demand, now)
+    mine = (claim for claim in passed if any(path in chain for path in claim.paths()))
     return min(mine, key=lambda claim: claim.promised, default=None)
 
 
@@ -115,9 +110,9 @@ def claim_passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, n
 
 
 def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """Why those of its victims that are to move are not moved for a claimant; empty when they are.
+    """Why the moving victims of a proposal may not move for the claimant; empty when allowed.
 
-    In quota trees jobs move only for one that is owed its quota, beside those that are evicted for it.
+    In quota trees jobs move only for a claimant with owed quota, beside evicted jobs.
     """
     alone, given = proposed.kind == "move", basis(state.ledger, proposed.ref.uid)
     if alone and given.refusal(proposed.queue, proposed.demand) is not None:
@@ -133,9 +128,9 @@ def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Ob
 def handed_on(
     state: AccountantState, entry: Entry, released: QuotaReleased, scratch: Scratch
 ) -> Iterator[QuotaReleased | QuotaReserved]:
-    """The end of the charge of a job that was suspended to move, and the same charge for its next attempt.
+    """The end of the charge of a job suspended to move, and the same charge for the next attempt.
 
-    ``scratch``: with the charge taken off; what is reserved is added.
+    ``scratch``: without the charge; a reservation is added.
     """
     workload = state.workloads.get(entry.ref.uid)
     queued = state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt
@@ -158,10 +153,10 @@ def reservation_of_move(
     state: AccountantState, cause: Cause, workload: Workload, attempt: int, queue: str, demand: Demand,
     passed: Claim | None = None, served: Claim | None = None, *, owed: bool = False,
 ) -> QuotaReserved:  # fmt: skip
-    """Quota for a workload as it is now.
+    """A reservation of quota for a workload in its current state.
 
-    ``passed``: the claim for age beside which it is admitted; ``served``: the one that it ends; ``owed``: it is
-    guaranteed what it asks for.
+    ``passed``: the age claim that the job passes; ``served``: the claim that the job ends; ``owed``: the request is
+    within a guarantee.
     """
     return QuotaReserved(
         cause=cause,
@@ -182,7 +177,7 @@ def reservation_of_move(
 
 
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
-    """Claims whose reason is gone, or that have come no nearer for too long."""
+    """Claims without a reason, or without progress for too long."""
     for claim in _ending(state):
         ended: ClaimOutcome = "expired" if claim.firm else "idle"
         outcome: ClaimOutcome | None = ended if has_expired(state, claim) else None
@@ -194,14 +189,14 @@ def ends(state: AccountantState) -> Iterator[ClaimEnded]:
 
 
 def _ending(state: AccountantState) -> Iterator[Claim]:
-    """Those that may have to end now, in the order in which they were opened: of most, victims are leaving."""
+    """The claims that may end now, in the order of opening. Most other claims wait for leaving victims."""
     claims = state.ledger.claims
     may = claims.calm.keys() | claims.aged.keys() | state.due_end.keys()
     return (claim for uid, claim in claims.by_uid.items() if uid in may) if may else iter(())
 
 
 def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
-    """Why a claim ends without an admission, whatever the time; None while it is in force."""
+    """Why a claim ends without an admission, at any time; None while in force."""
     if claim.growth is not None:
         return rayclaims.why_growth_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
     workload = state.workloads.get(claim.uid)
@@ -219,23 +214,24 @@ def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
 
 
 def expiries(state: AccountantState) -> Iterator[int]:
-    """Log times (ms) at which claims that come no nearer end."""
+    """Log times (ms) at which claims without progress end."""
     claims = state.ledger.claims
     times = (expires_at(state, claims.by_uid[uid]) for uid in claims.calm | claims.aged)
     return (at for at in times if at is not None)
 
 
 def has_expired(state: AccountantState, claim: Claim) -> bool:
-    """Whether it has come no nearer for too long, or too much was idle for it."""
+    """Whether the claim has made no progress for too long, or too much quota was idle for the claim."""
     until = expires_at(state, claim)
     return until is not None and state.now >= until
 
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:
-    """Log time (ms) at which a claim that comes no nearer ends; None while victims are leaving. One for age ends once
+    """Log time (ms) at which a claim without progress ends; None while victims are leaving. An age claim ends once
     enough was idle for it.
 
-    Victims of other claims count too: what those hold may be free for it only once their victims are gone.
+    Victims of other claims count too: quota held by other claims may become free for this claim once their victims are
+    gone.
     """
     if not claim.firm:
         return spent_at(state.ledger, claim)
@@ -245,13 +241,13 @@ def expires_at(state: AccountantState, claim: Claim) -> int | None:
 
 
 def _comes_nearer(state: AccountantState, claim: Claim) -> bool:
-    """Whether a victim that leaves releases something that it asks for, at a node on its path."""
+    """Whether a leaving victim releases a requested resource at a node on the claim's path."""
     leaving, asked = state.ledger.leaving.extra, claim.demand.request
     return any(asked.get(name) for path in claim.paths() for name in leaving.get(path, ()))
 
 
 def stays(state: AccountantState) -> Iterator[VictimStays]:
-    """Victims that no claim should wait for any more."""
+    """Victims that no claim should await any more."""
     if not state.due_stay and not any(at <= state.now for at in state.overdue.values()):
         return
     for uid, attempt in state.ledger.claims.going().items():
@@ -265,7 +261,7 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
 
 
 def forgotten(state: AccountantState) -> Iterator[Violation]:
-    """Where the claims of the state differ from those that follow from it."""
+    """Differences between the stored claims and the claims that follow from the state."""
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
     noted = state.ledger.claims.calm.keys()
     if noted != (calm := {uid for uid, claim in state.ledger.claims.by_uid.items() if not claim.awaits}):
@@ -282,7 +278,7 @@ def forgotten(state: AccountantState) -> Iterator[Violation]:
 
 
 def overdue_at(entry: Entry | None) -> int | None:
-    """Log time (ms) at which a victim that has been suspended, or was to end by itself, counts as overdue."""
+    """Log time (ms) at which a victim counts as overdue, after a suspension or an expected end."""
     if entry is not None and entry.ends_by:
         return entry.ends_by
     suspended = entry is not None and entry.leaving and entry.suspended_rv
@@ -290,7 +286,7 @@ def overdue_at(entry: Entry | None) -> int | None:
 
 
 def answers(state: AccountantState) -> Iterator[Decision]:
-    """Answers to proposed preemptions, up to the first that becomes a claim: the others are judged beside that."""
+    """Answers to proposed preemptions, up to the first new claim: later proposals are judged beside the new claim."""
     for plan in state.plans.values():
         proposed = plan.proposed
         reason, holder = _objection(state, plan)
@@ -334,18 +330,18 @@ def _moves(plan: Plan) -> tuple[Move, ...]:
 
 
 def _leave(plan: Plan) -> tuple[Victim, ...]:
-    """The victims of a plan without those that could move, and have their places where they are."""
+    """The victims of a plan without the victims that could move and have places where they are."""
     moved = {move.uid for move in _moves(plan)}
-    return tuple(each for each in plan.proposed.victims if not each.moves or each.ref.uid in moved)
+    return tuple(victim for victim in plan.proposed.victims if not victim.moves or victim.ref.uid in moved)
 
 
 def _refusal(state: AccountantState, proposed: PreemptionProposed) -> Shortfall | None:
-    """What refuses a claimant now, with all claims served."""
+    """The shortfall of a claimant now, with all claims served."""
     return basis(state.ledger, proposed.ref.uid).refusal(proposed.queue, proposed.demand)
 
 
 def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
-    """Why a proposed preemption no longer holds, empty when it does; and the job that holds what it would take."""
+    """(why a proposed preemption does not hold, empty when it holds; the job that holds the wanted quota)."""
     proposed = plan.proposed
     demand, claims = proposed.demand, state.ledger.claims
     if not (rayclaims.is_asked(state, proposed) if proposed.growth is not None else _waits_so(state, proposed)):
@@ -362,35 +358,35 @@ def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
 
 
 def _of_victims(state: AccountantState, plan: Plan) -> Objection:
-    """Why its victims are not suspended; where jobs are placed the gang admitter has the last word."""
+    """Why the victims are not suspended. Where jobs are placed, the gang admitter decides last."""
     proposed, tried = plan.proposed, plan.tried
     uid, queue, demand, for_nodes = proposed.ref.uid, proposed.queue, proposed.demand, proposed.short is None
     if for_nodes and not state.places:
         return "no_nodes"
     if for_nodes and uid not in state.ledger.asks and _refusal(state, proposed) is not None:
-        return "not_waiting"  # A claim is for a job in a queue.
+        return "not_waiting"  # Only a job in a queue has a claim.
     if not proposed.victims:
         return _alone(state, proposed)
     if not all(may_leave(state, victim, queue) for victim in proposed.victims):
         return "victim_protected"
     refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
     chosen = {victim.ref.uid: victim for victim in proposed.victims if not victim.moves}
-    if len(chosen) < len(proposed.victims) and (said := moving_objection(state, proposed)):
-        return said
+    if len(chosen) < len(proposed.victims) and (objection := moving_objection(state, proposed)):
+        return objection
     if proposed.kind == "move":
         return refused
-    own = any(state.entries[each].queue == queue for each in chosen)
+    own = any(state.entries[victim_uid].queue == queue for victim_uid in chosen)
     given, service = basis(state.ledger, uid), proposed.kind == "service"
     shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None
     judge = OfService(queue) if service else rules(given, queue, demand, inside=own, shares=shares)
     may = partial(_served_more if service else _lower, state, proposed, chosen)
     spare = proposed.for_places and state.places and given.refusal(queue, demand) is None
-    found = search(given, queue, demand, places=for_nodes or spare)
-    return giving_objection(judge, found, chosen, may, places=state.places) or refused
+    begun = search(given, queue, demand, places=for_nodes or spare)
+    return giving_objection(judge, begun, chosen, may, places=state.places) or refused
 
 
 def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
-    """Whether a job waits as it did when something was proposed for it."""
+    """Whether a job waits in the same state as in its proposal."""
     uid, workload = proposed.ref.uid, state.workloads.get(proposed.ref.uid)
     return (
         workload is not None
@@ -403,7 +399,7 @@ def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
 
 
 def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """Without victims quota is held only for a job that is owed it, and until the victims of others have left."""
+    """A claim without victims is only for a claimant with owed quota, until the victims of other claims have left."""
     given, queue, demand = basis(state.ledger, proposed.ref.uid), proposed.queue, proposed.demand
     if state.ledger.shortfall(queue, demand, now=state.now, uid=proposed.ref.uid) is None:
         return "fits"
@@ -415,7 +411,7 @@ def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
 def _lower(
     state: AccountantState, proposed: PreemptionProposed, chosen: Mapping[str, Victim], victim: str
 ) -> Objection:
-    """A victim of the claimant's own queue has lower priority."""
+    """The objection to a victim in the claimant's own queue without lower priority."""
     own = state.entries[victim].queue == proposed.queue
     lower = not own or outranked(state, proposed.ref.uid, victim, chosen[victim].priority)
     return "" if lower else "not_lower"
@@ -424,7 +420,9 @@ def _lower(
 def _served_more(
     state: AccountantState, proposed: PreemptionProposed, _chosen: Mapping[str, Victim], victim: str
 ) -> Objection:
-    """A victim has kept more than the claimant, and may be evicted for that once more."""
+    """The objection to a victim that has not kept more service than the claimant, or was evicted for service
+    too often.
+    """
     rules, workload = state.ledger.rules_of(proposed.queue), state.workloads[victim]
     if state.priorities.get(victim, 0) > state.priorities.get(proposed.ref.uid, 0):
         return "not_served_more"
@@ -434,9 +432,10 @@ def _served_more(
 
 
 def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """Whole victims beside clusters that give workers are never proposed, nor clusters of its own queue beside others.
+    """The objection to clusters that release workers. A proposal never has whole victims beside such clusters, nor
+    clusters of the claimant's own queue beside clusters of other queues.
 
-    The minimum run times of KAI queues protect gangs, and not what a gang has grown by.
+    The minimum run times of KAI queues protect gangs, and not the growth of a gang.
     """
     spares, inside = {}, proposed.kind == "priority"
     for part in proposed.partial:
@@ -459,8 +458,8 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
 
 
 def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
-    """Whether a victim may be suspended now for a job of queue ``claimant``: it runs where it was found, and no minimum
-    run time protects it.
+    """Whether a victim may be suspended now for a job of queue ``claimant``: still running in the proposed queue, and
+    not protected by a minimum run time.
     """
     if not evictable(state, victim.ref.uid, victim.attempt):
         return False
@@ -468,17 +467,17 @@ def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
     return entry.queue == victim.queue and state.now - entry.since >= least
 
 
-def outranked(state: AccountantState, claimant: str, victim: str, said: int | None) -> bool:
-    """Whether a victim has lower priority than the claimant, as both were queued; both by uid.
+def outranked(state: AccountantState, claimant: str, victim: str, proposed: int | None) -> bool:
+    """Whether a victim has lower priority than the claimant, by the queued priorities; both by uid.
 
-    ``said``: what the proposal says of it; of one that never was queued (it was adopted) that counts.
+    ``proposed``: the victim's priority in the proposal; this counts for an adopted victim, never queued.
     """
-    lower, higher = state.priorities.get(victim, said), state.priorities.get(claimant)
-    return lower is not None and higher is not None and lower < higher and said is not None
+    lower, higher = state.priorities.get(victim, proposed), state.priorities.get(claimant)
+    return lower is not None and higher is not None and lower < higher and proposed is not None
 
 
 def unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
-    """Why nothing should be held for a waiting workload, however long it has waited and whatever it is owed."""
+    """Why no quota should be held for a waiting workload, after any wait and with any guarantee."""
     if not waits(workload):
         return "held"
     if leaf_of(state.ledger, workload) != queue:
@@ -487,13 +486,13 @@ def unjustified(state: AccountantState, workload: Workload, queue: str) -> Claim
 
 
 def _can_be_served(state: AccountantState, claim: Claim) -> bool:
-    """Whether the limits, and the guarantee it rests on, would take it if nothing else were there."""
+    """Whether the limits, and the guarantee behind the claim, would admit the claimant on an empty cluster."""
     ledger, request = state.ledger, claim.demand.request
     above = [ledger.nodes[path] for path in chain_of(claim.queue) if path in ledger.nodes]
     if any(amount > node.limit[name] for node in above for name, amount in request.items() if name in node.limit):
         return False
     if claim.kind == "guarantee" and ledger.by_shares(claim.queue):
-        return True  # It rests on a fair share, which moves with the requests of others.
+        return True  # A fair share moves with the requests of other queues.
     if claim.kind == "service":
         return bool(ledger.rules_of(claim.queue).least_attained_ms)
     if claim.kind == "age":

@@ -1,20 +1,19 @@
-"""Claims: one, and all that are in force with the quota that they hold.
+"""Claims: one claim, and all claims in force with the quota held by them.
 
-A claim: what is held for one waiting job until it is admitted, where, and what it still waits for.
+A claim holds quota for one waiting job until the admission of the job. The claim also names the nodes, and the victims
+still to leave.
 
-A *guarantee* claim and a *priority* claim have victims, which leave for it, and are held at every node on the path of
-their queue, without what the victims still have there: that is free for none. An *age* claim has none, and is held from
-its queue up to the uppermost node that refuses it: at a node above others without what these still lack, for whatever
-is released there is released above as well.
+A *guarantee* claim and a *priority* claim have victims. Such a claim holds quota at every node on the path of its
+queue, less the amounts that its victims still use there: these are free for no job. An *age* claim has no victims, and
+holds quota from its queue up to the uppermost node that refuses the claimant. At a node above others, the claim does
+not hold the amounts that these still lack: a release at a lower node is a release above, too.
 
-All claims in force, and the sums of the quota they hold.
+Any number of claims is in force at a time. Held quota is not free for any other job, with two exceptions. Quota of an
+age claim is free for jobs of other queues with owed quota, and for jobs that declare to leave before the promised start
+of the claimant.
 
-Any number is in force at a time. Held quota is not free for any other job, with two exceptions: that of an age claim is
-free for jobs of other queues that are owed it, and for jobs that declare to have left before its claimant is promised
-to start.
-
-A further claim is planned against used - leaving + promised: with all victims gone and all claims before it served, it
-must fit. So no two of them wait for each other.
+A new claim is planned against used - leaving + promised: the claimant must fit with all victims gone and all earlier
+claims served. So no two claims wait for each other.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from muster.model.resources import Vector, add_into
 
 
 LEAVES_WITHIN_MS = 3_600_000
-"""How long after it was suspended a victim may take to leave before others are suspended in its place."""
+"""How long a suspended victim may take to leave before other victims are suspended instead."""
 
 
 class Part(Struct, frozen=True):
@@ -45,11 +44,11 @@ class Part(Struct, frozen=True):
     attempt: int
     demand: Demand
     left: Counts
-    """What its groups are granted afterwards."""
+    """The replicas granted to its groups afterwards."""
 
 
 class Claim(Struct):
-    """What is held for a waiting workload, and what it still waits for."""
+    """Quota held for a waiting workload, and the victims still to leave."""
 
     ref: Ref
     attempt: int
@@ -59,33 +58,34 @@ class Claim(Struct):
     opened: int
     """Log time (ms)."""
     top: str = ""
-    """The uppermost node at which it is held; empty for all of its path."""
+    """The uppermost node of the claim; empty for the whole path."""
     victims: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims that leave for it and have not left yet"""
+    """uid -> attempt of the victims that are still to leave"""
     moving: dict[str, int] = field(default_factory=dict)
-    """The same of those that start again elsewhere: they release nothing"""
+    """uid -> attempt of the victims that start again elsewhere, and release no quota"""
     partial: dict[str, Part] = field(default_factory=dict)
-    """uid -> the part that is taken of clusters that release one for it and have not done so yet"""
+    """uid -> the part still to be released by a cluster"""
     progress: int = 0
-    """Log time (ms) of its last progress: it was opened, a victim left, something was released."""
+    """Log time (ms) of the last progress: the opening, a victim that left, a release."""
     promised: int = 0
-    """Log time (ms) by which enough has left for it if the run times that jobs declare are true; 0: not promised."""
+    """Log time (ms) by which enough has left if declared run times are true; 0: not promised."""
     counted_on: dict[str, int] = field(default_factory=dict)
-    """uid of a job that runs where it is held and declares to leave by then -> log time (ms) by which it has left"""
+    """uid of a job running at the claim's nodes with a declared end in time -> log time (ms) by which the job has left
+    """
     first_end: int = 0
-    """The earliest of those; 0 where there is none."""
+    """The earliest time in ``counted_on``; 0 where empty."""
     lacking: dict[str, Vector] = field(default_factory=dict)
-    """Node -> what is to be released first, and is not held there before: by its victims at the node or, for age, at
-    the nodes below
+    """Node -> the amounts to be released first, not held there before: by victims at the node or, for age, at lower
+    nodes
     """
     growth: GrowthOption | None = None
-    """The replicas that it is held for, where its claimant runs and asks for more."""
+    """The replicas of the claim, where the claimant runs and asks for more."""
     for_nodes: bool = False
-    """Its claimant waits for its places, and not in a queue."""
+    """The claimant waits for places on nodes, and not in a queue."""
     idle: Vector = field(default_factory=dict)
-    """For age: the amounts that were idle for it and that others asked for, times ms."""
+    """For age: amounts that were idle for the claim while other jobs asked for them, times ms."""
     idle_until: int = 0
-    """Log time (ms) up to which these are counted."""
+    """Log time (ms) up to which ``idle`` is counted."""
 
     @property
     def uid(self) -> str:
@@ -93,7 +93,7 @@ class Claim(Struct):
 
     @property
     def firm(self) -> bool:
-        """Whether it holds against every other job; one for age does not against jobs that are owed quota."""
+        """Whether the claim holds quota against every other job; an age claim does not against jobs with owed quota."""
         return self.kind != "age"
 
     @property
@@ -102,13 +102,13 @@ class Claim(Struct):
         return bool(self.victims or self.partial or self.moving)
 
     def serves(self, queue: str, demand: Demand) -> bool:
-        """Whether a job of this queue and demand may use the quota it holds, for it asks alike. What one cluster grows
-        by helps no other, nor what is held for a job that waits for its places.
+        """Whether a job of this queue and demand asks for the same and may use the claim's quota. A claim for growth,
+        or for places on nodes, serves no other job.
         """
         return self.growth is None and not self.for_nodes and self.queue == queue and self.demand.alike(demand)
 
     def is_for(self, uid: str, groups: Counts) -> bool:
-        """Whether it is held for these replicas of a cluster."""
+        """Whether the claim is for these replicas of a cluster."""
         asked = self.growth
         return (
             asked is not None
@@ -117,42 +117,42 @@ class Claim(Struct):
         )
 
     def promised_now(self, now: int) -> int:
-        """Log time (ms) by which it starts if the run times that jobs declare are true; 0 where nothing says so, or
-        a job that this counts on is late.
+        """Log time (ms) of the promised start, if declared run times are true; 0 without a promise, or once a job in
+        ``counted_on`` is late.
         """
         return self.promised if now < self.first_end or not self.first_end else 0
 
     def lets_in(self, until: int, now: int) -> bool:
-        """Whether a job that has left by ``until``, before its promised time, may pass it at ``now``."""
+        """Whether a job that has left by ``until``, before the promised start, may pass the claim at ``now``."""
         return 0 < until <= self.promised_now(now)
 
     def holds_up(self, queue: str, demand: Demand) -> bool:
-        """Whether it is for age and before another job of its own queue, if that is owed something or not."""
+        """Whether an age claim is before another job of its own queue, even a job with owed quota."""
         return not self.firm and self.queue == queue and not self.demand.alike(demand)
 
     def is_outgrown(self, refusing: Iterable[str]) -> bool:
-        """Whether it is for age, and only nodes above those at which it is held refuse its claimant by now."""
+        """Whether only nodes above an age claim's nodes still refuse the claimant."""
         return not self.firm and all(len(path) < len(self.top) for path in refusing)
 
     def paths(self) -> Iterator[str]:
-        """The nodes at which it is held, leaf first."""
+        """The nodes of the claim, leaf first."""
         return (path for path in chain_of(self.queue) if len(path) >= len(self.top))
 
     def held_at(self, path: str) -> Vector:
-        """The amounts that are held at one of these nodes."""
+        """The amounts held at one of the claim's nodes."""
         amounts = counted(self.demand)
         if lacking := self.lacking.get(path):
             add_into(amounts, lacking, -1)
         return amounts
 
     def counts_on(self, uid: str, charge: Charge) -> None:
-        """A job runs: where the claim is held, and the declared end is in time, that end is counted on."""
+        """Count on a running job with a declared end in time, at one of the claim's nodes."""
         if 0 < charge.until <= self.promised and self.top in chain_of(charge.queue):
             self.counted_on[uid] = charge.until
             self.first_end = min(self.counted_on.values())
 
     def has_left(self, uid: str, at: int) -> None:
-        """A job has left: if that is late, the promise is void."""
+        """A counted job has left; a late end voids the promise."""
         until = self.counted_on.pop(uid, None)
         if until is None:
             return
@@ -168,7 +168,7 @@ def times(demand: Demand, count: int, of: int = 1) -> Demand:
 
 
 def is_down(groups: Counts, left: Counts) -> bool:
-    """Whether no group is granted more than it is to be left with."""
+    """Whether every group is granted at most its number in ``left``."""
     return all(groups.get(name, 0) <= count for name, count in left.items())
 
 
@@ -176,37 +176,39 @@ def is_down(groups: Counts, left: Counts) -> bool:
 
 
 class Claims(Struct):
-    """All claims in force, and the sums of the quota they hold."""
+    """All claims in force, and the sums of the held quota."""
 
     by_uid: dict[str, Claim] = field(default_factory=dict)
-    """Claimant uid -> its claim, in the order in which they were opened."""
+    """Claimant uid -> claim, in the order of opening."""
     of: dict[str, dict[str, None]] = field(default_factory=dict)
-    """leaf -> claimant uids of those for its jobs, in the same order"""
+    """leaf -> claimant uids of the leaf's claims, in the order of opening"""
     calm: dict[str, None] = field(default_factory=dict)
-    """Claimant uids of those for which no victim leaves any more."""
+    """Claimant uids of claims without a leaving victim."""
     aged: dict[str, None] = field(default_factory=dict)
-    """Claimant uids of those for age: few, where a burst has a claim for each of its jobs."""
+    """Claimant uids of age claims: few, where a burst has a claim for each job."""
     tall: dict[str, None] = field(default_factory=dict)
-    """Of those, the ones held at nodes above their queue: one at each such node at the most."""
+    """Claimant uids of age claims held at nodes above their queue: at most one claim at each such node."""
     firm: Scratch = field(default_factory=Scratch)
-    """The quota that claims hold against every other job."""
+    """The quota held against every other job."""
     promised: Scratch = field(default_factory=Scratch)
-    """What those hold once their victims have left."""
+    """The quota of firm claims once their victims have left."""
     total: Scratch = field(default_factory=Scratch)
-    """What all claims hold."""
+    """The quota of all claims."""
     leaving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of victims that leave as a whole, whatever has become of their claim, and have not left yet"""
+    """uid -> attempt of victims that leave as a whole and have not left yet, also after the end of their claim"""
     cuts: dict[str, Part] = field(default_factory=dict)
-    """uid -> the part it releases for a claim, and goes on"""
+    """uid -> the part that a running cluster releases for a claim"""
     moving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of a job that is suspended and starts again elsewhere: its charge is not released"""
+    """uid -> attempt of a job suspended to start again elsewhere; the charge is not released"""
 
     def going(self) -> dict[str, int]:
-        """All jobs that were ordered to be suspended for another and have not left: {uid: attempt}."""
+        """All jobs under an order to be suspended for another job, and not gone yet: {uid: attempt}."""
         return self.leaving | self.moving
 
     def open(self, claim: Claim) -> None:
-        """From here on it is held; what the same claimant had before is replaced, and its victims stay its own."""
+        """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
+        victims.
+        """
         before = self.end(claim.uid)
         if before is not None:
             claim.idle = dict(before.idle)
@@ -226,7 +228,7 @@ class Claims(Struct):
         self.cuts |= claim.partial
 
     def end(self, uid: str) -> Claim | None:
-        """Nothing is held for this claimant any more; its victims leave all the same."""
+        """Hold nothing for this claimant any more; the victims leave all the same."""
         claim = self.by_uid.pop(uid, None)
         if claim is not None:
             del self.of[claim.queue][uid]
@@ -241,24 +243,24 @@ class Claims(Struct):
         return claim
 
     def lack(self, claim: Claim, lacking: dict[str, Vector]) -> None:
-        """What must be released before a claim is held as a whole has changed."""
+        """Set the amounts to be released before the claim is held as a whole."""
         if lacking != claim.lacking:
             self._hold(claim, -1)
             claim.lacking = lacking
             self._hold(claim, 1)
 
     def _calmed(self, claim: Claim) -> None:
-        """Note whether a victim still leaves for it."""
+        """Note whether a victim still leaves for the claim."""
         if claim.awaits:
             self.calm.pop(claim.uid, None)
         else:
             self.calm[claim.uid] = None
 
     def left(self, uid: str, demand: Demand, at: int) -> list[Claim]:
-        """A charge was released: its claimant has a victim less, and claims on the same resources are nearer. Returns
-        the claims that it has left for.
+        """A charge was released: claims that await the workload have one victim less, and claims on the same resources
+        make progress. Returns the claims that awaited the workload.
         """
-        found = []
+        claims = []
         for claim in self.by_uid.values():
             claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
@@ -266,31 +268,33 @@ class Claims(Struct):
             gave = claim.moving.pop(uid, None) is not None or gave
             if gave:
                 self._calmed(claim)
-                found.append(claim)
+                claims.append(claim)
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
         self.leaving.pop(uid, None)
         self.moving.pop(uid, None)
         self.cuts.pop(uid, None)
-        return found
+        return claims
 
     def leaves_for(self, uid: str) -> list[Claim]:
         """The claims that await a victim, in whole or in part."""
         claims = self.by_uid.values()
-        return [each for each in claims if uid in each.victims or uid in each.partial or uid in each.moving]
+        return [claim for claim in claims if uid in claim.victims or uid in claim.partial or uid in claim.moving]
 
     def ask_of(self, uid: str) -> QueuedRequest | None:
-        """What is held for a claimant that may be in no queue."""
+        """The claim of a claimant, as a queued request; the claimant may be in no queue."""
         claim = self.by_uid.get(uid)
         return QueuedRequest(claim.attempt, claim.queue, claim.demand.request) if claim is not None else None
 
     def stays(self, uid: str, attempt: int, at: int) -> list[Claim]:
-        """A victim could not be suspended: no claim waits for it any more. Returns those that did."""
-        found = self.leaves_for(uid)
+        """A victim could not be suspended: no claim awaits the victim any more. Returns the claims that awaited the
+        victim.
+        """
+        claims = self.leaves_for(uid)
         if self.moving.get(uid) == attempt:
             del self.moving[uid]
         stays = self.leaving.get(uid) == attempt
-        for claim in found:
+        for claim in claims:
             part = claim.partial.get(uid)
             if claim.victims.get(uid) == attempt or claim.moving.get(uid) == attempt:
                 stays = claim.victims.pop(uid, None) is not None or stays
@@ -303,24 +307,24 @@ class Claims(Struct):
             self._calmed(claim)
         if stays:
             self._stays(uid)
-        return found
+        return claims
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> list[Claim]:
-        """A Ray cluster is granted so many replicas from here on: a claim that waited for that waits no longer. Returns
-        those that did.
+        """A Ray cluster has a smaller grant: no claim awaits the released part any more. Returns the claims that
+        awaited the cluster.
         """
-        found = self.leaves_for(uid)
-        for claim in found:
+        claims = self.leaves_for(uid)
+        for claim in claims:
             part = claim.partial.get(uid)
             if part is not None and is_down(groups, part.left):
                 del claim.partial[uid]
                 self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
                 self._calmed(claim)
-        return found
+        return claims
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
-        """A cluster is granted replicas: less is held for it. Returns its claim where nothing is left to hold."""
+        """A cluster has a larger grant: its claim holds less. Returns the claim where nothing is left to hold."""
         claim = self.by_uid.get(uid)
         if claim is None or claim.growth is None:
             return None
@@ -337,8 +341,9 @@ class Claims(Struct):
         return None
 
     def served_by(self, uid: str, queue: str, demand: Demand) -> Claim | None:
-        """The claim whose room a charge uses, and that it ends: the claimant's own, else the oldest with the same
-        request. A firm one of those comes before a claim for age, also before its own, which ends beside it.
+        """The claim whose quota a charge uses, and ends: the claimant's own, or else the oldest claim with the same
+        request. A firm claim comes before an age claim, even before the claimant's own age claim, which ends beside the
+        firm claim.
         """
         own = self.by_uid.get(uid)
         if not self.by_uid or (own is not None and own.firm):
@@ -347,8 +352,9 @@ class Claims(Struct):
         return next((claim for claim in alike if claim.firm), own or next(iter(alike), None))
 
     def pass_on(self, served: Claim) -> Claim | None:
-        """Victims that still leave for a claim that a charge ends leave for another, which is returned: the oldest firm
-        one that asks alike, else the next that was planned after it. The charge has used room that was made for that.
+        """Pass the victims still leaving for an ended claim to another claim, the heir; returns the heir. The heir is
+        the oldest firm claim with the same request, or else the next claim planned after the ended claim. The charge
+        has used quota meant for the heir.
         """
         if not served.awaits:
             return None
@@ -361,12 +367,12 @@ class Claims(Struct):
             heir.victims[uid] = served.victims.pop(uid)
         heir.partial |= served.partial
         served.partial = {}
-        for each in (served, heir):
-            self._calmed(each)
+        for claim in (served, heir):
+            self._calmed(claim)
         return heir
 
     def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
-        """The claims for age of others that a job passes which takes its quota at ``now``, by its run time."""
+        """The age claims of other jobs that a job passes by its run time, taking its quota at ``now``."""
         until = left_by(now, demand.run_ms)
         if not until:
             return []
@@ -374,15 +380,16 @@ class Claims(Struct):
         return [claim for claim in aged if not claim.serves(queue, demand)]
 
     def serving(self, queue: str, demand: Demand, mine: Claim | None = None) -> list[Claim]:
-        """The claims that are for this demand. ``mine``: its own, that serves no other."""
-        return [each for each in self.by_uid.values() if each is mine or each.serves(queue, demand)]
+        """The claims for this demand. ``mine``: the job's own claim, also where it serves no other job."""
+        return [claim for claim in self.by_uid.values() if claim is mine or claim.serves(queue, demand)]
 
     def held_from(
         self, queue: str, demand: Demand, own: Sequence[Claim], *, owed: bool, lent: bool, now: int | None
     ) -> Scratch:
-        """The quota that is not free for a job, for which there are the claims ``own``. ``owed``: it passes age claims,
-        by a firm one of these, else but for those of its own queue while nothing is ``lent`` to others. ``now``: log
-        time (ms) at which it would be admitted, and may pass claims for age by its declared run time; None: it may not.
+        """The quota that is not free for a job with the claims ``own``. ``owed``: the job has owed quota and passes age
+        claims. Exception: age claims of its own queue, where ``own`` has no firm claim and nothing is ``lent`` to
+        others. ``now``: log time (ms) of the admission, where the job may pass age claims by its declared run time;
+        None: no passing.
         """
         if not self.by_uid:
             return self.total
@@ -403,15 +410,17 @@ class Claims(Struct):
         return held
 
     def _planned_beside(self, served: Claim) -> Iterator[Claim]:
-        """Firm claims of others that were opened later: their plans count this one as served, so it need not wait until
-        their victims have left.
+        """Firm claims of other claimants, opened later. Their plans count this claim as served, so this claim need not
+        wait for their victims.
         """
         firm = [claim for claim in self.by_uid.values() if claim.firm]
         later = firm[firm.index(served) + 1 :]
         return (claim for claim in later if not claim.serves(served.queue, served.demand))
 
     def promised_beside(self, uid: str) -> Scratch:
-        """The quota held against every other job once all victims have left, less that held for this claimant."""
+        """The quota held against every other job once all victims have left, less the quota of this claimant's
+        claim.
+        """
         own = self.by_uid.get(uid)
         if own is None or not own.firm:
             return self.promised
@@ -420,11 +429,11 @@ class Claims(Struct):
         return held
 
     def for_jobs_of(self, queue: str) -> Iterator[Claim]:
-        """The claims for jobs of a queue, in the order in which they were opened."""
+        """The claims for jobs of a queue, in the order of opening."""
         return (self.by_uid[uid] for uid in self.of.get(queue, ()))
 
     def for_age(self) -> Iterator[Claim]:
-        """The claims for age, in the order in which they were opened."""
+        """The age claims, in the order of opening."""
         return (self.by_uid[uid] for uid in self.aged)
 
     def victims(self) -> Iterator[str]:
@@ -432,7 +441,7 @@ class Claims(Struct):
         return (uid for claim in self.by_uid.values() for uid in claim.victims)
 
     def at(self, path: str, resource: str) -> tuple[int, Claim | None]:
-        """(how much is held at a node, the first claim for which it is)."""
+        """(the amount held at a node, the first claim with an amount there)."""
         held = self.total.extra.get(path, {}).get(resource, 0)
         if not held:
             return 0, None
@@ -442,18 +451,18 @@ class Claims(Struct):
         )
 
     def claimant_at(self, path: str, resource: str) -> str:
-        """namespace/name of that claim; empty where nothing is held."""
+        """namespace/name of the claimant in ``at``; empty where nothing is held."""
         claim = self.at(path, resource)[1]
         return claim.ref.key if claim is not None else ""
 
     def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
-        """An age claim that is held at one of these nodes; ``but``: not that of this claimant, by uid."""
+        """An age claim held at one of these nodes; ``but``: the claimant, by uid, whose claim is left out."""
         mine = set(paths)
         aged = (claim for claim in self.for_age() if claim.uid != but)
         return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
 
     def _stays(self, uid: str) -> None:
-        """No claim waits for it, unless another one does."""
+        """Forget a victim that no claim awaits."""
         if not any(uid in claim.victims for claim in self.by_uid.values()):
             self.leaving.pop(uid, None)
 
@@ -480,4 +489,6 @@ def _add(totals: dict[str, Vector], path: str, amounts: Vector, times: int) -> N
 
 
 def _copy(scratch: Scratch) -> Scratch:
-    return Scratch(*({path: dict(vector) for path, vector in each.items()} for each in (scratch.extra, scratch.firm)))
+    return Scratch(
+        *({path: dict(vector) for path, vector in vectors.items()} for vectors in (scratch.extra, scratch.firm))
+    )

@@ -1,8 +1,6 @@
-"""What a workload declares, and what is asked of the quota, charged and held.
+"""The declarations of a workload, and the values of the ledger: demand, charge, queued request.
 
-What a workload declares: its priority and whether it may be preempted (labels of KAI), how long it runs at most.
-
-What is asked of the quota, what is charged, and what is held: the values the ledger counts with.
+A workload declares its priority and whether it may be preempted (labels of KAI), and its longest run time.
 """
 
 from __future__ import annotations
@@ -32,10 +30,10 @@ from muster.model.workload import Workload
 
 
 CLASSES: Mapping[str, int] = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
-"""The PriorityClasses that are shipped (deploy/kai): in force under these names also where they are not applied."""
+"""The shipped PriorityClasses (deploy/kai): in force under these names also where not applied."""
 DEFAULT_CLASS = "train"
 FIRM = 100
-"""From this priority on, work is not preemptible, and stays within its quota."""
+"""Work of this priority and higher is not preemptible, and stays within its quota."""
 PREEMPTIBILITY = ("preemptible", "non-preemptible")
 
 MINUTE_MS = 60_000
@@ -43,45 +41,48 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 AROUND_MS = 2 * MINUTE_MS
-"""To start and to stop take so long beside each declared run time: its charge begins before and ends after it."""
+"""The time to start and to stop, beside each declared run time: the charge begins before the run and ends after it."""
 
 
 def kai_class(workload: Workload) -> str:
-    """The PriorityClass by name: of the label on the workload, else of its pods, else ``train``."""
+    """The name of the PriorityClass: the workload's label, or else the class of the pods, or else ``train``."""
     return workload.labels.get(KAI_PRIORITY, "") or workload.priority_class or DEFAULT_CLASS
 
 
 def kai_priority(workload: Workload, classes: Mapping[str, int]) -> int:
-    """Its priority: of the label's class, else the number in its pods, else of their class, else that of ``train``.
+    """The priority: of the label's class, or else the number in the pods, or else of the pods' class, or else of
+    ``train``.
 
-    ``classes``: the PriorityClasses that exist. One that does not, and is not shipped either, counts as ``train``.
+    ``classes``: the existing PriorityClasses. A class that neither exists nor is shipped counts as ``train``.
     """
     name = kai_class(workload)
     if not workload.labels.get(KAI_PRIORITY) and workload.priority is not None:
         return workload.priority
-    found = classes.get(name, CLASSES.get(name))
-    return CLASSES[DEFAULT_CLASS] if found is None else found
+    value = classes.get(name, CLASSES.get(name))
+    return CLASSES[DEFAULT_CLASS] if value is None else value
 
 
 def kai_preemptible(workload: Workload, priority: int | None) -> bool:
-    """What its label says, else whether its priority is below FIRM."""
-    said = workload.labels.get(KAI_PREEMPTIBILITY, "")
-    if said in PREEMPTIBILITY:
-        return said == PREEMPTIBILITY[0]
+    """The value of the label; without a label, whether the priority is below FIRM."""
+    declared = workload.labels.get(KAI_PREEMPTIBILITY, "")
+    if declared in PREEMPTIBILITY:
+        return declared == PREEMPTIBILITY[0]
     return (kai_priority(workload, {}) if priority is None else priority) < FIRM
 
 
 def preemption_delay_ms(labels: Mapping[str, str]) -> int:
-    """How long work waits before others may be suspended for it; 0 unless it says a time, and outside KAI queues."""
-    said = labels.get(KAI_PREEMPTION_DELAY, "")
-    return span_or(said, 0) if labels.get(KAI_QUEUE) else 0
+    """How long work waits before other work may be suspended for it; 0 without a declared time, and outside KAI
+    queues.
+    """
+    declared = labels.get(KAI_PREEMPTION_DELAY, "")
+    return span_or(declared, 0) if labels.get(KAI_QUEUE) else 0
 
 
 def run_time_ms(labels: Mapping[str, str]) -> int:
-    """How long a job declares to run, rounded up to few steps: jobs of one request and one step are refused together.
+    """The declared run time of a job, rounded up to few steps: jobs with one request and one step are refused together.
 
-    Minutes up to an hour, five minutes up to six, half hours up to a day, then hours. 0 where it declares nothing that
-    can be read.
+    The step is a minute up to 1 hour, 5 minutes up to 6 hours, half an hour up to a day, then an hour. 0 without a
+    readable declaration.
     """
     declared = span_or(labels.get(RUN_TIME, ""), 0)
     step = HOUR_MS
@@ -95,7 +96,7 @@ def run_time_ms(labels: Mapping[str, str]) -> int:
 
 
 def left_by(at: int, run_ms: int) -> int:
-    """Log time (ms) by which a job that takes its quota at ``at`` has left; 0 where it declares no run time."""
+    """Log time (ms) by which a job has left after a charge at ``at``; 0 without a declared run time."""
     return at + run_ms + AROUND_MS if run_ms else 0
 
 
@@ -103,13 +104,13 @@ def left_by(at: int, run_ms: int) -> int:
 
 
 ONE = 1000
-"""One of a counted resource, in base units."""
+"""One unit of a counted resource, in base units."""
 
 chain_of = lru_cache(maxsize=65536)(path_chain)
 
 
 class Charge(Struct):
-    """What one workload is charged with, and where."""
+    """The charge of one workload, and its leaf."""
 
     namespace: str
     queue: str
@@ -117,11 +118,11 @@ class Charge(Struct):
     pods: int = 0
     preemptible: bool = True
     named: str = ""
-    """The quota its label names; empty when its namespace decides."""
+    """The quota named by the label; empty when the namespace decides."""
     over: Vector = field(default_factory=dict)
-    """The part of ``request`` that runs beyond what was granted."""
+    """The part of ``request`` that runs beyond the grant."""
     until: int = 0
-    """Log time (ms) by which it has left if what it declares is true; 0 where it declares no run time."""
+    """Log time (ms) by which the workload has left if its declaration is true; 0 without a declared run time."""
 
     @property
     def demand(self) -> Demand:
@@ -129,12 +130,12 @@ class Charge(Struct):
 
     @property
     def granted(self) -> Vector:
-        """What of the resources in ``over`` was granted."""
+        """The granted amounts of the resources in ``over``."""
         return {name: self.request[name] - amount for name, amount in self.over.items()}
 
 
 class QueuedRequest(Struct, frozen=True):
-    """What a workload asks for while it waits under an attempt."""
+    """The request of a waiting workload under an attempt."""
 
     attempt: int
     queue: str
@@ -142,14 +143,14 @@ class QueuedRequest(Struct, frozen=True):
 
 
 class Scratch(Struct):
-    """Charges that are decided or proposed but not in the ledger yet: path -> vector on top of it."""
+    """Charges decided or proposed, and not in the ledger yet: path -> vector on top of the ledger."""
 
     extra: dict[str, Vector] = field(default_factory=dict)
     firm: dict[str, Vector] = field(default_factory=dict)
-    """The part of it that is not preemptible."""
+    """The part of ``extra`` that is not preemptible."""
 
     def add(self, queue: str, demand: Demand, times: int = 1) -> None:
-        """Put a demand on top of every node on the path (or, with a negative ``times``, take it off)."""
+        """Add a demand to every node on the path; a negative ``times`` takes the demand off."""
         amounts = counted(demand)
         spread(self.extra, queue, amounts, times)
         if not demand.preemptible:
@@ -157,7 +158,7 @@ class Scratch(Struct):
 
 
 def counted(of: Demand | Charge) -> Vector:
-    """The request together with the resources that are counted rather than requested."""
+    """The request and the counted resources: jobs and machines."""
     amounts = dict(of.request)
     jobs = of.jobs if isinstance(of, Demand) else 1
     if jobs:
@@ -172,7 +173,7 @@ def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -
         vector = totals.get(path)
         if vector is None:
             vector = totals[path] = {}
-        for name, amount in amounts.items():  # as add_into does: this is called most of all
+        for name, amount in amounts.items():  # As add_into does, inline: the most frequent call.
             value = vector.get(name, 0) + amount * times
             if value:
                 vector[name] = value
@@ -185,7 +186,7 @@ def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -
 def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], queue: str, demand: Demand) -> bool:
     """Whether a node beside the path of ``queue`` uses more than its guarantee of the requested resources.
 
-    ``nodes``, ``used``: path -> node, and what it uses.
+    ``nodes``, ``used``: path -> node, and path -> usage.
     """
     chain = chain_of(queue)
     for path in chain:
@@ -200,20 +201,22 @@ def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], queu
 
 
 def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
-    """How the pods of a job are laid out on nodes, by the words of its leaf and those above it; empty: none says."""
-    said = [nodes[path].placement for path in reversed(chain_of(queue)) if path in nodes and nodes[path].placement]
-    return strategies_text(inherited(said)) if said else ""
+    """The placement strategies for the pods of a job, from its leaf and the nodes above; empty without any."""
+    placements = [
+        nodes[path].placement for path in reversed(chain_of(queue)) if path in nodes and nodes[path].placement
+    ]
+    return strategies_text(inherited(placements)) if placements else ""
 
 
 def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:
-    """What a workload asks for under the profile of the tree it belongs to.
+    """The demand of a workload under the request profile of its tree.
 
-    ``priority``: where the rules of the tree decide by it which work is preemptible, and it is known.
+    ``priority``: where known, and where the rules of the tree use priorities to tell preemptible work.
     """
     need = workload.need.get(tree.profile if tree else "ack", {})
     preemptible = is_preemptible(workload.labels)
     if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)
     declared = run_time_ms(workload.labels)
-    pods = sum([each.count for each in workload.pod_sets])
+    pods = sum([pod_set.count for pod_set in workload.pod_sets])
     return Demand(need, pods, preemptible, run_ms=declared, basis=workload.basis)

@@ -1,6 +1,7 @@
-"""When a charge is over: the proof that nothing of a workload runs any more, and how long to wait where none can come.
+"""The end of a charge: the proof that nothing of a workload runs any more, and how long to wait where no proof can
+come.
 
-One rule for all kinds. A kind says only whether the status that its controller wrote last is at rest (``settled``).
+One rule for all kinds. A kind says only whether its controller's last status is at rest (``settled``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from muster.model.closed import total
 from muster.model.workload import Workload
 
 CHILD_GRACE_MS = 60_000
-"""How long a workload that is over stays charged when the child its status names was never seen, or its controller was
-not seen to act on the resume before it was deleted.
+"""How long an ended workload stays charged without proof: its named child was never seen, or its controller was not
+seen to act on the resume before the deletion.
 """
 
 SETTLE_GRACE_MS = 30_000
@@ -31,7 +32,7 @@ total(_FAILED, FailureReason, "libs/muster/core/quota/endings.py (_FAILED)")
 
 
 def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None:
-    """Why the charge is over, or None while it is not."""
+    """Why the charge is over; None while in force."""
     uid = entry.ref.uid
     if state.presence.occupies(uid) or uid in state.standalone:
         return None
@@ -57,19 +58,19 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
 
 
 def comes_back(state: AccountantState, entry: Entry, workload: Workload) -> bool:
-    """Whether what was suspended to move still wants to run where it is charged."""
+    """Whether a workload suspended to move still wants to run at its charged leaf."""
     here = leaf_of(state.ledger, workload) == entry.queue
     return here and workload.waits and "admissions" not in state.resting(entry.queue)
 
 
 def _is_about_to_be_queued(state: AccountantState, entry: Entry, workload: Workload) -> bool:
-    """Whether what was suspended to move has no new attempt yet that its charge could be reserved for."""
+    """Whether a workload suspended to move has no new attempt yet for its reserved charge."""
     queued = state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt
     return not queued and comes_back(state, entry, workload) and not _waited(state, entry, SETTLE_GRACE_MS)
 
 
 def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> ReleaseReason | None:
-    """Why what is reserved should not be admitted any more."""
+    """Why a reservation should not be admitted any more."""
     if state.ledger.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
         return "superseded"
     if workload.wishes.hold:
@@ -78,12 +79,12 @@ def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> Rele
 
 
 def note_acted(state: AccountantState, entry: Entry) -> None:
-    """Remember whether its controller was seen to act on the newest resume of it.
+    """Remember whether the controller was seen to act on the newest resume.
 
-    Each status is written on an object as it is then (by its resourceVersion), so that one at rest that follows one
-    which is not was written by a controller that has seen the suspension between them. One that was at rest before
-    the resume proves nothing: where the object is suspended again too soon its controller has nothing to write. The
-    end of a job is written by its controller, and proves that the controller has seen the resume.
+    The controller writes each status on a certain resourceVersion of the object. A status at rest after a status at
+    work proves that the controller has seen the suspension between the two. A status at rest from before the resume
+    proves nothing: after a quick second suspension the controller has nothing to write. The
+    controller writes the end of a job, so an end proves that the controller has seen the resume.
     """
     workload = state.workloads.get(entry.ref.uid)
     if workload is None:
@@ -97,7 +98,9 @@ def note_acted(state: AccountantState, entry: Entry) -> None:
 
 
 def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
-    """Log time at which a charge that nothing is seen of any more counts as over, if that is what it waits for."""
+    """Log time at which a charge without any sign of life counts as over; None where the charge does not wait
+    for this.
+    """
     if not entry.idle_since:
         return None
     workload = state.workloads.get(entry.ref.uid)
@@ -106,7 +109,7 @@ def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
 
 
 def note_idle(state: AccountantState, entry: Entry) -> None:
-    """Remember since when nothing is seen of a charge whose end is not certain, and which nothing may ever prove."""
+    """Remember since when nothing is seen of a charge without a certain end; a proof may never come."""
     workload = state.workloads.get(entry.ref.uid)
     over = workload is None or workload.phase == "finished"
     waits = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
@@ -119,16 +122,16 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
 
 
 def _has_no_proof(workload: Workload | None) -> bool:
-    """Whether a suspended workload may never be proven to have ended: it was suspended by others before its controller
-    had acted on the resume, or in the words of operators that write no condition for that.
+    """Whether the end of a suspended workload may never be proven. Either others suspended the workload before its
+    controller acted on the resume, or its operator writes no condition for a suspension.
     """
     return workload is not None and (workload.settled or workload.switch.annotation)
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:
-    """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named.
+    """Whether an ended workload surely holds nothing: its child was seen and is gone, or no child was ever named.
 
-    Its controller had acted on the resume: else the pods of one that was deleted may still come.
+    The controller must also have acted on the resume: otherwise the pods of a deleted workload may still come.
     """
     seen = state.last_child.get(entry.ref.uid) == entry.child or not entry.child
     return (seen and (entry.acted or not entry.resumed_rv)) or _waited(state, entry, CHILD_GRACE_MS)

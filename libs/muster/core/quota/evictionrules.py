@@ -1,20 +1,15 @@
-"""Which work may be evicted for which claimant, by the rules of each profile.
+"""The rules of eviction: which work may be evicted for a claimant. The search and the accountant use the same rules.
 
-Reclaim between KAI queues: which jobs may take quota back, and from which.
+Between queues of a quota tree: a queue above its guarantee gives, down to the guarantee. Between KAI queues: a queue
+above its fair share gives (``Between``). Inside a queue: work of lower priority gives where the tree lets priority
+preempt, and jobs with more service give where the tree sets levels of service.
 
-A claimant's queue stays within its fair share with it (and work that is not preemptible within the quota, at every
-level). Queues are compared just under the node they share. A victim's side gives while it uses more than it may keep,
-the larger of quota and share; or, where the claimant's side stays within its quota in everything, while it uses more
-than its quota of anything. In the end no claimant's side may be further above its share than a side that gave, and no
-queue gives what it could claim again by its quota: so reclaimed quota is never claimed again. Compared are the
-resources that the claimant or a victim has to do with.
-
-The work that may be evicted, by the rules of each profile: the search asks them about every candidate, and the
-accountant judges proposals by the same rules.
-
-Between queues of a quota tree those above their guarantee give, down to that and no further; between KAI queues those
-above their share (``Between``). Inside a queue work of lower priority gives, where the tree lets priority
-preempt, and jobs that have had more service than the claimant give where the tree asks for that.
+Between KAI queues the claimant's queue stays within its fair share, claimant included; work that is not preemptible
+stays within quota at every level. Queues are compared just below the node shared by both. A victim's side gives while
+its use is above the larger of quota and share. Where the claimant's side stays within quota in everything, a victim's
+side gives while its use of any resource is above quota. In the end no claimant's side is further above its share than a
+giving side. No queue gives quota that the queue could claim again: so reclaimed quota is never claimed again. The
+comparison covers the resources of the claimant and of the victims.
 """
 
 from __future__ import annotations
@@ -39,11 +34,11 @@ from muster.model.resources import EVERYTHING
 
 
 UNSPEAKABLE = 2**62
-"""The ratio of a queue that uses what it has no share of."""
+"""The ratio of a queue with usage and no share."""
 
 
 class Between(GivingRules, frozen=True):
-    """One claimant, and the shares of all queues while it is judged."""
+    """The rules for one claimant between KAI queues, with the shares of all queues at this time."""
 
     objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("gives_too_much", "unbalanced")
 
@@ -52,13 +47,13 @@ class Between(GivingRules, frozen=True):
     demand: Demand
     shares: DividedShares
     names: list[str]
-    """The resources that queues share, sorted."""
+    """The shared resources, sorted."""
     questionable: dict[str, bool] = field(default_factory=dict)
-    """leaf -> whether it comes into question at all, as far as that was asked"""
+    """leaf -> whether the rules consider the queue; a cache"""
     within: dict[str, bool] = field(default_factory=dict)
-    """path -> whether it stays within its quota with the claimant, as far as that was asked"""
+    """path -> whether the queue stays within its quota, claimant included; a cache"""
     met: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """leaf -> the sides, as far as they were asked for"""
+    """leaf -> the two sides; a cache"""
 
     @property
     def ledger(self) -> Ledger:
@@ -68,22 +63,27 @@ class Between(GivingRules, frozen=True):
         return "" if self.may_claim() else "beyond_share"
 
     def may_claim(self) -> bool:
-        """Whether its queue stays within its fair share with it, and within quota if it is not preemptible."""
+        """Whether the queue stays within its fair share, claimant included, and within quota for a claimant that is not
+        preemptible.
+        """
         for name in self.names:
-            found = self.shares.get(self.queue, {}).get(name)
-            if found is None or self._used(self.queue, name) + self.demand.request.get(name, 0) > found.share.amount:
+            divided = self.shares.get(self.queue, {}).get(name)
+            if (
+                divided is None
+                or self._used(self.queue, name) + self.demand.request.get(name, 0) > divided.share.amount
+            ):
                 return False
         return self.demand.preemptible or not any(self.ledger.beyond_mins(self.queue, self.demand, self.given.held))
 
     def sides(self, leaf: str) -> tuple[str, str]:
-        """(the claimant's side, the victim's side) just under the node both share."""
-        found = self.met.get(leaf)
-        if found is None:
-            found = self.met[leaf] = self._sides(leaf)
-        return found
+        """(the claimant's side, the victim's side) just below the shared node."""
+        sides = self.met.get(leaf)
+        if sides is None:
+            sides = self.met[leaf] = self._sides(leaf)
+        return sides
 
     def _beside(self, leaf: str) -> bool:
-        """Whether a queue is in the claimant's tree: queues of other trees have no share of its quota."""
+        """Whether a queue is in the claimant's tree: queues of other trees share no quota with the claimant."""
         return self.ledger.by_shares(leaf) and root_of(leaf) == root_of(self.queue)
 
     def _sides(self, leaf: str) -> tuple[str, str]:
@@ -94,52 +94,54 @@ class Between(GivingRules, frozen=True):
         return mine[-1], theirs[-1]
 
     def _shareless(self, leaf: str) -> bool:
-        """Whether what runs there began before its queue got queues below it, of which the claimant's is one: it has no
-        share beside theirs, and cannot start there again.
+        """Whether a run is in a queue above the claimant's queue: the run began before the queue had child queues. The
+        run has no share beside the children, and cannot start there again.
         """
         return leaf != self.queue and leaf in chain_of(self.queue)
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        """Whether a victim's side may give one more, with those chosen so far gone, and cannot take it back."""
+    def gives(self, giver: Giver, search: Search) -> bool:
+        """Whether a victim's side may give one more job beside the chosen, and cannot take the quota back."""
         if self._shareless(giver.queue):
             return True
         if not self.asks(giver.queue):
             return False
         own, side = self.sides(giver.queue)
-        left = {name: found.used(side, name) for name in self.names}
+        left = {name: search.used(side, name) for name in self.names}
         gives = any(self._above_share(side, name, left[name]) for name in self.names) or (
             self._within_quota(own) and any(left[name] > self._quota(side, name) for name in self.names)
         )
-        return gives and not self._comes_back(giver, own, side, found)
+        return gives and not self._comes_back(giver, own, side, search)
 
-    def _comes_back(self, giver: Giver, own: str, side: str, found: Search) -> bool:
-        """Whether with one more gone a victim of its side, itself or one chosen before, would be within the quota of
-        that side again, and the claimant's side above its own: it would reclaim what it gave.
+    def _comes_back(self, giver: Giver, own: str, side: str, search: Search) -> bool:
+        """Whether a victim of this side could reclaim the quota: the side would be within quota again with the victim
+        back, and the claimant's side above quota.
         """
         asked, gives = self.demand.request, giver.request
-        if any(self._quota(side, name) - found.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
+        if any(self._quota(side, name) - search.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
             return False
-        if all(found.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
+        if all(search.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
             return False
-        room = {name: self._quota(side, name) - found.used(side, name) + gives.get(name, 0) for name in self.names}
-        gone = (giver, *found.givers())
-        return any(self._fits_back(each, giver, room, found) for each in gone if self.sides(each.queue)[1] == side)
+        room = {name: self._quota(side, name) - search.used(side, name) + gives.get(name, 0) for name in self.names}
+        gone = (giver, *search.givers())
+        return any(
+            self._fits_back(victim, giver, room, search) for victim in gone if self.sides(victim.queue)[1] == side
+        )
 
-    def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], found: Search) -> bool:
-        """Whether one of those gone fits into ``room`` and into the share of its queue; ``last``: the last victim."""
+    def _fits_back(self, one: Giver, last: Giver, room: Mapping[str, int], search: Search) -> bool:
+        """Whether one victim fits into ``room`` and into the share of its queue; ``last``: the last victim."""
         for name in self.names:
             asked = one.request.get(name, 0)
-            used = found.used(one.queue, name) - (last.request.get(name, 0) if last.queue == one.queue else 0)
+            used = search.used(one.queue, name) - (last.request.get(name, 0) if last.queue == one.queue else 0)
             if asked > room[name] or used + asked > self._share(one.queue, name):
                 return False
         return True
 
     def asks(self, leaf: str) -> bool:
-        """Whether a queue comes into question at all, before any of its work is looked at."""
-        found = self.questionable.get(leaf)
-        if found is None:
-            found = self.questionable[leaf] = self._asks(leaf)
-        return found
+        """Whether the rules consider a queue, before any of its work is looked at."""
+        considered = self.questionable.get(leaf)
+        if considered is None:
+            considered = self.questionable[leaf] = self._asks(leaf)
+        return considered
 
     def _asks(self, leaf: str) -> bool:
         if leaf == self.queue or not self._beside(leaf):
@@ -148,7 +150,7 @@ class Between(GivingRules, frozen=True):
             return True
         own, side = self.sides(leaf)
         if side not in self.ledger.nodes:
-            return False  # Its queue was deleted, or is disabled: what runs there has no share to be above.
+            return False  # The queue was deleted or is disabled: running work there has no share.
         if not self._within_quota(own):
             return any(self._above_share(side, name, self._used(side, name)) for name in self.names)
         asked = [name for name in self.names if self.demand.request.get(name)]
@@ -157,10 +159,10 @@ class Between(GivingRules, frozen=True):
             return True
         return not any(self._used(side, name) < self._quota(side, name) for name in limited)
 
-    def fair(self, found: Search) -> bool:
-        """Whether no side of the claimant ends further above its share than one that gave, in any resource."""
+    def fair(self, search: Search) -> bool:
+        """Whether in no resource the claimant's side ends further above its share than a giving side."""
         taken: dict[str, set[str]] = {}
-        for giver in found.givers():
+        for giver in search.givers():
             if not self._shareless(giver.queue):
                 taken.setdefault(giver.queue, set()).update(name for name, amount in giver.request.items() if amount)
         for leaf, given in taken.items():
@@ -168,27 +170,27 @@ class Between(GivingRules, frozen=True):
             for name in self.names:
                 if name not in given and not self.demand.request.get(name):
                     continue
-                mine = found.used(own, name) + self.demand.request.get(name, 0)
+                mine = search.used(own, name) + self.demand.request.get(name, 0)
                 whole, theirs = self._share(own, name), self._share(side, name)
                 if mine <= whole or theirs <= 0:
                     continue
-                if not whole or mine * theirs >= found.used(side, name) * whole:
+                if not whole or mine * theirs >= search.used(side, name) * whole:
                     return False
         return True
 
-    def turn(self, leaf: str, found: Search) -> Turn:
-        """How a queue comes in turn to give: lower priority first, then the largest part of its limit for keeping; of
-        those under one queue the same is asked below it, level by level.
+    def turn(self, leaf: str, search: Search) -> Turn:
+        """The turn of a queue to give, level by level from the top: lower priority first, then the largest ratio of use
+        to the kept amount.
         """
         if self._shareless(leaf):
             return ()
-        return tuple(self._turn(at, found) for at in reversed(chain_of(leaf)[:-1]) if at in self.ledger.nodes)
+        return tuple(self._turn(at, search) for at in reversed(chain_of(leaf)[:-1]) if at in self.ledger.nodes)
 
-    def _turn(self, path: str, found: Search) -> tuple[int, int]:
+    def _turn(self, path: str, search: Search) -> tuple[int, int]:
         part = 0
         for name in self.names:
             keeps = self._keeps(path, name)
-            used = found.used(path, name)
+            used = search.used(path, name)
             if keeps != UNLIMITED and used:
                 part = max(part, used * 1_000_000 // keeps if keeps else UNSPEAKABLE)
         return (self.ledger.nodes[path].priority, -part)
@@ -198,13 +200,13 @@ class Between(GivingRules, frozen=True):
         return keeps != UNLIMITED and used > keeps
 
     def _within_quota(self, path: str) -> bool:
-        found = self.within.get(path)
-        if found is None:
+        within = self.within.get(path)
+        if within is None:
             asked = self.demand.request
-            found = self.within[path] = all(
+            within = self.within[path] = all(
                 self._used(path, name) + asked.get(name, 0) <= self._quota(path, name) for name in self.names
             )
-        return found
+        return within
 
     def _keeps(self, path: str, name: str) -> int:
         return self.shares[path][name].allocatable
@@ -216,13 +218,13 @@ class Between(GivingRules, frozen=True):
         return self.ledger.nodes[path].guaranteed.get(name, 0)
 
     def _used(self, path: str, name: str) -> int:
-        """What is used there once all claims are served."""
+        """The usage of a node once all claims are served."""
         parts = (self.ledger.used, self.given.leaving.extra, self.given.held.extra)
         return sum(part.get(path, {}).get(name, 0) for part in parts)
 
 
 def between(given: Basis, queue: str, demand: Demand, shares: DividedShares | None = None) -> Between:
-    """A claimant as it is judged."""
+    """The rules for a claimant between KAI queues."""
     ledger = given.ledger
     if shares is None:
         shares = kai_shares(ledger) if demand.jobs else shares_with(ledger, "", queue, demand)
@@ -233,13 +235,13 @@ def between(given: Basis, queue: str, demand: Demand, shares: DividedShares | No
 
 
 class OfGuarantee(GivingRules, frozen=True):
-    """Queues that use more than their guarantee give to one that uses less."""
+    """Queues above their guarantee give to a queue below."""
 
     keeps: ClassVar[bool] = True
 
     queue: str
     level: str
-    """The node within whose guarantee the claimant stays: no work below it is evicted. Empty where there is none."""
+    """The node whose guarantee covers the claimant: no work below this node is evicted. Empty where no node does."""
 
     def claims(self) -> Objection:
         return "" if self.level else "beyond_guarantee"
@@ -247,14 +249,15 @@ class OfGuarantee(GivingRules, frozen=True):
     def asks(self, leaf: str) -> bool:
         return leaf != self.queue and self.level not in chain_of(leaf)
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        return self.asks(giver.queue) and spares(giver, found)
+    def gives(self, giver: Giver, search: Search) -> bool:
+        return self.asks(giver.queue) and spares(giver, search)
 
 
 class Inside(GivingRules, frozen=True):
-    """Work of the claimant's own queue is evicted; the order ensures that it is of lower priority.
+    """Work of the claimant's own queue is evicted; the order of candidates ensures lower priority.
 
-    Where that brings the queue so low that the claimant is within its min, others above theirs may give the rest.
+    With these victims gone, the claimant may be within the min of its queue: then other queues above their min may give
+    the rest.
     """
 
     given: Basis
@@ -263,7 +266,7 @@ class Inside(GivingRules, frozen=True):
     others: bool = True
 
     def claims(self) -> Objection:
-        """What is not preemptible takes nothing from work of lower priority beyond the min."""
+        """Work that is not preemptible takes nothing from lower priorities beyond the min."""
         ledger = self.given.ledger
         node = ledger.nodes.get(self.queue)
         within = self.demand.preemptible or not any(ledger.beyond_mins(self.queue, self.demand, self.given.held))
@@ -272,48 +275,48 @@ class Inside(GivingRules, frozen=True):
     def asks(self, leaf: str) -> bool:
         return leaf == self.queue or self.others
 
-    def turn(self, leaf: str, found: Search) -> Turn:
-        """Its own until the claimant is within its min without them."""
+    def turn(self, leaf: str, search: Search) -> Turn:
+        """The claimant's own queue first, until the claimant is within the min without the chosen victims."""
         if not self.others:
             return ()
-        return ((0 if (leaf == self.queue) == bool(found.above_min()) else 1, 0),)
+        return ((0 if (leaf == self.queue) == bool(search.above_min()) else 1, 0),)
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        return giver.queue == self.queue or (self.others and spares(giver, found))
+    def gives(self, giver: Giver, search: Search) -> bool:
+        return giver.queue == self.queue or (self.others and spares(giver, search))
 
-    def fair(self, found: Search) -> bool:
-        if all(giver.queue == self.queue for giver in found.givers()):
+    def fair(self, search: Search) -> bool:
+        if all(giver.queue == self.queue for giver in search.givers()):
             return True
-        return bool(found.managed()) and not found.above_min()
+        return bool(search.managed()) and not search.above_min()
 
 
 class OfService(GivingRules, frozen=True):
-    """Jobs that have had more service than the claimant, of any queue; no other queue falls below its guarantee."""
+    """Jobs of any queue with more service than the claimant give; no other queue falls below its guarantee."""
 
     queue: str
 
-    def gives(self, giver: Giver, found: Search) -> bool:
-        return giver.queue == self.queue or spares(giver, found)
+    def gives(self, giver: Giver, search: Search) -> bool:
+        return giver.queue == self.queue or spares(giver, search)
 
 
 class MovesOnly(GivingRules, frozen=True):
-    """No job gives its quota: others may only move."""
+    """No job releases quota: jobs may only move."""
 
-    def gives(self, giver: Giver, found: Search) -> bool:
+    def gives(self, giver: Giver, search: Search) -> bool:
         return False
 
 
-def spares(giver: Giver, found: Search) -> bool:
-    """Whether nothing between a giver and the path it shares with the claimant falls below its min without it: in the
-    resources that are short, or, where it has none of them, in all that are asked for: it gives those on the nodes.
+def spares(giver: Giver, search: Search) -> bool:
+    """Whether no node between a giver and the shared path falls below its min without the giver. The check covers the
+    short resources. A giver without short resources frees only nodes: then the check covers all requested resources.
     """
-    amounts, shared, ledger = counted(giver.demand), set(chain_of(found.queue)), found.ledger
-    short, asked = ([name for name in each if amounts.get(name)] for each in (found.names, found.demand.request))
+    amounts, shared, ledger = counted(giver.demand), set(chain_of(search.queue)), search.ledger
+    short, asked = ([name for name in names if amounts.get(name)] for names in (search.names, search.demand.request))
     for at in chain_of(giver.queue):
         node = ledger.nodes.get(at)
         if node is None or at in shared:
             continue
-        if any(found.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in short or asked):
+        if any(search.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in short or asked):
             return False
     return True
 
@@ -321,8 +324,8 @@ def spares(giver: Giver, found: Search) -> bool:
 def rules(
     given: Basis, queue: str, demand: Demand, *, inside: bool = False, shares: DividedShares | None = None
 ) -> GivingRules:
-    """The rules for the quota that a claimant is owed; ``inside``: for its priority in its own queue. ``shares``: of
-    KAI queues, if known.
+    """The rules for owed quota. ``inside``: the rules for priority in the claimant's queue. ``shares``: of KAI queues,
+    if known.
     """
     if inside:
         return Inside(given, queue, demand)
@@ -333,41 +336,41 @@ def rules(
 
 def giving_objection(
     judge: GivingRules,
-    found: Search,
+    search: Search,
     chosen: Iterable[str],
     may: Callable[[str], Objection] = lambda _: "",
     *,
     places: bool = False,
 ) -> Objection:
-    """Why these may not be suspended for the claimant of an empty search, judged again; empty when they may.
+    """Why these victims may not be suspended for the claimant of an empty search, judged again; empty when allowed.
 
-    ``may``: what is said of one whatever leaves beside it. ``places``: they are for its places on the nodes as well:
-    how many of them these take is judged there.
+    ``may``: the objection to one victim, in any company. ``places``: the victims also make places on nodes; then the
+    stage that places gangs judges the number of victims.
     """
     chosen = list(chosen)
-    said = judge.claims() or next((each for uid in chosen if (each := may(uid))), "")
-    if said or not found.names:
-        return said or "fits"
-    begun = found.copied()
-    said = _taken(judge, found, chosen)
-    if said or places:
-        return said
-    givers = {uid: found.giver(uid) for uid in chosen}
+    objection = judge.claims() or next((single for uid in chosen if (single := may(uid))), "")
+    if objection or not search.names:
+        return objection or "fits"
+    begun = search.copied()
+    objection = _taken(judge, search, chosen)
+    if objection or places:
+        return objection
+    givers = {uid: search.giver(uid) for uid in chosen}
     alike = {(giver.queue, *sorted(counted(giver.demand).items())): uid for uid, giver in givers.items()}
-    rests = ([each for each in chosen if each != uid] for uid in alike.values())
+    rests = ([other for other in chosen if other != uid] for uid in alike.values())
     return "too_many_victims" if any(not _taken(judge, begun.copied(), rest) for rest in rests) else ""
 
 
-def _taken(judge: GivingRules, found: Search, uids: Iterable[str]) -> Objection:
-    """Take them one after the other: why that may not be, or is not enough."""
+def _taken(judge: GivingRules, search: Search, uids: Iterable[str]) -> Objection:
+    """Take the victims one after the other; return the first objection."""
     one, together = judge.objects
     for uid in uids:
-        if not found.knows(uid):
+        if not search.knows(uid):
             return "victim_left"
-        giver = found.giver(uid)
-        if not judge.asks(giver.queue) or not judge.gives(giver, found):
+        giver = search.giver(uid)
+        if not judge.asks(giver.queue) or not judge.gives(giver, search):
             return one
-        found.take(uid)
-    if found.missing() is not None:
+        search.take(uid)
+    if search.missing() is not None:
         return "not_enough"
-    return "" if judge.fair(found) else together
+    return "" if judge.fair(search) else together

@@ -1,11 +1,10 @@
 """Claims of Ray clusters that scale themselves: growth as a claimant, workers as victims.
 
-Growth of Ray clusters as a claimant: what is asked for, what it would be charged, and when it claims no more.
+Growth as a claimant: the requested replicas, their charge, and the end of the claim.
 
-Partial reclaim: Ray clusters that scale themselves release workers, so that no job is suspended as a whole.
-
-A cluster may release its grant beyond ``minReplicas``: its gang minimum and its head stay. Which cluster gives follows
-the rules for whole jobs (``evictionrules.py``), one replica after the other: each is a victim of its own.
+Partial reclaim: a cluster releases workers, so that no job is suspended as a whole. A cluster may release its grant
+beyond ``minReplicas``: the gang minimum and the head stay. The rules for whole jobs (``evictionrules.py``) choose the
+cluster, replica by replica: each replica is a separate victim.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from muster.model.workload import Workload
 
 
 def growth_options(asked: GrowthRequested) -> Iterator[GrowthOption]:
-    """All that would do for any piece, each as often as it is asked for, in the order in which they are tried."""
+    """All options of all pieces of the request, in the order of the attempts, each with its number of times."""
     for unit in asked.units:
         yield GrowthOption(unit.groups, unit.times)
         for other in unit.otherwise:
@@ -39,12 +38,12 @@ def growth_options(asked: GrowthRequested) -> Iterator[GrowthOption]:
 
 
 def asked_times(asked: GrowthRequested, groups: Counts) -> int:
-    """How often these replicas are asked for in one piece; 0: not at all."""
+    """How often the request has these replicas in one piece; 0: never."""
     return max((option.times for option in growth_options(asked) if option.groups == groups), default=0)
 
 
 def demand_of_growth(asked: GrowthRequested, growth: GrowthOption, profile: str, *, preemptible: bool) -> Demand:
-    """The charge of these replicas, on top of that of the cluster."""
+    """The charge of these replicas, on top of the charge of the cluster."""
     request: Vector = {}
     pods = 0
     for name, count in growth.groups.items():
@@ -58,7 +57,9 @@ def demand_of_growth(asked: GrowthRequested, growth: GrowthOption, profile: str,
 
 
 def may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
-    """Whether what a cluster asks for may be granted as far as the cluster itself is concerned."""
+    """Whether the cluster itself allows a grant: running, not leaving, not cut, not releasing workers, and not
+    paused.
+    """
     rests = state.resting(entry.queue)
     return (
         entry.resumed_rv > 0
@@ -71,7 +72,7 @@ def may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
 
 
 def is_asked(state: AccountantState, proposed: PreemptionProposed) -> bool:
-    """Whether a cluster asks for the growth that a claim is proposed for."""
+    """Whether a cluster asks for the growth of a proposed claim."""
     uid, wanted = proposed.ref.uid, proposed.growth
     entry, growth, tree = state.entries.get(uid), state.growths.get(uid), state.ledger.tree_of(proposed.queue)
     if entry is None or growth is None or wanted is None or tree is None or not may_grow(state, entry, growth):
@@ -85,7 +86,7 @@ def is_asked(state: AccountantState, proposed: PreemptionProposed) -> bool:
 
 
 def why_growth_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
-    """Why nothing should be held for growth any more. What a grant leaves of a request is asked for again at once."""
+    """Why a claim of growth ends. A grant may leave a rest of the request: the cluster asks for the rest at once."""
     entry, growth = state.entries.get(claim.uid), state.growths.get(claim.uid)
     if entry is None or entry.attempt != claim.attempt or entry.leaving:
         return "gone"
@@ -106,23 +107,25 @@ MAX_REPLICAS = 250
 
 
 class Spare(NamedTuple):
-    """What one worker group may give."""
+    """The replicas that one worker group may release."""
 
     group: str
     granted: int
     most: int
-    """Replicas beyond its minReplicas."""
+    """Replicas beyond minReplicas, at most MAX_REPLICAS."""
     each: Vector
-    """What one replica is charged."""
+    """The charge of one replica."""
     hosts: int
     idle: int = 0
-    """Replicas with nothing to do, as its head said last."""
+    """Idle replicas, by the last report of the head."""
 
 
 def spare_of(
     elastic: Elastic | None, granted: Counts, profile: str, idle: Mapping[str, int] | None = None
 ) -> list[Spare]:
-    """What the worker groups of a cluster may give, the last in its spec first. ``idle``: {group: idle pods}"""
+    """The replicas that the worker groups of a cluster may release, the last group in the spec first. ``idle``: {group:
+    idle pods}
+    """
     if elastic is None:
         return []
     return [
@@ -140,7 +143,7 @@ def spare_of(
 
 
 def given_back(spares: Iterable[Spare], taken: Mapping[str, int]) -> tuple[Vector, int]:
-    """(request, pods) of so many replicas."""
+    """(request, pods) of these replicas. ``taken``: {group: replicas}"""
     request: Vector = {}
     pods = 0
     for spare in spares:
@@ -151,7 +154,7 @@ def given_back(spares: Iterable[Spare], taken: Mapping[str, int]) -> tuple[Vecto
 
 
 class SpareReplica(NamedTuple):
-    """One replica: whose, and of which group."""
+    """One replica of a cluster's worker group."""
 
     uid: str
     group: str
@@ -163,30 +166,31 @@ def part_of(uid: str, queue: str, spare: Spare) -> SpareReplica:
 
 
 def parts_of(
-    found: Search, candidates: Candidates, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
+    begun: Search, candidates: Candidates, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
 ) -> tuple[Candidates, dict[str, SpareReplica]]:
-    """The replicas that could be released, as a search sees them: each is a victim of its own, those of one cluster one
-    after the other, no more of a group than could be needed. An idle one loses nothing that was done until now, so of
-    equal priority those come first, whatever cluster or group they are of.
+    """The replicas that could be released, each as a separate victim. The replicas of one cluster come one after the
+    other, and no group has more than needed. An idle replica loses no work: at equal priority idle replicas come first,
+    from any cluster or group.
 
-    ``givers``: uid -> the replicas it may give. ``most``: a cluster of higher priority gives none; None: no such limit.
-    ``below``: only clusters of the claimant's own queue give, of a priority below this; None: those of other queues.
+    ``givers``: uid -> the replicas that may be released. ``most``: a cluster of higher priority gives no replica; None:
+    no such limit. ``below``: only clusters of the claimant's own queue with a lower priority give; None: only clusters
+    of other queues.
     """
-    lacks = list(found.refusals())
+    lacks = list(begun.refusals())
     parts: dict[str, SpareReplica] = {}
     runs: dict[str, list[Run]] = {}
     for leaf, running in candidates.runs.items():
-        for run in running if (leaf == found.queue) == (below is not None) else ():
+        for run in running if (leaf == begun.queue) == (below is not None) else ():
             fits = (most is None or run.priority <= most) and (below is None or run.priority < below)
             for at, spare in enumerate(givers.get(run.uid, ()) if fits and candidates.may(run.uid) else ()):
-                needed = (-(-short.missing // each) for short in lacks if (each := spare.each.get(short.resource)))
+                needed = (-(-short.missing // amount) for short in lacks if (amount := spare.each.get(short.resource)))
                 for number in range(min(spare.most, max(needed, default=0))):
                     uid = f"{run.uid} {at:03} {number:04}"
                     parts[uid] = part_of(run.uid, leaf, spare)
                     youth = min(-candidates.now, run.youth) if number < spare.idle else run.youth
                     key = f"{run.key} {at:03} {number:04}"
                     runs.setdefault(leaf, []).append(run._replace(youth=youth, key=key, uid=uid))
-    return Candidates({leaf: sorted(each) for leaf, each in runs.items()}, now=candidates.now), parts
+    return Candidates({leaf: sorted(lot) for leaf, lot in runs.items()}, now=candidates.now), parts
 
 
 def counts_of(parts: Iterable[SpareReplica]) -> dict[str, Counts]:
@@ -205,39 +209,39 @@ def workers_objection(
     given: Basis, queue: str, demand: Demand, proposed: Sequence[PartialVictim], spares: Mapping[str, Sequence[Spare]],
     *, inside: bool = False,
 ) -> Objection:  # fmt: skip
-    """Why these may not give workers for this claimant, judged again; empty when they may.
+    """Why these clusters may not release workers for the claimant, judged again; empty when allowed.
 
-    ``spares``: uid -> the replicas it may give by its grant now. ``inside``: they are of its own queue, and of
-    lower priority.
+    ``spares``: uid -> the replicas that may be released by the grant now. ``inside``: the clusters are in the
+    claimant's own queue, with lower priority.
     """
-    found, parts = search(given, queue, demand), dict[str, Giver]()
-    for each in proposed:
-        may = {spare.group: spare for spare in spares.get(each.ref.uid, ())}
-        taken = {name: count for name, count in each.taken.items() if count > 0}
+    begun, parts = search(given, queue, demand), dict[str, Giver]()
+    for victim in proposed:
+        may = {spare.group: spare for spare in spares.get(victim.ref.uid, ())}
+        taken = {name: count for name, count in victim.taken.items() if count > 0}
         same = all(
-            name in may and count <= may[name].most and each.left.get(name) == may[name].granted - count
+            name in may and count <= may[name].most and victim.left.get(name) == may[name].granted - count
             for name, count in taken.items()
         )
-        charge = given.ledger.charges.get(each.ref.uid)
-        if charge is None or not same or not taken or given_back(may.values(), taken) != (each.request, each.pods):
+        charge = given.ledger.charges.get(victim.ref.uid)
+        if charge is None or not same or not taken or given_back(may.values(), taken) != (victim.request, victim.pods):
             return "victim_left"
         for name, count in taken.items():
-            gives = part_of(each.ref.uid, charge.queue, may[name]).gives
-            parts |= {f"{each.ref.uid} {name} {number}": gives for number in range(count)}
-    found.parts = parts
-    return evictionrules.giving_objection(evictionrules.rules(given, queue, demand, inside=inside), found, parts)
+            gives = part_of(victim.ref.uid, charge.queue, may[name]).gives
+            parts |= {f"{victim.ref.uid} {name} {number}": gives for number in range(count)}
+    begun.parts = parts
+    return evictionrules.giving_objection(evictionrules.rules(given, queue, demand, inside=inside), begun, parts)
 
 
 def as_victims(
     chosen: Mapping[str, Counts], workloads: Mapping[str, Workload], attempts: Mapping[str, int],
     charges: Mapping[str, Charge], givers: Mapping[str, Sequence[Spare]], priorities: Mapping[str, int | None],
 ) -> tuple[PartialVictim, ...]:  # fmt: skip
-    """The chosen as a proposal names them. ``priorities``: of those that are outranked in the claimant's queue."""
-    found = []
+    """The victims in the form of a proposal. ``priorities``: of outranked clusters in the claimant's queue."""
+    victims = []
     for uid, taken in chosen.items():
         request, pods = given_back(givers[uid], taken)
         left = {spare.group: spare.granted - taken[spare.group] for spare in givers[uid] if spare.group in taken}
-        found.append(
+        victims.append(
             PartialVictim(
                 workloads[uid].ref,
                 attempts[uid],
@@ -249,4 +253,4 @@ def as_victims(
                 priorities.get(uid),
             )
         )
-    return tuple(found)
+    return tuple(victims)

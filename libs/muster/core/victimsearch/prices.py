@@ -1,9 +1,7 @@
-"""Sets of jobs that may be evicted, their prices, and the cheapest.
+"""Sets of jobs that may be evicted, their prices, and the cheapest set.
 
-Sets of jobs that may be evicted, and how two of them compare.
-
-What it costs to evict jobs, and the jobs in that order, as far as they are looked at: the cheapest are found among
-those that are alike, without a look at all the others.
+The search reads candidates lazily, in the order of their prices. Candidates with equal amounts and priority are in one
+sorted lot, so the search looks only at the cheapest of each lot.
 """
 
 from __future__ import annotations
@@ -22,47 +20,47 @@ from muster.model.resources import in_bytes
 
 
 Rank = tuple[tuple[int, ...], int, bool]
-"""How late a job is evicted, whatever that costs: the priorities of its queue, level by level, and its own, and whether
-it goes last among its equals.
+"""How late a job is evicted, at any price: the priorities of the job's queue level by level, the priority of the job,
+and whether the job is evicted last among equals.
 """
 
 LEAST: Rank = ((), -(2**62), False)
 
 FEW = 12
-"""Up to so many candidates all of their sets are looked at,"""
+"""Up to this many candidates the exact search tries every set of candidates."""
 MAX_EXACT = 1_500
-"""so many sets at the most,"""
+"""The exact search tries at most this many sets."""
 MAX_MOVED = 250
-"""and so many where some may only move: each of these is placed elsewhere, too."""
+"""The limit of sets where some candidates may only move: for each set the moved jobs are placed elsewhere, too."""
 
 
 class Cost(NamedTuple):
-    """What a set of jobs costs: the rank of its last, and what they lose; of those that are equal the queue whose turn
-    it is, then the youngest.
+    """The cost of a set of jobs: the rank of the last job, then the lost work. Of equal sets the queue whose turn comes
+    first goes first, then the youngest job.
     """
 
     rank: Rank = LEAST
     price: int = 0
     runs: tuple[tuple[Turn, Run], ...] = ()
-    """Those first that come last in turn."""
+    """In descending order: the job last in turn comes first."""
 
 
 class Found(NamedTuple):
-    """The victims, in the order in which they were chosen; none where none were found."""
+    """The victims, in the order of the choice; empty where the search found no victims."""
 
     uids: list[str]
     gave_up: bool = False
-    """It was not looked at everything."""
+    """The search stopped before every set was tried."""
     looked: bool = True
-    """Some came into question by their queues."""
+    """The rules allowed some of the queues as givers."""
     moving: Container[str] = ()
-    """Those of them that start again on other nodes, with their quota."""
+    """The victims that start again on other nodes and keep their quota."""
     price: int = 0
-    """What they lose: worth times ms."""
+    """The lost work of all victims: worth times ms."""
 
 
 class Option(NamedTuple):
-    """What it costs to have room for one pod on a node."""
+    """The cost of room for one pod on a node."""
 
     cost: Cost
     node: str
@@ -70,9 +68,10 @@ class Option(NamedTuple):
 
 
 def cheapest(uids: Sequence[str], rank: Callable[[str], Rank], lost: Callable[[str], int]) -> Iterator[list[str]]:
-    """All sets of some jobs but the empty one, those first in which the rank of the last is least, then the cheapest.
+    """All sets of some jobs except the empty set. The set with the least rank of its last job comes first, then the
+    cheapest set.
 
-    ``uids``: in the order of their ranks and of their losses.
+    ``uids``: in the order of ranks, then of losses.
     """
     prices = [lost(uid) for uid in uids]
     heap: list[tuple[Rank, int, tuple[int, ...]]] = []
@@ -91,7 +90,7 @@ def cheapest(uids: Sequence[str], rank: Callable[[str], Rank], lost: Callable[[s
 
 
 def is_worse(run: Run, priority: int, last: bool, youth: int, came: int, key: str) -> bool:
-    """Whether a run, and all that follow in its queue, are suspended after one like this."""
+    """Whether a run, and every later run of the same queue, is evicted after a run with these values."""
     later = not last and (run.youth, run.came, run.key) > (youth, came, key)
     return run.priority > priority or (run.priority == priority and later)
 
@@ -102,50 +101,52 @@ def is_worse(run: Run, priority: int, last: bool, youth: int, came: int, key: st
 MILLION = 1_000_000
 
 Dear = tuple[Rank, int, tuple[Turn, Run]]
-"""How late one is evicted: its rank, what it loses, and when it is its queue's turn and its own."""
+"""How late a job is evicted: its rank, the lost work, and (the turn of the queue, the run)."""
 
 
 def worth(amounts: Mapping[str, int]) -> int:
-    """What work is counted by: its GPUs and other devices; of those that have as many, and of those that have none, by
-    its CPU. Where jobs lose it for a time, ms, the product is what they lose.
+    """The weight of work: GPUs and other devices count first, then CPU. The worth times a time in ms is the work lost
+    in this time.
     """
     devices = sum(amount for name, amount in amounts.items() if is_device(name) and not in_bytes(name))
     return (devices << 20) + amounts.get("cpu", 0)
 
 
 class Prices:
-    """The prices of one search: what is asked once is not asked again."""
+    """The prices of one search; each price is computed once."""
 
     def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates) -> None:
         self._begun, self._judge, self._candidates = begun, judge, candidates
         self.runs: dict[str, Run] = {}
-        """uid -> run, of those that were looked at."""
+        """uid -> run, of the jobs that the search has looked at."""
         asked = counted(begun.demand)
         self._short = {name: asked[name] for name in sorted(begun.names) if asked.get(name)}
-        """What is asked for of the resources that are short."""
+        """The requested amounts of the short resources."""
         self._turn = cache(lambda leaf: judge.turn(leaf, begun))
         self._lost: dict[str, int] = {}
         self._dear: dict[str, Dear] = {}
 
     @cached_property
     def _alike(self) -> Alike:
-        found = self._candidates.alike
-        if found is None:
-            found = Alike()
+        alike = self._candidates.alike
+        if alike is None:
+            alike = Alike()
             for leaf, runs in self._candidates.runs.items():
                 for run in runs:
-                    found.add(leaf, run, counted(self._begun.giver(run.uid).demand))
-        return found
+                    alike.add(leaf, run, counted(self._begun.giver(run.uid).demand))
+        return alike
 
     def run(self, uid: str) -> Run | None:
-        """A candidate; None where it is none."""
+        """The run of a candidate; None for a job outside of the candidates."""
         run = self.runs.get(uid) or self._alike.runs.get(uid)
         if run is not None:
             self.runs[uid] = run
         return run
 
     def lost(self, uid: str) -> int:
-        """The work that a suspension throws away: its worth times how long."""
+        """The work lost by a suspension: the worth of the job times ms since its start or last checkpoint, RESTART_MS
+        added.
+        """
         lost = self._lost.get(uid)
         if lost is None:
             run = self.run(uid)
@@ -154,11 +155,13 @@ class Prices:
         return lost
 
     def free(self, uid: str) -> None:
-        """Nothing is lost by the choice of this candidate."""
+        """Set the price of a candidate to 0 and its rank to the least: the candidate ends by itself."""
         self._dear[uid], self._lost[uid] = (LEAST, 0, self.dear(uid)[2]), 0
 
     def amount(self, uid: str) -> int:
-        """What it frees of the resources that are short, in millionths of the request, summed up."""
+        """The amount of the short resources that a job frees, in millionths of the request, summed over the
+        resources.
+        """
         amounts = counted(self._begun.giver(uid).demand)
         return sum(amounts.get(name, 0) * MILLION // asked for name, asked in self._short.items())
 
@@ -166,27 +169,29 @@ class Prices:
         return self.dear(uid)[0]
 
     def dear(self, uid: str) -> Dear:
-        found = self._dear.get(uid)
-        if found is None:
+        dear = self._dear.get(uid)
+        if dear is None:
             run = self.run(uid)
             assert run is not None, f"{uid} is no candidate"
             giver = self._begun.giver(uid)
             asks = self._judge.asks(giver.queue)
             turn, gives = self._turn(giver.queue) if asks else (), asks and self._judge.gives(giver, self._begun)
-            found = self._dear[uid] = (self._rank(turn, run) if gives else self._first, self.lost(uid), (turn, run))
-        return found
+            dear = self._dear[uid] = (self._rank(turn, run) if gives else self._first, self.lost(uid), (turn, run))
+        return dear
 
     def _rank(self, turn: Turn, run: Run) -> Rank:
         return tuple(priority for priority, _ in turn), run.priority, self._candidates.deprioritised(run.uid)
 
     @cached_property
     def _first(self) -> Rank:
-        """Of one that may only move: no job keeps its place for its priority, so it goes with the first."""
+        """The rank of a job that may only move. Priority keeps no job in its place, so the job ranks with the first
+        candidate.
+        """
         runs = ((leaf, runs[0]) for leaf, runs in self._candidates.runs.items() if runs and self._judge.asks(leaf))
         return min((self._rank(self._turn(leaf), run) for leaf, run in runs), default=LEAST)
 
     def for_each(self, uid: str) -> tuple[Rank, int]:
-        """Its rank, and what it loses for each unit that it frees."""
+        """The rank, and the lost work for each freed unit."""
         return self.rank(uid), self.lost(uid) // max(self.amount(uid), 1)
 
     def price(self, uids: Iterable[str]) -> int:
@@ -197,13 +202,13 @@ class Prices:
         return Cost(max(map(self.rank, uids)), self.price(uids), tuple(runs)) if uids else Cost()
 
     def in_order(self, uids: Iterable[str]) -> list[str]:
-        """The smallest first: a queue has to be above what it keeps before each of them goes."""
+        """The smallest job first: a queue must be above its kept amount before each of its jobs leaves."""
         return sorted(uids, key=lambda uid: (self.amount(uid), self.dear(uid)[2][1]))
 
     # --- in order -------------------------------------------------------------------------------------------------
 
     def cheapest_first(self) -> Iterator[tuple[Cost, str]]:
-        """The candidates in the order of their costs: no set of those that follow costs less than the next."""
+        """The candidates by cost, the cheapest first: no set of later candidates costs less than the next candidate."""
         later: list[tuple[Dear, str]] = []
         for early, uid in self._early_first():
             while later and later[0][0] < early:
@@ -216,7 +221,9 @@ class Prices:
             yield self._alone(heappop(later)[1])
 
     def least_lost_first(self, most: Rank) -> Iterator[str]:
-        """Those up to a rank, in the order of their losses; the rank of one is looked at when it is its turn."""
+        """The candidates up to a rank, by lost work. The rank of a candidate is computed only on the
+        candidate's turn.
+        """
         heap: list[tuple[int, bool, Any, int, int, Sequence[Run]]]
         heap = [(self.lost(lot[0].uid), False, (), at, 0, lot) for at, lot in enumerate(self._lots())]
         heapify(heap)
@@ -237,7 +244,7 @@ class Prices:
         return self.cost((uid,)), uid
 
     def _early(self, uid: str) -> Dear:
-        """The same, were it not one that goes last among its equals: by this those that are alike are in order."""
+        """The price of a job without "last among equals": the lots are sorted by this price."""
         (levels, priority, _), lost, run = self.dear(uid)
         return (levels, priority, False), lost, run
 
@@ -247,13 +254,13 @@ class Prices:
                 yield from lots.values()
 
     def _early_first(self) -> Iterator[tuple[Dear, str]]:
-        """The candidates by their ranks and losses, as if none of them went last among its equals."""
+        """The candidates by rank and lost work, without "last among equals"."""
         heap = [(self._early(lot[0].uid), at, 0, lot) for at, lot in enumerate(self._lots())]
         heapify(heap)
         while heap:
-            found, at, place, lot = heap[0]
+            early, at, place, lot = heap[0]
             if place + 1 < len(lot):
                 heapreplace(heap, (self._early(lot[place + 1].uid), at, place + 1, lot))
             else:
                 heappop(heap)
-            yield found, lot[place].uid
+            yield early, lot[place].uid

@@ -1,4 +1,4 @@
-"""The one search, asked for each reason by which work is evicted: what is owed, a higher priority in its queue, less
+"""The search for victims with the rules of each reason to evict: owed quota, a higher priority in the queue, less
 service.
 """
 
@@ -20,18 +20,20 @@ from muster.model.demand import Demand
 from muster.model.elastic import Counts
 
 DEAR_MS = 3_600_000
-"""Where victims lose so much work for all that is asked for, it is asked whether less is lost if others move."""
+"""Work in ms. Where the victims lose more than this for the whole request, the search also tries whether moving other
+jobs loses less.
+"""
 NO_VICTIMS = Found([], looked=False)
 
 
 def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:
-    """Of the running work of a leaf what has lower priority, in the order of eviction."""
+    """The runs of a leaf below this priority, in the order of eviction."""
     return runs[: bisect_left(runs, priority, key=lambda run: run.priority)]
 
 
 def judges(given: Basis, queue: str, demand: Demand, shares: DividedShares | None = None) -> list[GivingRules]:
-    """What a whole branch of the tree is guaranteed is taken from outside of it first: within it another
-    queue would have to reclaim it in turn.
+    """The rules to try, in order. The guarantee of the highest node comes first, with victims from outside of this
+    node: a victim queue within the node would reclaim the quota in turn.
     """
     if given.ledger.by_shares(queue):
         return [rules(given, queue, demand, shares=shares)]
@@ -46,31 +48,31 @@ def owed(
     site: Site | None = None,
     shares: DividedShares | None = None,
 ) -> Found:
-    """The victims for the quota that a job is owed, if it is owed any. ``shares``: of KAI queues, if known.
+    """The victims for the quota that a job is owed. ``shares``: of KAI queues, if known.
 
-    Where none leave room for its places, or only such as lose much, others may move beside them, also those within
-    their guarantee.
+    Where no victims make room on nodes, or the victims lose much work, other jobs may move too, also jobs within their
+    guarantee.
     """
     rules = judges(given, queue, demand, shares)
-    found = _first(rules, given, queue, demand, replace(candidates, most=0), site)
+    victims = _first(rules, given, queue, demand, replace(candidates, most=0), site)
     if site is None or not candidates.most:
-        return found
+        return victims
     begun, much = search(given, queue, demand, places=True), DEAR_MS * worth(demand.request)
-    if found.uids and (found.price <= much or 2 * _least(begun, rules, candidates) >= found.price):
-        return found
+    if victims.uids and (victims.price <= much or 2 * _least(begun, rules, candidates) >= victims.price):
+        return victims
     moved = _first(rules, given, queue, demand, candidates, site)
-    if moved.uids and (not found.uids or 2 * moved.price < found.price):
+    if moved.uids and (not victims.uids or 2 * moved.price < victims.price):
         return moved
-    return found._replace(gave_up=found.gave_up or moved.gave_up)
+    return victims._replace(gave_up=victims.gave_up or moved.gave_up)
 
 
 def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) -> int:
-    """What the quota that is short costs at the least: all of it of those that have worked least."""
+    """The least price of the short quota: as if all of it came from the jobs with the shortest work."""
     short, alike = begun.missing(), candidates.alike
     if short is None or alike is None:
         return 0
     lots = (lots for leaf, lots in alike.lots.items() if any(judge.asks(leaf) for judge in rules))
-    newest = max((-lot[0].youth for each in lots for lot in each.values()), default=candidates.now)
+    newest = max((-lot[0].youth for leaf_lots in lots for lot in leaf_lots.values()), default=candidates.now)
     return worth({short.resource: short.missing}) * max(candidates.now - newest, 0)
 
 
@@ -86,7 +88,7 @@ def outranked(
 ) -> Found:
     """The victims for a job of this priority in its own queue.
 
-    ``reclaims``: whether others, that run above their min, may have to give as well.
+    ``reclaims``: other queues above their min may give, too.
     """
     giving = lower(candidates.runs.get(queue, ()), priority)
     if not giving:
@@ -102,12 +104,12 @@ def outranked(
 
 
 def underserved(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site | None = None) -> Found:
-    """The victims among those that have had more service, in the order of ``candidates``."""
+    """The victims among jobs with more service, in the order of ``candidates``."""
     return _first([OfService(queue)], given, queue, demand, candidates, site)
 
 
 def elsewhere(given: Basis, queue: str, demand: Demand, candidates: Candidates, site: Site) -> Found:
-    """The jobs that are moved for its places; what it asks for is free, if not together."""
+    """The jobs moved to make room for the claimant's places, where the nodes together have enough free."""
     return _first([MovesOnly()], given, queue, demand, candidates, site) if site.may_fit() else NO_VICTIMS
 
 
@@ -115,14 +117,14 @@ def workers(
     given: Basis, queue: str, demand: Demand, candidates: Candidates, givers: Mapping[str, Sequence[Spare]],
     most: int | None, *, below: int | None = None,
 ) -> dict[str, Counts]:  # fmt: skip
-    """{uid: replicas taken of each group} of Ray clusters; the arguments as of ``parts_of``."""
+    """{uid: replicas taken of each group} of Ray clusters; arguments as of ``parts_of``."""
     begun = search(given, queue, demand)
     replicas, parts = parts_of(begun, candidates, givers, most, below)
     begun.parts = {name: part.gives for name, part in parts.items()}
     inside: list[GivingRules] = [Inside(given, queue, demand, others=False)]
     rules = inside if below is not None else judges(given, queue, demand)
-    found = _first(rules if parts else (), given, queue, demand, replicas, None, begun)
-    return counts_of(parts[uid] for uid in found.uids)
+    victims = _first(rules if parts else (), given, queue, demand, replicas, None, begun)
+    return counts_of(parts[uid] for uid in victims.uids)
 
 
 def _first(
@@ -134,8 +136,8 @@ def _first(
     for judge in judges:
         if judge.claims() or not (candidates.most or any(map(judge.asks, candidates.runs))):
             continue
-        found = plan(begun, judge, candidates, site)
-        if found.uids:
-            return found
-        gave_up, looked = gave_up or found.gave_up, True
+        victims = plan(begun, judge, candidates, site)
+        if victims.uids:
+            return victims
+        gave_up, looked = gave_up or victims.gave_up, True
     return Found([], gave_up, looked)

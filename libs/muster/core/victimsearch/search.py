@@ -1,9 +1,11 @@
-"""One search for victims: the cheapest set of running jobs with which quota, and the nodes, take a waiting one.
+"""One search for victims: the cheapest set of running jobs whose eviction makes a waiting job fit in quota and on
+nodes.
 
-What it is given: an order of candidates, a judge that says which may go with those chosen so far gone, and two goals:
-that no limit refuses the job any more, and that it finds its places. Where nodes are looked at they come first: for
-each pod the node that costs least to clear, and what quota lacks then is taken from any other. What is not needed after
-all stays, the dearest first. Where that leads nowhere and few come into question, all of their sets are looked at.
+Input: the candidates in order, and the rules, which say whether a job may leave beside the jobs chosen so far. Two
+goals: no limit refuses the claimant, and the claimant finds its places. With nodes, the search begins there. For each
+pod the search takes the cheapest node to clear, then fills the missing quota from any node. In the end the search
+spares victims that are not needed, the dearest first. If this fails and the candidates are few, the search tries all
+sets of candidates.
 """
 
 from __future__ import annotations
@@ -21,22 +23,22 @@ from muster.core.victimsearch.sites import Domain, Site
 from muster.model.demand import Shortfall
 
 MAX_STARTS = 64
-"""Nodes that are tried as the first one to be cleared."""
+"""The nodes tried as the first node to clear, at most."""
 MAX_TRADED = 24
-"""In plans with more jobs no others are tried in place of some: each of their nodes was the cheapest."""
+"""A plan with more victims is not improved: each victim's node was the cheapest already."""
 MAX_OTHERS = 32
-"""Jobs that are tried in place of several that were chosen."""
+"""The jobs tried as replacements of chosen victims, at most."""
 MAX_CLOSED = 8
-"""Nodes that cannot be cleared, until it is asked whether any can."""
+"""After this many nodes that cannot be cleared, the search checks whether any node can."""
 
 
 def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None = None) -> Found:
-    """The victims with which the claimant of a search fits; ``begun`` may have chosen some: they stay chosen."""
+    """The victims with which the claimant fits. The jobs chosen in ``begun`` stay chosen."""
     return _Planner(begun, judge, candidates, site).plan()
 
 
 class _Planner:
-    """One search; counts its looks over all attempts."""
+    """One search; the number of looks is counted over all attempts."""
 
     def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None) -> None:
         self.begun, self.judge, self.candidates, self.site = begun, judge, candidates, site
@@ -45,34 +47,34 @@ class _Planner:
         self.prices = Prices(begun, judge, candidates)
         self.looks = 0
         self.tried: dict[str, None] = {}
-        """uids looked at, in order."""
+        """uids of the jobs looked at, in order."""
         self.all: Search | None = None
         self.lacked: Shortfall | None = None
-        """What was still refused when no job was left to give."""
+        """The first shortfall without any candidate left to fill it."""
 
     def plan(self) -> Found:
         for start in self._starts():
-            found = self._filled(start) or (self._filled(tuple(start)[::-1]) if self.moves else None)
-            if found is not None:
-                found.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
-                if not found.chosen:
-                    return Found([], looked=False)  # It fits as it is, and is evaluated next.
-                if self.site is not None and not self.begun.chosen and len(found.chosen) <= MAX_TRADED:
-                    found = self._improved(found)
-                return self._found(found)
+            search = self._filled(start) or (self._filled(tuple(start)[::-1]) if self.moves else None)
+            if search is not None:
+                search.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
+                if not search.chosen:
+                    return Found([], looked=False)  # The claimant fits already, and is evaluated next.
+                if self.site is not None and not self.begun.chosen and len(search.chosen) <= MAX_TRADED:
+                    search = self._improved(search)
+                return self._found(search)
             if self.looks > MAX_LOOKS:
                 return Found([], gave_up=True)
         return self._exact()
 
-    def _found(self, found: Search) -> Found:
-        return Found(found.chosen, moving=found.moving, price=self.prices.price(found.chosen))
+    def _found(self, search: Search) -> Found:
+        return Found(search.chosen, moving=search.moving, price=self.prices.price(search.chosen))
 
-    def _enough(self, found: Search) -> bool:
-        fits = found.missing() is None and (self.site is None or self.site.fits(found.chosen, found.moving))
-        return fits and self.judge.fair(found)
+    def _enough(self, search: Search) -> bool:
+        fits = search.missing() is None and (self.site is None or self.site.fits(search.chosen, search.moving))
+        return fits and self.judge.fair(search)
 
     def _all_gone(self) -> Search:
-        """With all gone that may go: there is no more to be had."""
+        """The search with every possible victim gone."""
         if self.all is None:
             runs, none_gone = self.candidates.runs, self.begun.copied()
             uids = [run.uid for leaf in runs if self.moves or self.judge.asks(leaf) for run in runs[leaf]]
@@ -82,15 +84,19 @@ class _Planner:
         return self.all
 
     def _fit_at_most(self) -> bool:
-        found, site = self._all_gone(), self.site
-        if found.missing() is not None or (site is not None and not site.fits(found.chosen)):
+        search, site = self._all_gone(), self.site
+        if search.missing() is not None or (site is not None and not site.fits(search.chosen)):
             return False
-        return site is None or not found.moving or site.may_fit(uid for uid in found.chosen if uid not in found.moving)
+        return (
+            site is None or not search.moving or site.may_fit(uid for uid in search.chosen if uid not in search.moving)
+        )
 
     # --- by quota -------------------------------------------------------------------------------------------------
 
     def _starts(self) -> Iterator[Sequence[str]]:
-        """What is taken first: nothing, each of those that were looked at; on the nodes those that clear some."""
+        """The jobs to take first. By quota: the jobs that end by themselves, then no job, then each job looked at. With
+        nodes: the jobs that clear a set of nodes.
+        """
         if self.site is not None:
             yield from self._by_nodes(self.site)
             return
@@ -101,71 +107,73 @@ class _Planner:
                 yield (uid,)
 
     def _ending(self) -> tuple[str, ...]:
-        """Those that end by themselves, as far as they are needed and may go."""
-        found, short = self.begun.copied(), self.begun.missing()
+        """The needed jobs that end by themselves, where the rules allow them."""
+        search, short = self.begun.copied(), self.begun.missing()
 
         def helps(uid: str) -> bool:
-            queue, asked = found.giver(uid).queue, counted(found.giver(uid).demand)
+            queue, asked = search.giver(uid).queue, counted(search.giver(uid).demand)
             return short is not None and short.path in chain_of(queue) and asked.get(short.resource, 0) > 0
 
         for uid in self.candidates.ending(helps):
-            if uid not in found.chosen and self._taken(found, uid):
+            if uid not in search.chosen and self._taken(search, uid):
                 self.prices.free(uid)
-                short = found.missing()
-        return tuple(found.chosen[len(self.begun.chosen) :])
+                short = search.missing()
+        return tuple(search.chosen[len(self.begun.chosen) :])
 
     def _filled(self, start: Iterable[str]) -> Search | None:
-        """With as many more as quota lacks, in their order; None where that leads nowhere."""
-        found = self.begun.copied()
+        """The search with as many more victims as the quota needs, in order; None where the claimant still does not
+        fit.
+        """
+        search = self.begun.copied()
         for uid in start:
-            if uid not in found.chosen and not self._taken(found, uid):
+            if uid not in search.chosen and not self._taken(search, uid):
                 return None
-        dead = set(found.chosen)
-        """Runs that are chosen, or cannot be: with others gone that cannot change."""
+        dead = set(search.chosen)
+        """Runs that are chosen, or not allowed: a further victim does not allow a run again."""
         begins: dict[str, int] = {}
-        while (short := found.missing()) is not None:
-            uid = self._next(found, short, dead, begins)
+        while (short := search.missing()) is not None:
+            uid = self._next(search, short, dead, begins)
             if not uid or self.looks > MAX_LOOKS:
                 self.lacked = self.lacked or short
                 return None
-            found.take(uid)
+            search.take(uid)
             dead.add(uid)
-        return found if self._enough(found) else None
+        return search if self._enough(search) else None
 
-    def _taken(self, found: Search, uid: str) -> bool:
-        gives = self.may(uid) and self._gives(found, uid)
-        if taken := gives or self._moves(found, uid):
-            found.take(uid, moves=not gives)
+    def _taken(self, search: Search, uid: str) -> bool:
+        gives = self.may(uid) and self._gives(search, uid)
+        if taken := gives or self._moves(search, uid):
+            search.take(uid, moves=not gives)
         return taken
 
-    def _gives(self, found: Search, uid: str) -> bool:
-        giver = found.giver(uid)
-        return self.judge.asks(giver.queue) and self.judge.gives(giver, found)
+    def _gives(self, search: Search, uid: str) -> bool:
+        giver = search.giver(uid)
+        return self.judge.asks(giver.queue) and self.judge.gives(giver, search)
 
-    def _moves(self, found: Search, uid: str) -> bool:
-        return self.moves is not None and len(found.moving) < self.candidates.most and self.moves(uid)
+    def _moves(self, search: Search, uid: str) -> bool:
+        return self.moves is not None and len(search.moving) < self.candidates.most and self.moves(uid)
 
-    def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
-        """The next victim for a resource that is short, of all queues below the node that is short of it."""
+    def _next(self, search: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
+        """The next victim for a short resource, of all queues below the node with the shortfall."""
         chosen: Run | None = None
         best: tuple[Turn, int, bool, int, int, str] | None = None
         for leaf, runs in self._leaves(short):
-            turn = self.judge.turn(leaf, found)
+            turn = self.judge.turn(leaf, search)
             if best is not None and turn > best[0]:
                 continue
             while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
                 begins[leaf] = begins.get(leaf, 0) + 1
             for run in islice(runs, begins.get(leaf, 0), None):
                 if best is not None and turn == best[0] and is_worse(run, *best[1:]):
-                    break  # All that follow have worked longer.
+                    break  # Every later run has worked longer.
                 if run.uid in dead:
                     continue
                 self.looks += 1
-                giver = found.giver(run.uid)
+                giver = search.giver(run.uid)
                 if not counted(giver.demand).get(short.resource, 0) or not self.may(run.uid):
                     continue
                 self.tried[run.uid], self.prices.runs[run.uid] = None, run
-                if not self.judge.gives(giver, found):
+                if not self.judge.gives(giver, search):
                     dead.add(run.uid)
                     continue
                 rank = (turn, run.priority, self.candidates.deprioritised(run.uid), run.youth, run.came, run.key)
@@ -174,24 +182,26 @@ class _Planner:
         return chosen.uid if chosen is not None else ""
 
     def _leaves(self, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
-        """The queues below the node that is short that come into question, and what runs there."""
+        """The runs of each possible queue below the node with the shortfall."""
         for leaf, runs in self.candidates.runs.items():
             if short.path in chain_of(leaf) and self.judge.asks(leaf):
                 yield leaf, runs
 
     def _could_give(self, lacked: Shortfall) -> bool:
-        """Whether all leaves together could give what a limit lacks, each down to its own min and no further, and no
-        run in part: where they could not, no order of victims helps.
+        """Whether all leaves together could give the amount that a limit lacks, each leaf down to its own min, in whole
+        runs. If not, no order of victims helps.
         """
-        found, name = self.begun.copied(), lacked.resource
-        short = next((each for each in found.refusals() if (each.path, each.resource) == (lacked.path, name)), None)
+        search, name = self.begun.copied(), lacked.resource
+        short = next(
+            (refusal for refusal in search.refusals() if (refusal.path, refusal.resource) == (lacked.path, name)), None
+        )
         if short is None:
             return True
         needed = short.missing
         for leaf, runs in self._leaves(short):
-            node = found.ledger.nodes.get(leaf)
-            most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
-            gives = (counted(found.giver(run.uid).demand).get(name, 0) for run in runs if self.may(run.uid))
+            node = search.ledger.nodes.get(leaf)
+            most = search.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
+            gives = (counted(search.giver(run.uid).demand).get(name, 0) for run in runs if self.may(run.uid))
             needed -= most_of(gives, most) if most > 0 else 0
             if needed <= 0:
                 return True
@@ -200,7 +210,7 @@ class _Planner:
     # --- by nodes -------------------------------------------------------------------------------------------------
 
     def _by_nodes(self, site: Site) -> Iterator[Sequence[str]]:
-        """Sets of jobs without which the gang finds its places, the cheapest first as far as that is known."""
+        """Sets of victims that give the gang its places, the cheapest known set first."""
         if site.fits(self.begun.chosen):
             yield ()
         if len(site.pods) == 1 and site.domains() == [None]:
@@ -212,7 +222,7 @@ class _Planner:
         if not site.pods or not site.fits(self._all_gone().chosen):
             return
         options = {domain: self._options(site, self.begun.copied(), site.pods[0], domain) for domain in site.domains()}
-        firsts = sorted((option, domain or ("", "")) for domain, found in options.items() for option in found)
+        firsts = sorted((option, domain or ("", "")) for domain, choices in options.items() for option in choices)
         for option, domain in firsts[:MAX_STARTS]:
             where = domain if domain != ("", "") else None
             uids = self._cleared(site, option, where, options[where])
@@ -220,18 +230,18 @@ class _Planner:
                 yield uids
 
     def _one_by_one(self, site: Site, pod: Ask) -> Iterator[Option]:
-        """What room for the only pod costs on each node, the least first: a node is looked at when it is the turn of
-        the cheapest job there, for it costs no less.
+        """The cost of room for a single pod on each node, the least first. A node is looked at on the turn of its
+        cheapest job: room there costs at least as much as this job.
         """
-        found, known, options, closed = self.begun.copied(), dict.fromkeys(site.free(pod)), list[Option](), 0
+        search, known, options, closed = self.begun.copied(), dict.fromkeys(site.free(pod)), list[Option](), 0
         yield from (Option(Cost(), node, ()) for node in known)
         for least, uid in self.prices.cheapest_first():
             while options and options[0].cost < least:
                 yield heappop(options)
-            nodes = [node for node in site.nodes_of(uid) if node not in known] if self._may_give(found, uid) else ()
+            nodes = [node for node in site.nodes_of(uid) if node not in known] if self._may_give(search, uid) else ()
             for node in nodes:
                 known[node] = None
-                option = self._option(site, found, pod, node) if site.suits(pod, node) else None
+                option = self._option(site, search, pod, node) if site.suits(pod, node) else None
                 if option is not None:
                     heappush(options, option)
                     continue
@@ -242,67 +252,71 @@ class _Planner:
             yield heappop(options)
 
     def _cleared(self, site: Site, first: Option, domain: Domain | None, options: Sequence[Option]) -> list[str] | None:
-        """Which jobs leave so that pod by pod the cheapest node has room, from this one on; None where none has."""
-        mark, found, known = site.view.mark(), self.begun.copied(), {each.node: each for each in options}
+        """The victims that make room for every pod, pod by pod on the cheapest node, ``first`` included; None where no
+        node has room.
+        """
+        mark, search, known = site.view.mark(), self.begun.copied(), {option.node: option for option in options}
         try:
             for at, pod in enumerate(site.pods):
                 if at and pod != site.pods[at - 1]:
-                    known = {each.node: each for each in self._options(site, found, pod, domain)}
+                    known = {option.node: option for option in self._options(site, search, pod, domain)}
                 option: Option | None = first
                 while at and option is not None:
                     option = min(known.values(), default=None)
-                    if option is None or self._legal(found, option.uids):
+                    if option is None or self._legal(search, option.uids):
                         break
-                    self._look_again(known, site, found, pod, [option.node])
-                if option is None or not all(self._taken(found, uid) for uid in option.uids):
+                    self._look_again(known, site, search, pod, [option.node])
+                if option is None or not all(self._taken(search, uid) for uid in option.uids):
                     return None
                 for uid in option.uids:
                     site.leave(uid)
                 site.put(pod, option.node)
-                touched = dict.fromkeys([option.node, *(each for uid in option.uids for each in site.nodes_of(uid))])
+                touched = dict.fromkeys([option.node, *(node for uid in option.uids for node in site.nodes_of(uid))])
                 if site.pods[at + 1 : at + 2] == [pod]:
-                    self._look_again(known, site, found, pod, touched)
-            return found.chosen[len(self.begun.chosen) :]
+                    self._look_again(known, site, search, pod, touched)
+            return search.chosen[len(self.begun.chosen) :]
         finally:
             site.view.undo(mark)
 
-    def _look_again(self, known: dict[str, Option], site: Site, found: Search, pod: Ask, names: Iterable[str]) -> None:
-        """What room for a pod costs on these nodes now."""
+    def _look_again(self, known: dict[str, Option], site: Site, search: Search, pod: Ask, names: Iterable[str]) -> None:
+        """Compute the cost of room for a pod on these nodes again."""
         for name in names:
             if known.pop(name, None) is not None:
-                option = self._option(site, found, pod, name)
+                option = self._option(site, search, pod, name)
                 if option is not None:
                     known[name] = option
 
-    def _options(self, site: Site, found: Search, pod: Ask, domain: Domain | None) -> list[Option]:
-        """What room for a pod costs on each node that could have some."""
-        return [each for node in site.nodes(pod, domain) if (each := self._option(site, found, pod, node)) is not None]
+    def _options(self, site: Site, search: Search, pod: Ask, domain: Domain | None) -> list[Option]:
+        """The cost of room for a pod on each possible node."""
+        return [
+            option for node in site.nodes(pod, domain) if (option := self._option(site, search, pod, node)) is not None
+        ]
 
-    def _option(self, site: Site, found: Search, pod: Ask, node: str) -> Option | None:
-        """The cheapest set of jobs on a node that leaves room for a pod, as far as that is looked for."""
+    def _option(self, site: Site, search: Search, pod: Ask, node: str) -> Option | None:
+        """The cheapest known set of jobs on a node that makes room for a pod."""
         if site.room(pod, node):
             return Option(Cost(), node, ())
-        here = [uid for uid in site.givers(node) if uid not in found.chosen and self._may_give(found, uid)]
+        here = [uid for uid in site.givers(node) if uid not in search.chosen and self._may_give(search, uid)]
         here.sort(key=self.prices.dear)
         if here and site.room_without(pod, node, here[:1]):
-            return self._better(None, node, here[:1])  # No set costs less than the cheapest alone.
+            return self._better(None, node, here[:1])  # No set costs less than its cheapest job.
         if not here or not site.room_without(pod, node, here):
             return None
         best: Option | None = None
         for order in (here, sorted(here, key=self.prices.for_each)):
-            best = self._better(best, node, self._grown(site, found, pod, node, order))
+            best = self._better(best, node, self._grown(site, search, pod, node, order))
         for uids in site.sets(pod, node, here, best, self.prices):
             if best is not None and self.prices.cost(uids)[:2] > best.cost[:2]:
                 break
-            if site.room_without(pod, node, uids) and self._legal(found, uids):
+            if site.room_without(pod, node, uids) and self._legal(search, uids):
                 best = self._better(best, node, uids)
         return best
 
-    def _may_give(self, found: Search, uid: str) -> bool:
+    def _may_give(self, search: Search, uid: str) -> bool:
         if self.prices.run(uid) is None or not (self.moves or self.judge.asks(self.begun.giver(uid).queue)):
             return False
         self.looks += 1
-        return (self.may(uid) and self._gives(found, uid)) or self._moves(found, uid)
+        return (self.may(uid) and self._gives(search, uid)) or self._moves(search, uid)
 
     def _better(self, best: Option | None, node: str, uids: Sequence[str] | None) -> Option | None:
         if uids is None:
@@ -310,74 +324,76 @@ class _Planner:
         option = Option(self.prices.cost(uids), node, tuple(self.prices.in_order(uids)))
         return option if best is None or option < best else best
 
-    def _legal(self, found: Search, uids: Sequence[str]) -> bool:
-        """Whether they may go one after the other."""
-        taken = list(takewhile(lambda uid: self._taken(found, uid), self.prices.in_order(uids)))
+    def _legal(self, search: Search, uids: Sequence[str]) -> bool:
+        """Whether the rules allow these jobs one after the other."""
+        taken = list(takewhile(lambda uid: self._taken(search, uid), self.prices.in_order(uids)))
         for uid in taken:
-            found.leave(uid)
+            search.leave(uid)
         return len(taken) == len(uids)
 
-    def _grown(self, site: Site, found: Search, pod: Ask, node: str, order: Sequence[str]) -> list[str] | None:
-        """One after the other as far as they may, until there is room; then without those that are not needed."""
+    def _grown(self, site: Site, search: Search, pod: Ask, node: str, order: Sequence[str]) -> list[str] | None:
+        """Allowed jobs one after the other until the pod has room, then without the jobs that are not needed."""
         uids: list[str] = []
         for uid in order:
-            if not self._legal(found, [*uids, uid]):
+            if not self._legal(search, [*uids, uid]):
                 continue
             uids.append(uid)
             if site.room_without(pod, node, uids):
                 break
         else:
             return None
-        for uid in sorted(uids, key=lambda each: (self.prices.rank(each), self.prices.lost(each)), reverse=True):
-            rest = [each for each in uids if each != uid]
+        for uid in sorted(uids, key=lambda uid: (self.prices.rank(uid), self.prices.lost(uid)), reverse=True):
+            rest = [other for other in uids if other != uid]
             if rest and site.room_without(pod, node, rest):
                 uids = rest
         return uids
 
-    def _improved(self, found: Search) -> Search:
-        """With others in place of those that cost most, where that is cheaper: one that is enough with some of the
-        rest, or as many of the cheapest as it takes.
+    def _improved(self, search: Search) -> Search:
+        """The search with cheaper victims in place of the dearest: one job that is enough with some of the rest, or as
+        many of the cheapest jobs as needed.
         """
-        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(found.chosen).rank)
+        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(search.chosen).rank)
         cheap, others = tee(islice((uid for uid in runs if self._may_give(none_gone, uid)), MAX_OTHERS))
         for other in others:
-            if self.prices.lost(other) >= self.prices.price(found.chosen):
+            if self.prices.lost(other) >= self.prices.price(search.chosen):
                 break
-            if other not in found.chosen:
-                found = self._cheaper(found, [other, *sorted(found.chosen, key=self.prices.dear)])
-        for dear in sorted(found.chosen, key=self.prices.dear, reverse=True):
+            if other not in search.chosen:
+                search = self._cheaper(search, [other, *sorted(search.chosen, key=self.prices.dear)])
+        for dear in sorted(search.chosen, key=self.prices.dear, reverse=True):
             cheap, others = tee(cheap)
-            found = self._cheaper(found, self._losing_less(dear, others))
-        return found
+            search = self._cheaper(search, self._losing_less(dear, others))
+        return search
 
     def _losing_less(self, than: str, uids: Iterable[str]) -> list[str]:
         most = self.prices.lost(than)
         return list(takewhile(lambda uid: self.prices.lost(uid) < most, uids))
 
     def _cheaper(self, than: Search, order: Iterable[str]) -> Search:
-        """As many as it takes of these, in this order, without those that are not needed; else the former."""
-        found = self.begun.copied()
+        """As many of these jobs as needed, in this order, without the jobs that are not needed; ``than`` where that is
+        not cheaper.
+        """
+        search = self.begun.copied()
         for uid in order:
-            self._taken(found, uid)
-            if self.prices.price(found.chosen) < self.prices.price(than.chosen) * 4 and self._enough(found):
+            self._taken(search, uid)
+            if self.prices.price(search.chosen) < self.prices.price(than.chosen) * 4 and self._enough(search):
                 break
-        if self._enough(found):
-            found.trim(self._enough, self.prices.dear)
-            again = self._set(self.prices.in_order(found.chosen))
+        if self._enough(search):
+            search.trim(self._enough, self.prices.dear)
+            again = self._set(self.prices.in_order(search.chosen))
             if again is not None and self.prices.cost(again.chosen) < self.prices.cost(than.chosen):
                 return again if not again.moving or self._enough(again) else than
         return than
 
     def _set(self, uids: Iterable[str]) -> Search | None:
-        """These chosen one after the other; None where they may not all go."""
-        found = self.begun.copied()
-        legal = all(uid in found.chosen or self._taken(found, uid) for uid in uids)
-        return found if legal else None
+        """The search with these jobs chosen one after the other; None where the rules do not allow all."""
+        search = self.begun.copied()
+        legal = all(uid in search.chosen or self._taken(search, uid) for uid in uids)
+        return search if legal else None
 
     # --- exactly --------------------------------------------------------------------------------------------------
 
     def _exact(self) -> Found:
-        """The cheapest of all sets, where they are few."""
+        """The cheapest of all sets, where the candidates are few."""
         gone = self._all_gone()
         if not self._fit_at_most():
             return Found([])
@@ -390,10 +406,10 @@ class _Planner:
             if best is not None and self.prices.cost(uids)[:2] > self.prices.cost(best.chosen)[:2]:
                 break
             order = self.prices.in_order(uids)
-            found = self._set(order)
+            search = self._set(order)
             may_give = not gone.moving.keys() >= {*uids}
-            if self.moves and may_give and (found is None or not self._enough(found)):
-                found = self._set(order[::-1])  # Others of them give, and others move.
+            if self.moves and may_give and (search is None or not self._enough(search)):
+                search = self._set(order[::-1])  # In reverse order other jobs give quota, and other jobs move.
             better = best is None or self.prices.cost(uids) < self.prices.cost(best.chosen)
-            best = found if found is not None and better and self._enough(found) else best
+            best = search if search is not None and better and self._enough(search) else best
         return self._found(best) if best is not None else Found([], gave_up=2 ** len(givers) > most)

@@ -1,6 +1,6 @@
-"""The nodes in a search for victims: where a pod could be, what is there, and whether a whole gang fits.
+"""The nodes in a search for victims: the nodes suitable for a pod, the jobs on a node, and whether a whole gang fits.
 
-Everything that was ordered before counts as done: what leaves is gone, and the job that it leaves for has its places.
+Every earlier order counts as done: the victims are gone, and their claimants have their places.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from muster.events.elastic import GrowthOption
 from muster.model.resources import Vector, add_into
 
 MAX_SETS = 256
-"""Sets of jobs that are tried on one node."""
+"""The sets of jobs tried on one node, at most."""
 
 Domain = tuple[str, str]
 """A label of nodes and its value."""
 Grows = tuple[GrowthOption, int]
-"""Replicas of a Ray cluster, and how many pods they are."""
+"""Replicas of a Ray cluster, and the number of their pods."""
 
 
 class Site:
-    """The nodes as one waiting gang sees them."""
+    """The nodes from the point of view of one waiting gang."""
 
     def __init__(self, places: AdmitterState, uid: str, asks: Sequence[Ask]) -> None:
         self._places, self._uid, self._asks = places, uid, asks
@@ -44,7 +44,9 @@ class Site:
         return plantrials.supposed(self._places, self._uid)
 
     def fits(self, gone: Iterable[str], moving: Iterable[str] = ()) -> bool:
-        """Whether the gang finds its places with these gone, and those of them that move find others."""
+        """Whether the gang finds its places without the ``gone`` jobs, and the ``moving`` jobs among the ``gone`` find
+        other places.
+        """
         key = frozenset(gone), frozenset(moving)
         if key not in self._fits:
             self._fits[key] = self._placed(*key)
@@ -54,14 +56,14 @@ class Site:
         mark, uids, mode = self.view.mark(), sorted(gone), self._places.placement.strategy
         for uid in uids:
             self.leave(uid)
-        found = mode is None or place(self.view, self._asks, mode) is None
-        if found and mode is not None:
-            found = elsewhere(self._places, self.view, sorted(moving), mode) is not None
+        fits = mode is None or place(self.view, self._asks, mode) is None
+        if fits and mode is not None:
+            fits = elsewhere(self._places, self.view, sorted(moving), mode) is not None
         self.view.undo(mark)
-        return found
+        return fits
 
     def may_fit(self, gone: Iterable[str] = ()) -> bool:
-        """Whether as much is free in all as the gang asks for, with these gone."""
+        """Whether all nodes together have enough free for the gang, without the ``gone`` jobs."""
         mark = self.view.mark()
         for uid in gone:
             self.leave(uid)
@@ -70,11 +72,11 @@ class Site:
         return fits
 
     def may_ever_fit(self) -> bool:
-        """Whether each set of the gang alone would have room on the nodes if they were empty."""
+        """Whether each pod set of the gang alone would fit on the empty nodes."""
         return could_have_places(self._places, self._asks)
 
     def leave(self, uid: str) -> None:
-        """Suppose that nothing of a job were on the nodes."""
+        """Suppose that a job had nothing on the nodes."""
         leave(self._places, self.view, (uid,))
 
     @cached_property
@@ -84,22 +86,22 @@ class Site:
         return [replace(ask, count=1) for ask in ordered for _ in range(ask.count)]
 
     def domains(self) -> list[Domain | None]:
-        """Where the whole gang has to be: one domain of its topology; None for anywhere."""
+        """The domains where the whole gang may be: the domains of the required topology level; [None] for anywhere."""
         levels = {ask.together.required or ask.rules.topology.required for ask in self._asks} - {""}
         if len(levels) != 1:
             return [None]
         [level] = levels
         labels = (node.labels.get(level) for node in self._places.ledger.nodes.values() if node.uid)
-        return [(level, value) for value in sorted({each for each in labels if each is not None})]
+        return [(level, value) for value in sorted({value for value in labels if value is not None})]
 
     def nodes(self, ask: Ask, domain: Domain | None) -> Iterator[str]:
-        """The nodes that suit a pod, whatever is on them."""
+        """The nodes suitable for a pod, full or not."""
         for name, node in self._places.ledger.nodes.items():
             if (domain is None or node.labels.get(domain[0]) == domain[1]) and self.suits(ask, name):
                 yield name
 
     def suits(self, ask: Ask, node: str) -> bool:
-        """Whether a node suits a pod, whatever is on it."""
+        """Whether a node is suitable for a pod, full or not."""
         slot = self.view.slot(node)
         if slot is None:
             return False
@@ -108,11 +110,11 @@ class Site:
         return not closed and (not pinned or suits(self.view, ask, node))
 
     def free(self, ask: Ask) -> list[str]:
-        """The nodes that suit a pod and have room for it by their free resources, by name."""
+        """The suitable nodes with enough free resources for a pod, by name."""
         return sorted(name for choice in choices(self.view, ask) for name in choice.names)
 
     def givers(self, node: str) -> Iterable[str]:
-        """Uids of the jobs that have something on a node."""
+        """Uids of the jobs with something on a node."""
         return jobs_on(self._places, node)
 
     def nodes_of(self, uid: str) -> list[str]:
@@ -121,13 +123,13 @@ class Site:
         return list(dict.fromkeys(occupants[key].node for key in occupants_of(self._places, uid)))
 
     def room(self, ask: Ask, node: str) -> bool:
-        """Whether a node has room for a pod by its free resources."""
+        """Whether a node has enough free resources for a pod."""
         slot = self.view.slot(node)
         need = self.view.need(ask, node)
         return slot is not None and need is not None and need.fit(slot.free, sorted(slot.shared.values())) > 0
 
     def room_without(self, ask: Ask, node: str, uids: Iterable[str]) -> bool:
-        """Whether a node has room for a pod with these gone."""
+        """Whether a node has enough free resources for a pod once these jobs are gone."""
         mark = self.view.mark()
         for uid in uids:
             self.leave(uid)
@@ -136,7 +138,7 @@ class Site:
         return fits
 
     def lacks(self, ask: Ask, node: str) -> Vector:
-        """What a node has too little of for a pod of whole devices; empty where that cannot be said."""
+        """The amounts missing on a node for a pod of whole devices; empty where the amounts are not known."""
         slot = self.view.slot(node)
         if slot is None:
             return {}
@@ -151,13 +153,13 @@ class Site:
         }
 
     def freed(self, uid: str, node: str) -> Mapping[str, int]:
-        """What a job has on a node, apart from shared devices."""
-        found: Vector = {}
+        """The amounts of a job on a node, without shared devices."""
+        freed: Vector = {}
         for key in occupants_of(self._places, uid):
             occupant = self._places.ledger.occupants[key]
             if occupant.node == node:
-                add_into(found, occupant.request, occupant.count)
-        return found
+                add_into(freed, occupant.request, occupant.count)
+        return freed
 
     def shares(self, uid: str) -> bool:
         """Whether a job has shared devices."""
@@ -167,28 +169,31 @@ class Site:
     def sets(
         self, ask: Ask, node: str, here: Sequence[str], best: Option | None, prices: Prices
     ) -> Iterator[Sequence[str]]:
-        """Sets of those on a node that cost less than the best so far, the cheapest first; as many as are looked at."""
+        """Sets of the jobs on a node, the cheapest first, at most MAX_SETS, and only sets that free the missing
+        amounts. No set where the best option so far cannot be beaten.
+        """
         if best is not None and len(best.uids) == len(here):
-            return  # Without any of them there is no room.
+            return  # The pod needs every job here gone.
         lacks = {} if any(map(self.shares, here)) else self.lacks(ask, node)
         freed = {uid: self.freed(uid, node) for uid in here}
-        if best is not None and lacks and len({tuple(each.items()) for each in freed.values()}) == 1:
-            return  # Of those that are alike the cheapest were taken.
+        if best is not None and lacks and len({tuple(amounts.items()) for amounts in freed.values()}) == 1:
+            return  # All jobs here free the same: the best option has the cheapest.
         for uids in islice(cheapest(here, prices.rank, prices.lost), MAX_SETS):
             if all(sum(freed[uid].get(name, 0) for uid in uids) >= amount for name, amount in lacks.items()):
                 yield uids
 
     def put(self, ask: Ask, node: str) -> None:
-        """Suppose that a pod were on a node; it must fit."""
+        """Suppose that a pod were on a node; the pod must fit."""
         need = self.view.need(ask, node)
         assert need is not None, f"{node} has had room just now"
         self.view.take(ask, need, node, 1)
 
 
 def site_of(places: AdmitterState, uid: str, placement: str = "", *, grows: Grows | None = None) -> Site | None:
-    """What a claimant sees of the nodes; None where jobs are not placed. ``placement``: as in QuotaReserved.
+    """The nodes from the point of view of a claimant; None where jobs are not placed. ``placement``: as in
+    QuotaReserved.
 
-    ``grows``: the replicas that it asks for, where it runs, and how many pods those are.
+    ``grows``: for a running cluster, the replicas asked for and the number of their pods.
     """
     gang = places.gangs.get(uid)
     if places.placement.strategy is None or gang is None:

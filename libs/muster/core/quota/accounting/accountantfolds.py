@@ -1,4 +1,4 @@
-"""How the accountant's state changes: with observations, with decisions and effects, with claims."""
+"""The folds of the accountant's state: observations, decisions, effects and claims."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _LEAVES: Mapping[str, Leaving] = {
     "stale_gang": "stale",
     "overuse": "overuse",
 }
-"""Reason of an order -> why it leaves."""
+"""Reason of an order -> the kind of leaving."""
 
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
@@ -81,7 +81,7 @@ def workload_dequeued(state: AccountantState, _at: Position, event: WorkloadDequ
 
 
 def forget(state: AccountantState, uid: str) -> None:
-    """Its priority is of an attempt, and is forgotten with them."""
+    """A priority belongs to an attempt, and is forgotten with the attempts."""
     if state.ledger.forget(uid, state.seen):
         state.priorities.pop(uid, None)
 
@@ -101,7 +101,7 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
     entry = open_entry(state, event, at)
     entry.bypassed = event.reason == "bypassed"
     if workload is not None and workload.suspended:
-        # Pods of it were seen: its controller has acted on the resume.
+        # Its pods were seen: the controller has acted on the resume.
         entry.resumed_rv, entry.suspension_recorded, entry.acted = max(1, workload.rv - 1), True, True
     elif workload is not None:
         entry.resumed_rv, entry.since, entry.ran = workload.rv, at.at, workload.phase == "running"
@@ -126,11 +126,11 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
 
 
 def _served(state: AccountantState, claim: Claim | None) -> None:
-    """Nothing is held by a claim any more, for its claimant has it."""
+    """A claim ends, because its claimant has the quota."""
     if claim is not None:
         state.claim_causes.pop(claim.uid, None)
-        for each in (claim.uid, *claim.victims):
-            recheck(state, each)
+        for uid in (claim.uid, *claim.victims):
+            recheck(state, uid)
 
 
 def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
@@ -146,7 +146,7 @@ def denied(state: AccountantState, _at: Position, event: QuotaDenied) -> None:
 
 
 def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None:
-    """A newer proposal of the same workload may have come in after this answer was decided: it stays open."""
+    """Close the answered proposal. A newer proposal of the same workload, folded after the decision, stays open."""
     proposal = state.proposals.get(event.ref.uid)
     if proposal is not None and proposal.candidate.attempt == event.attempt:
         del state.proposals[event.ref.uid]
@@ -254,7 +254,7 @@ def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepte
 
 
 def _trees_changed(state: AccountantState) -> None:
-    """Charges move to the leaves where the trees in force put them, and everything is looked at again."""
+    """Charges move to their leaves in the trees in force, and every workload is checked again."""
     for uid, entry in state.entries.items():
         entry.queue = state.ledger.charges[uid].queue
     for uid in (*state.workloads, *state.standalone):
@@ -293,8 +293,8 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
 
 
 def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
-    """One that was charged with a fixed size is granted just that once it scales itself: it asks for the size it has
-    grown to.
+    """A cluster charged with a fixed size now scales itself: its grant stays the same size, and any growth is a
+    request.
     """
     if elastic is not None and not entry.groups:
         entry.groups = granted_before(entry.fixed, elastic)
@@ -309,7 +309,7 @@ def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> 
 
 
 def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) -> None:
-    """An object that can no longer be read may still run: its charge stays until it is seen to be gone."""
+    """An unreadable object may still run: its charge stays until the object is seen to be gone."""
     if event.ref.uid not in state.workloads:
         return
     if event.ref.uid in state.entries:
@@ -338,7 +338,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
             _scales_itself(state.entries[owner], event.child.elastic)
         if former != owner:
             touched(state, at, former)
-            touched(state, at, event.child.ref.uid)  # It may have been a workload by itself.
+            touched(state, at, event.child.ref.uid)  # The child may have been a workload before.
     touched(state, at, owner)
 
 
@@ -355,7 +355,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     if standalone.observed(state.standalone, pod, cause, alone=alone):
         _of_no_job(state, pod.ref.uid)
     if pod.labels.get(SPARK_ROLE) == "driver" and pod.ref.uid in state.presence.owner_of:
-        for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
+        for uid in state.presence.pods.get(pod.ref.uid, ()):  # Executors may come before their driver.
             if state.standalone.pop(uid, None) is not None:
                 podasks.answered(state, uid)
                 touched(state, at, uid)
@@ -379,38 +379,38 @@ def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
 
 
 def _of_no_job(state: AccountantState, uid: str) -> None:
-    """A pod of no job has changed, or is one no more."""
+    """A pod of no job has changed, or now belongs to a job."""
     if uid not in state.standalone:
         podasks.answered(state, uid)
     recheck(state, uid)
 
 
 def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:
-    """What kube-scheduler says of the gang of a job that was admitted for it to place."""
-    found, key = event.pod_group, event.pod_group.ref.key
-    if not (found.native and found.owner_uid):
+    """Fold kube-scheduler's verdict on the gang of an admitted job."""
+    group, key = event.pod_group, event.pod_group.ref.key
+    if not (group.native and group.owner_uid):
         return
     before = state.judged.get(key)
-    lacked = before.lacks_since if before is not None and before.uid == found.ref.uid else 0
-    since = lacked or at.at if found.verdict is not None and not found.verdict.scheduled else 0
-    said = _said_of(found.verdict) if found.verdict is not None else ""
-    state.judged[key] = Judged(found.ref.uid, found.owner_uid, found.attempt, since, said, found.minimum)
-    touched(state, at, found.owner_uid)
+    lacked = before.lacks_since if before is not None and before.uid == group.ref.uid else 0
+    since = lacked or at.at if group.verdict is not None and not group.verdict.scheduled else 0
+    text = _said_of(group.verdict) if group.verdict is not None else ""
+    state.judged[key] = Judged(group.ref.uid, group.owner_uid, group.attempt, since, text, group.minimum)
+    touched(state, at, group.owner_uid)
 
 
 def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) -> None:
-    found = state.judged.get(event.ref.key)
-    if found is not None and found.uid == event.ref.uid:
+    judged = state.judged.get(event.ref.key)
+    if judged is not None and judged.uid == event.ref.uid:
         del state.judged[event.ref.key]
-        touched(state, at, found.owner)
+        touched(state, at, judged.owner)
 
 
 def _said_of(verdict: Verdict) -> str:
-    return ": ".join(each for each in (verdict.reason, verdict.message) if each)
+    return ": ".join(part for part in (verdict.reason, verdict.message) if part)
 
 
 def _of_gang(state: AccountantState, owner: str) -> None:
-    """A pod of a gang has a node now, or no longer: matters where less than its minimum may be left."""
+    """A pod of a gang has gained or lost its node: less than the gang's minimum may be left."""
     uid = state.presence.owner_of.get(owner, owner)
     if uid in state.entries:
         recheck(state, uid)

@@ -1,9 +1,8 @@
-"""How Ray clusters that scale themselves grow and shrink in the ledger: the accountant's answers to the bridge.
+"""Growth and shrinking of Ray clusters that scale themselves: the accountant's answers to the bridge.
 
-The growth that a cluster asks for is granted piece by piece: each by itself, the first of its alternatives that limits
-and claims allow, a placement group as a whole. The rest is denied once, with the limit that refuses each piece, and
-granted when there is room; a piece within a guarantee claims that room (``quota/growing.py``). Jobs that are proposed
-come before growth.
+The requested growth is granted piece by piece. Each piece gets the first of its alternatives within limits and claims,
+a placement group as a whole. The rest is denied once, with the refusing limit of each piece, and granted when there is
+room. A piece within a guarantee claims this room (``quota/rayclaims.py``). Proposed jobs come before growth.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from muster.model.resources import Vector, add_into, highest
 
 
 def requested(state: AccountantState, at: Position, event: GrowthRequested) -> None:
-    """What is asked for; it replaces what the cluster asked for before."""
+    """A new request replaces the cluster's earlier request."""
     entry = state.entries.get(event.ref.uid)
     wanted = event.units or event.ref.uid in state.ledger.claims.by_uid
     if wanted and entry is not None and entry.attempt == event.attempt:
@@ -57,7 +56,7 @@ def denied(state: AccountantState, _at: Position, event: GrowthDenied) -> None:
 
 
 def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharge) -> None:
-    """What is granted from here on; what was asked for on top of something else is void."""
+    """The grant from here on. A request on top of another grant is void."""
     uid = event.ref.uid
     entry.groups, entry.request = dict(event.groups), event.grant
     entry.aside, entry.pods = event.aside, event.grant_pods
@@ -70,7 +69,7 @@ def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharg
 
 
 def parts_ordered(state: AccountantState, event: EvictionOrdered) -> None:
-    """Clusters are to release workers."""
+    """An order to release workers."""
     for part in event.partial:
         entry = state.entries.get(part.ref.uid)
         if entry is not None and entry.attempt == part.attempt:
@@ -78,7 +77,7 @@ def parts_ordered(state: AccountantState, event: EvictionOrdered) -> None:
 
 
 def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:
-    """Nothing more can be reclaimed from a cluster: no claim waits for that. Workers that were to go stay granted."""
+    """A cluster cannot release more: no claim awaits the rest. Workers under the order stay granted."""
     entry = state.entries.get(event.ref.uid)
     if event.unasked:
         given = state.returns.get(event.ref.uid)
@@ -111,7 +110,7 @@ def gate_written(state: AccountantState, at: Position, event: EffectApplied | Ef
 
 
 def withdrawals(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-    """Unused grants, now that ``maxReplicas`` is lowered and the pods that had to go are gone."""
+    """Unused grants, once ``maxReplicas`` is lowered and the workers to be removed are gone."""
     for uid, given in state.returns.items():
         entry = state.entries.get(uid)
         if not given.done or entry is None or uid in state.due_release or _lives(state, given):
@@ -134,12 +133,12 @@ def withdrawals(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
 
 
 def _lives(state: AccountantState, given: Return) -> bool:
-    """Whether a pod that is to go is still there."""
+    """Whether a pod to be removed still exists."""
     return any(pod.uid in state.presence.pod_owner for pods in given.ordered.workers.values() for pod in pods)
 
 
 def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-    """The grants for growth that clusters ask for; the highest priority first, among equals the first request."""
+    """The grants for requested growth; the highest priority first, among equals the first request."""
     if not state.growths:
         return
     room = _Room(state)
@@ -161,8 +160,8 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
 
 
 class _Room:
-    """Whether it is worth looking at refused growth again: asked once for each amount at each limit, however many
-    clusters it refuses.
+    """Whether refused growth is worth another look: computed once for each amount at each limit, for any number of
+    clusters.
     """
 
     def __init__(self, state: AccountantState) -> None:
@@ -170,8 +169,8 @@ class _Room:
         self._found: dict[tuple[str, str, str, int, bool], bool] = {}
 
     def again(self, queue: str, denial: GrowthDenied) -> bool:
-        """Any of it may fit, or what refused it does not count any more."""
-        return any(self._for(queue, each.short) for each in denial.refusals)
+        """Whether a piece may fit, or its refusing limit does not count any more."""
+        return any(self._for(queue, refusal.short) for refusal in denial.refusals)
 
     def _for(self, queue: str, short: Shortfall) -> bool:
         key = (queue, short.path, short.resource, short.asked, short.of_min)
@@ -184,7 +183,7 @@ class _Room:
 def _fitting(
     state: AccountantState, entry: Entry, growth: OpenGrowth, scratch: Scratch
 ) -> tuple[Counts, list[GrowthRefusal]]:
-    """(replicas that fit, what refuses each of those that do not): unit by unit, alternative by alternative."""
+    """(replicas that fit, the refusals of the rest): unit by unit, alternative by alternative."""
     added: Counts = {}
     refusals: list[GrowthRefusal] = []
     for unit in growth.asked.units:
@@ -194,7 +193,7 @@ def _fitting(
                 break
             fits, short = _most(state, entry, growth, added, option.groups, left * option.times, scratch)
             added = _plus(added, option.groups, fits)
-            left -= -(-fits // option.times)  # Of one that is met in part the rest is asked for again.
+            left -= -(-fits // option.times)  # The cluster asks again for the rest of a part.
             if short is not None:
                 refusals.append(GrowthRefusal(option.groups, short))
     return {name: count for name, count in sorted(added.items()) if count}, refusals
@@ -209,14 +208,14 @@ def _most(
     times: int,
     scratch: Scratch,
 ) -> tuple[int, Shortfall | None]:
-    """How often it fits on top, and what refuses it once more."""
+    """(how often the groups fit on top, the shortfall of one time more)."""
     low, high, short = 0, times, _shortfall(state, entry, growth, _plus(added, groups, times), scratch)
     if short is None:
         return times, None
-    while low + 1 < high:  # What fits more often fits less often too.
+    while low + 1 < high:  # What fits n times fits fewer times, too.
         middle = (low + high) // 2
-        found = _shortfall(state, entry, growth, _plus(added, groups, middle), scratch)
-        low, high, short = (middle, high, short) if found is None else (low, middle, found)
+        refusal = _shortfall(state, entry, growth, _plus(added, groups, middle), scratch)
+        low, high, short = (middle, high, short) if refusal is None else (low, middle, refusal)
     return low, short
 
 
@@ -235,7 +234,7 @@ def _shortfall(
 
 
 def _overused(state: AccountantState, entry: Entry, growth: OpenGrowth, added: Counts) -> Shortfall | None:
-    """What runs already beyond its grant is granted only where no limit is passed by it."""
+    """The shortfall of growth that runs already beyond its grant: granted only where no limit is passed."""
     for path in chain_of(entry.queue):
         costs = (growth.asked.each[group] for group in added)
         for name in sorted({name for cost in costs for name in cost.takes or cost.request}):
@@ -252,8 +251,8 @@ def _is_news(growth: OpenGrowth, refusals: list[GrowthRefusal]) -> bool:
 
 
 def _told(refusals: Iterable[GrowthRefusal]) -> list[tuple[Counts, str, str, int]]:
-    """What of them is worth saying: used amounts change all the time."""
-    return [(each.groups, each.short.path, each.short.resource, each.short.asked) for each in refusals]
+    """The parts of refusals worth an event: used amounts change all the time."""
+    return [(refusal.groups, refusal.short.path, refusal.short.resource, refusal.short.asked) for refusal in refusals]
 
 
 def _denial(entry: Entry, growth: OpenGrowth, refusals: list[GrowthRefusal]) -> GrowthDenied:
@@ -275,22 +274,22 @@ def _denial(entry: Entry, growth: OpenGrowth, refusals: list[GrowthRefusal]) -> 
 
 
 def _plus(counts: Counts, groups: Counts, times: int) -> Counts:
-    found = dict(counts)
+    total = dict(counts)
     for name, count in groups.items():
-        found[name] = found.get(name, 0) + count * times
-    return found
+        total[name] = total.get(name, 0) + count * times
+    return total
 
 
-def _recharge(state: AccountantState, entry: Entry, added: Counts, each: Mapping[str, ReplicaCost]) -> dict[str, Any]:
-    """The fields that a grant and its withdrawal share. ``added``: replicas on top, or taken away."""
+def _recharge(state: AccountantState, entry: Entry, added: Counts, costs: Mapping[str, ReplicaCost]) -> dict[str, Any]:
+    """The common fields of a grant and its withdrawal. ``added``: replicas on top; negative counts are taken away."""
     tree = state.ledger.tree_of(entry.queue)
     profile = tree.profile if tree is not None else "ack"
     groups, grant, aside, pods = dict(entry.groups), dict(entry.request), dict(entry.aside), entry.pods
     for name, count in added.items():
-        share = each[name]
+        share = costs[name]
         groups[name] = max(groups.get(name, 0) + count, 0)
         if not (groups[name] or share.hosts):
-            del groups[name]  # No pod may grow by so much any more.
+            del groups[name]  # No pod may grow by this size any more.
         add_into(grant, share.cost(profile), count)
         add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)
         pods += count * share.hosts
@@ -315,7 +314,7 @@ def _positive(amounts: Vector) -> Vector:
 
 
 def _charge(state: AccountantState, uid: str, common: Mapping[str, Any], scratch: Scratch) -> None:
-    """The charge in the scratch as it will be."""
+    """Put the new charge into the scratch."""
     before = state.ledger.charges[uid]
     scratch.add(before.queue, before.demand, -1)
     scratch.add(before.queue, Demand(common["request"], common["pods"], before.preemptible))

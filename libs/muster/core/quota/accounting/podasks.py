@@ -1,7 +1,7 @@
-"""Pods of no job wait for their quota: the accountant's answers for pods that the gang admitter has places for.
+"""Pods of no job wait for their quota: the accountant's answers for pods with places from the gang admitter.
 
-Those that start together are charged together, or not at all; what does not fit is denied once, and charged when it
-does. One that no quota counts may be placed at once. Nothing evicts them: they are charged as work that is not
+Pods that start together are charged together, or not at all. Pods that do not fit are denied once, and charged as soon
+as they fit. A pod of no counted quota may be placed at once. Nothing evicts these pods: their charge is not
 preemptible.
 """
 
@@ -34,7 +34,7 @@ def proposed(state: AccountantState, at: Position, event: PodsProposed) -> None:
 
 
 def is_left_behind(state: AccountantState, uid: str) -> bool:
-    """Whether a pod is part of the charge of a job. One that its job leaves behind (``--cascade=orphan``) stays so."""
+    """Whether a pod belongs to the charge of a job. A pod left behind by its job (``--cascade=orphan``) still does."""
     owner = state.presence.pod_owner.get(uid, "")
     return state.presence.owner_of.get(owner, owner) in state.entries
 
@@ -51,7 +51,7 @@ def denied(state: AccountantState, _at: Position, event: PodsDenied) -> None:
 
 
 def answered(state: AccountantState, uid: str) -> None:
-    """A pod waits for no answer any more."""
+    """The pod waits for no answer any more."""
     key = state.asked_by.pop(uid, "")
     ask = state.asks.get(key)
     if ask is not None:
@@ -62,7 +62,7 @@ def answered(state: AccountantState, uid: str) -> None:
 
 
 def drop(state: AccountantState, key: str) -> None:
-    """What was proposed before under this key is void."""
+    """An earlier proposal with this key is void."""
     ask = state.asks.pop(key, None)
     for uid in (*ask.together, *ask.beside) if ask is not None else ():
         state.asked_by.pop(uid, None)
@@ -72,7 +72,9 @@ def drop(state: AccountantState, key: str) -> None:
 
 
 def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-    """What may be placed; first what is charged in part, then the highest priority, then what was proposed first."""
+    """The pods that may be placed: pods charged in part come first, then the highest priority, then the oldest
+    proposal.
+    """
 
     def in_part(ask: PodsOpen) -> bool:
         return any(uid in state.entries for uid in ask.together)
@@ -81,7 +83,7 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
         return not in_part(ask), -ask.priority, ask.cause
 
     for ask in sorted(state.asks.values(), key=order) if state.asks else ():
-        # A commit that was full has the first of its charges: what refused all of it says nothing of the others.
+        # A full commit has only the first charges of the proposal: a denial of the whole says nothing about the rest.
         if ask.denied is not None and not in_part(ask) and not _room_again(state, ask.denied):
             continue
         refused: PodsDenied | None = None
@@ -90,7 +92,7 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
             if short is not None:
                 refused = refused or short
                 if uids[0] in ask.together:
-                    break  # Until it can start, the others would hold quota for nothing.
+                    break  # The other pods would hold quota idle until the start.
                 continue
             for uid in _uncharged(state, uids):
                 adopted = standalone.adoption(state.ledger, state.standalone[uid], "reserved")
@@ -104,7 +106,7 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
 
 
 def _uncharged(state: AccountantState, uids: Iterable[str]) -> list[str]:
-    """The pods that a quota counts, and that are not charged; one that its job has left behind is."""
+    """The pods of a counted quota without a charge; a pod left behind by its job has a charge."""
     return [
         uid
         for uid in uids
@@ -115,7 +117,7 @@ def _uncharged(state: AccountantState, uids: Iterable[str]) -> list[str]:
 
 
 def _denial(state: AccountantState, ask: PodsOpen, uids: list[str], scratch: Scratch) -> PodsDenied | None:
-    """What refuses these pods, as one."""
+    """The denial of these pods as a whole."""
     asked: dict[tuple[str, bool], tuple[Vector, list[str]]] = {}
     for uid in _uncharged(state, uids):
         pod = state.standalone[uid]
@@ -140,7 +142,9 @@ def _denial(state: AccountantState, ask: PodsOpen, uids: list[str], scratch: Scr
 
 
 def _room_again(state: AccountantState, refusal: PodsDenied) -> bool:
-    """Whether it is worth looking again; what refused it and does not count any more is worth it too."""
+    """Whether a denied proposal is worth another look: with room, or where the refusing limit does not count
+    any more.
+    """
     short = refusal.short
     if short is None:
         return "admissions" not in state.resting(refusal.queue)

@@ -1,12 +1,11 @@
-"""What is charged for running work, and what is due of one workload.
+"""The charge of running work, and the due decisions of one workload.
 
-Running work is charged: a charge is the larger of the grant and the requests of the workload's live children.
+A charge is the larger of the grant and the requests of the workload's live children. Every kind follows one rule,
+resource by resource. Two kinds of pods count: existing pods, and pods requested by the spec of the workload or of a
+child. Parts of the admitted spec that are not counted (the helpers added by KubeRay, under profile ``ack``) are never
+charged; every amount on top is.
 
-Every kind alike, resource by resource: pods that exist, and pods that the spec of the workload, or of a child of it,
-asks for. What the admission does not count of the spec it was made for (the helpers that KubeRay adds, under profile
-``ack``) is never charged; whatever comes on top of that is.
-
-What is due of one workload, brought in line with the state after each event that touches it.
+The due decisions of one workload are updated after each event about the workload.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ ACTIVE = ("starting", "running")
 
 
 def aside_of(workload: Workload | None, granted: Mapping[str, int]) -> Vector:
-    """What runs of a workload as its spec is, and was not counted when it was granted so much."""
+    """The part of the workload's spec that was not counted in the grant."""
     return {} if workload is None else beyond(workload.asks, granted)
 
 
 def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | None:
-    """(request, pods) that a workload should be charged with from here on; None when it is."""
+    """(request, pods) of the charge from here on; None for the current charge."""
     charge = state.ledger.charges[entry.ref.uid]
     live = live_of(state, entry)
     request = highest(entry.request, beyond(live, entry.aside)) if live else entry.request
@@ -46,7 +45,7 @@ def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | Non
 
 
 def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int]) -> ChargeChanged:
-    """The decision that says so."""
+    """The decision to change the charge."""
     request, pods = due
     return ChargeChanged(
         cause=state.causes.get(entry.ref.uid, entry.cause),
@@ -60,23 +59,23 @@ def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int])
 
 
 def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
-    """By how much the amounts are above a limit, per resource; what is not above it is left out."""
+    """By how much the amounts are above a limit, per resource; other resources are left out."""
     return {name: over for name in sorted(amounts) if (over := amounts[name] - limit.get(name, 0)) > 0}
 
 
 def live_of(state: AccountantState, entry: Entry) -> Vector:
-    """What the pods and the children of a workload ask for now, its own spec too while that is what its pods follow."""
+    """The requests of the workload's pods and children now, and of its own spec while its pods follow the spec."""
     uid = entry.ref.uid
     if uid in state.standalone:
         return state.standalone[uid].request
-    found, workload = state.presence.in_use(uid), state.workloads.get(uid)
+    live, workload = state.presence.in_use(uid), state.workloads.get(uid)
     if workload is None or workload.suspended or workload.phase not in ACTIVE:
-        return found
+        return live
     if not workload.child:
-        return highest(found, workload.asks)
+        return highest(live, workload.asks)
     if uid not in state.presence.children:
-        return found
-    return summed([found, *[each.request for each in workload.auxiliary]])
+        return live
+    return summed([live, *[pods.request for pods in workload.auxiliary]])
 
 
 # --- rechecks ---------------------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ def touched(state: AccountantState, at: Position, uid: str | None) -> None:
 
 
 def recheck(state: AccountantState, uid: str) -> None:
-    """Bring the ``due`` dicts and the deadline of one workload in line with the state."""
+    """Update the ``due`` dicts and the deadline of one workload."""
     entry, claim = state.entries.get(uid), state.ledger.claims.by_uid.get(uid)
     if entry is not None:
         state.due_adoption.pop(uid, None)
@@ -148,7 +147,7 @@ def _note_time(times: dict[str, int], uid: str, at: int | None) -> None:
 
 
 def _suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
-    """Whether an admitted workload was suspended, and not by a decision of ours."""
+    """Whether an admitted workload was suspended without a decision of Muster."""
     return (
         workload is not None
         and workload.suspended

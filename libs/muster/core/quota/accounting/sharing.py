@@ -1,9 +1,9 @@
-"""Fair shares as events: said when they change, and only then; and what queues used lately, where a tree counts that.
+"""Fair shares as events, only when a share changes; and the recent use of queues, where a tree counts usage.
 
-The accountant alone counts usage. Every stage, the accountant too, shares by the figures of the last event: so the
-stage that proposes and the stage that answers have the same ones. A figure may change when a bucket of the window
-ends. That is checked at the next commit; a deadline is set only while a job waits for one of the queues and the
-figures may still change by themselves.
+The accountant alone counts usage. Every stage, the accountant too, divides by the figures of the last event: so the
+proposing and the answering stage have the same figures. A figure may change when a bucket of the window ends. The next
+commit checks for such an end. A deadline is set only while a job waits for one of the queues and the figures may still
+change by themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.model.resources import Vector
 
 
 def trees_changed(state: AccountantState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
-    """Usage is counted where the trees in force say so; where they say so otherwise than before, from here on."""
+    """Count usage where the rules of the trees ask for it; with changed rules the count begins again."""
     before, state.lately = state.lately, {}
     for root, tree in state.ledger.trees.items():
         fresh = lately(tree.rules, state.now) if tree.by_shares else None
@@ -37,7 +37,7 @@ def trees_changed(state: AccountantState, _at: Position, _event: QuotaTreeAccept
 
 
 def time_passed(state: AccountantState) -> None:
-    """What is charged has been so for a while."""
+    """Count the charges for the passed log time."""
     for root, counted in state.lately.items():
         tree = state.ledger.trees[root]
         if counted.pass_to(state.now, *_rate(state, tree)):
@@ -56,19 +56,19 @@ def shares_changed(state: AccountantState, _at: Position, event: SharesChanged) 
 
 
 def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
-    """What is to be said of every tree that divides by fair shares."""
+    """The due events of every tree that divides by fair shares."""
     ledger = state.ledger
     for root, tree in ledger.trees.items():
         if not tree.by_shares:
             continue
-        found: DividedShares = ledger.fair.shares
+        division: DividedShares = ledger.fair.shares
         usage, paths = _usage_due(state, tree), state.untold
         if usage or root in state.lately:
-            found = divided(tree, requests(ledger, tree), state.weighed.get(root, {}))
-            paths = dict.fromkeys(found)
+            division = divided(tree, requests(ledger, tree), state.weighed.get(root, {}))
+            paths = dict.fromkeys(division)
         shares: dict[str, Vector] = {}
-        for path in [path for path in found if path in paths] if paths else ():
-            amounts = _amounts(found[path])
+        for path in [path for path in division if path in paths] if paths else ():
+            amounts = _amounts(division[path])
             if amounts != state.told_shares.get(path, {}):
                 shares[path] = amounts
         if usage or shares:
@@ -76,11 +76,11 @@ def changes_due(state: AccountantState) -> Iterator[SharesChanged]:
 
 
 def _amounts(mine: Mapping[str, Divided]) -> Vector:
-    return {name: amount for name, each in mine.items() if (amount := each.share.amount)}
+    return {name: amount for name, division in mine.items() if (amount := division.share.amount)}
 
 
 def _usage_due(state: AccountantState, tree: QuotaTree) -> dict[str, Vector]:
-    """What is to be said of recent use."""
+    """The recent use of each queue with a change."""
     weighed, old = state.weighed.get(tree.root, {}), state.ledger.usage
     if not weighed and not old:
         return {}
@@ -90,7 +90,7 @@ def _usage_due(state: AccountantState, tree: QuotaTree) -> dict[str, Vector]:
 
 
 def next_at(state: AccountantState) -> Iterator[int]:
-    """Log times (ms) at which a figure may change though nothing happens."""
+    """Log times (ms) at which a figure may change without an event."""
     for root, counted in state.lately.items():
         tree = state.ledger.trees[root]
         waited_for = any(node.path in state.ledger.waiting for node in tree.nodes if not node.children)
@@ -99,7 +99,7 @@ def next_at(state: AccountantState) -> Iterator[int]:
 
 
 def _rate(state: AccountantState, tree: QuotaTree) -> tuple[dict[str, Vector], Vector]:
-    """({leaf: its charges}, the total), of the resources that the tree divides."""
+    """({leaf: its charges}, the total), of the resources divided by the tree."""
     total = tree.nodes[0].limit
     used: dict[str, Vector] = {}
     for node in tree.nodes:
@@ -110,16 +110,16 @@ def _rate(state: AccountantState, tree: QuotaTree) -> tuple[dict[str, Vector], V
 
 
 def _weighed(state: AccountantState, tree: QuotaTree) -> dict[str, Vector]:
-    """Path -> what its subtree used lately, in millionths; the sum of its children, and its own from when it was a
+    """Path -> the recent use of its subtree, in millionths: the sum of its children, and its own use from its time as a
     leaf.
     """
     leaves = state.lately[tree.root].weighed()
-    found: dict[str, Vector] = {}
+    weighed: dict[str, Vector] = {}
     for node in reversed(tree.nodes):
-        total = _sum((leaves.get(_key(node), {}), *(found.get(child, {}) for child in node.children)))
+        total = _sum((leaves.get(_key(node), {}), *(weighed.get(child, {}) for child in node.children)))
         if total and node.path != tree.root:
-            found[node.path] = total
-    return found
+            weighed[node.path] = total
+    return weighed
 
 
 def _sum(vectors: tuple[Mapping[str, int], ...]) -> Vector:

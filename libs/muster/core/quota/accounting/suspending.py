@@ -1,14 +1,14 @@
-"""Jobs that are suspended for their own sake, or because their quota is overused.
+"""Jobs suspended for their own sake, or for the overuse of their quota.
 
-What runs without an admission, or beyond what was granted, while its quota is above its max: where the tree says
-``muster.dev/overuse-timeout`` it is suspended after that time, and queued. The youngest goes first, and no more than is
-needed. Evictions that are paused there are paused for it too.
+Overuse: a job runs without an admission, or beyond its grant, while its quota is above its max. Where the tree sets
+``muster.dev/overuse-timeout``, the job is suspended after this time, and queued. The youngest job goes first, and no
+more jobs than needed. A pause of evictions also pauses these suspensions.
 
-When an admitted job is suspended for its own sake: it does not come to run, or has lost too many of its pods.
+For its own sake: an admitted job does not come to run, or has lost too many of its pods.
 
-One that kube-scheduler places has its PodGroup, and what counts is how many of its pods have a node: the condition of a
-PodGroup never says False again once it said True, and it is not written where kube-scheduler dies after it has bound
-the pods. An order that is refused is not repeated at once.
+A job placed by kube-scheduler has a PodGroup; its pods with a node are counted. The condition of a PodGroup is no
+proof: after True it never says False again. A kube-scheduler that dies after binding the pods does not write it. A
+refused order is not repeated at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from muster.model.workload import together
 
 
 def note_overuse(state: AccountantState, entry: Entry) -> None:
-    """Remember since when it uses what it was not admitted with, and when that is to end."""
+    """Remember since when the job overuses its admission, and the time of its suspension."""
     uid, limit = entry.ref.uid, state.ledger.rules_of(entry.queue).overuse_ms
     if not _uses(state, entry):
         entry.over_since = 0
@@ -42,12 +42,12 @@ def note_overuse(state: AccountantState, entry: Entry) -> None:
 
 
 def overuse_suspensions(state: AccountantState, ordered: set[str]) -> Iterator[SuspensionOrdered]:
-    """The jobs to suspend now. ``ordered``: uids of those that are suspended in this commit for another reason."""
+    """The jobs to suspend now. ``ordered``: uids of jobs suspended in this commit for another reason."""
     if not any(at <= state.now for at in state.overuse.values()):
         return
     excess: dict[str, Vector] = {}
-    found = [state.entries[uid] for uid in state.overuse if uid not in ordered]
-    for entry in sorted(found, key=lambda entry: (-entry.over_since, entry.ref.key)):
+    entries = [state.entries[uid] for uid in state.overuse if uid not in ordered]
+    for entry in sorted(entries, key=lambda entry: (-entry.over_since, entry.ref.key)):
         workload, uid = state.workloads.get(entry.ref.uid), entry.ref.uid
         if workload is None or not can_suspend(workload) or "evictions" in state.resting(entry.queue):
             continue
@@ -57,7 +57,7 @@ def overuse_suspensions(state: AccountantState, ordered: set[str]) -> Iterator[S
                 excess[path] = _excess(state, path, ordered)
         if not any(excess[path].get(name, 0) > 0 for path in chain for name in _uses(state, entry)):
             continue
-        for path in chain:  # One whose time has not come goes before those that are older.
+        for path in chain:  # A younger job goes first, even before its time.
             add_into(excess[path], state.ledger.charges[uid].request, -1)
         if state.overuse[uid] <= state.now:
             cause = state.causes.get(uid, entry.cause)
@@ -65,7 +65,7 @@ def overuse_suspensions(state: AccountantState, ordered: set[str]) -> Iterator[S
 
 
 def _uses(state: AccountantState, entry: Entry) -> Vector:
-    """The part of its charge that was not admitted."""
+    """The part of the charge that was not admitted."""
     charge = state.ledger.charges.get(entry.ref.uid)
     if charge is None:
         return {}
@@ -73,14 +73,14 @@ def _uses(state: AccountantState, entry: Entry) -> Vector:
 
 
 def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:
-    """How far a node of the tree is above its max, without what leaves already; below it the amounts are negative."""
+    """How far a node is above its max without the leaving jobs; negative amounts below the max."""
     used = state.ledger.used.get(path, {})
-    found = {name: used.get(name, 0) - limit for name, limit in state.ledger.nodes[path].limit.items()}
-    if any(amount > 0 for amount in found.values()):
+    excess = {name: used.get(name, 0) - limit for name, limit in state.ledger.nodes[path].limit.items()}
+    if any(amount > 0 for amount in excess.values()):
         for uid, entry in state.entries.items():
             if (entry.leaving or uid in ordered) and path in chain_of(entry.queue):
-                add_into(found, state.ledger.charges[uid].request, -1)
-    return found
+                add_into(excess, state.ledger.charges[uid].request, -1)
+    return excess
 
 
 # --- suspending -------------------------------------------------------------------------------------------------------
@@ -89,26 +89,26 @@ def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:
 Why = Literal["running_timeout", "unschedulable", "stale_gang"]
 
 UNPLACED_MS = 5_000
-"""How long a gang without places keeps its quota at least: kube-scheduler may be making room, or try again."""
+"""The least time that a gang without places keeps its quota: kube-scheduler may make room, or try again."""
 
 STAYS_MS = 600_000
-"""How long a workload that could not be suspended is left alone; each time twice as long, ..."""
+"""How long a workload is left alone after a failed suspension; doubled each time, ..."""
 STAYS_DOUBLED = 5
-"""... so many times: jobs that leave together with one that never does are not suspended over and over."""
+"""... so many times: victims that leave together with a stuck victim are not suspended over and over."""
 
 
 def stays_ms(times: int) -> int:
-    """How long one is left alone that could not be suspended for that many times."""
+    """How long a workload is left alone after this many failed suspensions, ms."""
     return STAYS_MS << min(max(times - 1, 0), STAYS_DOUBLED)
 
 
 def ends_at(state: AccountantState, entry: Entry) -> int | None:
-    """Log time at which it is suspended unless something happens, where there is one."""
+    """Log time of the next suspension of the job unless something happens; None without a suspension ahead."""
     return min([at for _, at in _ends(state, entry)], default=None)
 
 
 def reason_due(state: AccountantState, entry: Entry) -> Why | None:
-    """Why it should be suspended now, and its controller can."""
+    """Why the job should be suspended now; None where its controller cannot suspend the job."""
     workload = state.workloads.get(entry.ref.uid)
     if workload is None or not can_suspend(workload):
         return None
@@ -130,7 +130,7 @@ def _ends(state: AccountantState, entry: Entry) -> Iterator[tuple[Why, int]]:
 
 
 def refused(entry: Entry, now: int) -> None:
-    """An order to suspend it was refused."""
+    """An order to suspend the job was refused."""
     entry.refusals += 1
     entry.spared_until = now + stays_ms(entry.refusals)
 
@@ -147,28 +147,30 @@ def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
 
 
 def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
-    """What kube-scheduler says of the gang of a job in this attempt of it.
+    """The verdict of kube-scheduler on the gang of a job in this attempt.
 
-    The name says whose PodGroup it is: its owner and its annotations can be written by every user of a namespace. Of
-    one that ran before our log began the attempt is not known, nor where a user has removed the annotation; that of
-    an earlier attempt is removed before it is resumed.
+    The name of the PodGroup identifies the job: every user of a namespace can write owner and annotations. The attempt
+    is unknown for a gang that ran before the log began, and where a user has removed the annotation. The PodGroup of an
+    earlier attempt is removed before the next resume.
     """
-    found = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
-    if found is None or 0 not in (entry.attempt, found.attempt, entry.attempt - found.attempt):
+    judged = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
+    if judged is None or 0 not in (entry.attempt, judged.attempt, entry.attempt - judged.attempt):
         return None
-    return found
+    return judged
 
 
 def note_unbound(state: AccountantState, entry: Entry) -> None:
-    """Remember since when fewer pods than start together have a node, or none of a gang that has run."""
+    """Remember since when fewer pods have a node than must start together; for a gang that has run, since when no pod
+    has a node.
+    """
     if not (entry.together or state.judged or state.members.grouped):
         entry.unbound_since = 0
         return
-    found, workload = judged_of(state, entry), state.workloads.get(entry.ref.uid)
-    if found is not None:
-        entry.together = found.minimum
+    judged, workload = judged_of(state, entry), state.workloads.get(entry.ref.uid)
+    if judged is not None:
+        entry.together = judged.minimum
     elif not entry.together and workload is not None and _names_its_own(state, entry):
-        entry.together = together(workload.pod_sets)  # Its PodGroup is gone since before it was charged.
+        entry.together = together(workload.pod_sets)  # The PodGroup was gone before the charge.
     if bound_of(state, entry) >= (min(entry.together, 1) if entry.ran else entry.together):
         entry.unbound_since = 0
     elif not entry.unbound_since:
@@ -181,30 +183,30 @@ def _names_its_own(state: AccountantState, entry: Entry) -> bool:
 
 
 def bound_of(state: AccountantState, entry: Entry) -> int:
-    """How many pods of it have a node."""
+    """The number of the job's pods with a node."""
     owners = (entry.ref.uid, *state.presence.children.get(entry.ref.uid, ()))
     return sum(state.members.sets(owners).values())
 
 
 def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
-    """Soon after kube-scheduler has said that there are no places; else when its pods had no nodes for too long.
+    """Soon after kube-scheduler has reported no places; without a report, after the pods had no nodes for too long.
 
-    Of one that has run, when none of the pods that its controller has made since had one: they may be fewer than
+    For a job that has run, only once none of its live pods has a node: the controller's new pods may be fewer than
     ``minCount`` for good.
     """
     if entry.ran and not state.presence.live_pods(entry.ref.uid):
         return None
-    found = judged_of(state, entry)
-    if found is not None and found.lacks_since and not entry.ran:
-        return max(found.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
+    judged = judged_of(state, entry)
+    if judged is not None and judged.lacks_since and not entry.ran:
+        return max(judged.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
     return max(entry.unbound_since, entry.since) + max(state.native_hold_ms, state.native_grow_ms)
 
 
 def said_of(state: AccountantState, entry: Entry) -> FieldProblem:
-    """What kube-scheduler says of a gang without places, else how far it has come."""
-    found = judged_of(state, entry)
-    if found is not None and found.lacks_since and not entry.ran:
-        return problem("", "said", said=found.text)
+    """The verdict of kube-scheduler on a gang without places, or else the gang's progress."""
+    judged = judged_of(state, entry)
+    if judged is not None and judged.lacks_since and not entry.ran:
+        return problem("", "said", said=judged.text)
     span_s = (state.now - max(entry.unbound_since, entry.since)) // 1000
     pods, bound = state.presence.live_pods(entry.ref.uid), bound_of(state, entry)
     return problem("", "few_have_nodes", seconds=span_s, bound=bound, pods=pods, together=entry.together)
@@ -214,7 +216,7 @@ def said_of(state: AccountantState, entry: Entry) -> FieldProblem:
 
 
 def note_short(state: AccountantState, entry: Entry) -> None:
-    """Remember since when a gang that was whole has less pods than it needs."""
+    """Remember since when a gang that was whole lacks needed pods."""
     uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
     runs = workload is not None and can_suspend(workload) and not entry.leaving
     if workload is None or not runs or grace_ms(state.ledger, entry.queue, workload) == NEVER:

@@ -1,10 +1,9 @@
-"""Recent use of queues, counted from the log: parts of the capacity, of more weight the later.
+"""Recent use of queues, counted from the log: parts of the capacity, with more weight for later use.
 
-What is charged is summed up over the time of the log in BUCKETS equal parts of a window that slides. What is older than
-the window is forgotten, and so is what is older than HALVES half-lives. Counted is what is in whole parts: so
-the figures change when a part ends, and at no other time. Integers throughout, and as many of them as there are parts.
-The rule is KAI Scheduler's (usage by 0.5 ^ (age / half-life), over what the nodes had, weighed alike), which needs a
-metrics server for it.
+Charges are summed over log time in BUCKETS equal parts of a sliding window. Use older than the window, or older than
+HALVES half-lives, is forgotten. Only whole parts count: the figures change at the end of a part, and at no other time.
+All sums are integers, bounded by the number of parts. The rule is KAI Scheduler's (usage by 0.5 ^ (age / half-life),
+over the capacity of the nodes, weighed alike); KAI needs a metrics server for this rule.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from muster.model.resources import Vector, add_into, in_bytes
 
 BUCKETS = 64
 HALVES = 8
-"""Half-lives after which less than 1/256 of it would count."""
+"""After this many half-lives use counts for less than 1/256."""
 LEAST_MS = 1_000
-"""A bucket is no shorter: as often a figure may change."""
+"""The shortest bucket, and so the shortest time between two changes of a figure."""
 MILLIONTHS = 1_000_000
 STEP = 1_000
-"""Of the figures, in millionths: what changes less than that changes nothing."""
+"""The step of the figures, in millionths: a smaller change has no effect."""
 MOST = 10**10
-"""Amounts are counted up to this (devices and cores in thousandths, bytes in 2^20): no cluster has as much."""
+"""The most of an amount that counts (devices and cores in thousandths, bytes in 2^20): no cluster has as much."""
 ONE = 1 << 40
 _PARTS = 16
-_ROOTS = tuple(isqrt(isqrt(isqrt(isqrt(1 << (40 * _PARTS - each))))) for each in range(_PARTS))
+_ROOTS = tuple(isqrt(isqrt(isqrt(isqrt(1 << (40 * _PARTS - part))))) for part in range(_PARTS))
 """ONE x 2 ^ (-each / 16)"""
 
 
@@ -37,30 +36,30 @@ class PastBucket(Struct):
     """One part of the window: amounts x ms."""
 
     used: dict[str, Vector] = field(default_factory=dict)
-    """leaf -> what it was charged"""
+    """leaf -> charged amounts"""
     total: Vector = field(default_factory=dict)
-    """What there was."""
+    """The capacity."""
 
 
 class Lately(Struct):
-    """What the leaves of one tree used lately; leaves by uid, so that one that moves takes its past along."""
+    """The recent use of one tree's leaves; leaves by uid, so that a moved leaf keeps its past."""
 
     span: int
     """Length of a bucket, ms."""
     half_life: int
-    """ms; 0: everything counts alike"""
+    """ms; 0: all use counts alike"""
     origin: int
     """Log time (ms) at which the first bucket began."""
     since: int
-    """Log time (ms) up to which everything is counted."""
+    """Log time (ms) up to which use is counted."""
     past: list[PastBucket] = field(default_factory=list)
-    """Whole buckets one after the other, the newest last; at most BUCKETS."""
+    """Whole buckets in order, the newest last; at most BUCKETS."""
     open: PastBucket = field(default_factory=PastBucket)
 
     def pass_to(self, at: int, used: Mapping[str, Vector], total: Vector) -> bool:
-        """Time has passed up to ``at`` with so much charged and so much there; whether a bucket ended."""
+        """Count use up to ``at`` with these charges and this capacity; whether a bucket ended."""
         ended = False
-        if at - self.since > (BUCKETS + 1) * self.span:  # all that is known is before the window
+        if at - self.since > (BUCKETS + 1) * self.span:  # all counted use is before the window
             self.since = at - (at - self.origin) % self.span - BUCKETS * self.span
             self.past, self.open = [], PastBucket()
         used, total = _scaled(used), _bounded(total)
@@ -81,7 +80,7 @@ class Lately(Struct):
         return self.since + self.span - (self.since - self.origin) % self.span
 
     def weighed(self) -> dict[str, Vector]:
-        """Leaf -> millionths of the capacity that it used, in steps; without those that used nothing."""
+        """Leaf -> the weighed use, in millionths of the capacity, in steps; without leaves of no use."""
         sums: dict[str, Vector] = {}
         whole: Vector = {}
         for age, bucket in enumerate(reversed(self.past)):
@@ -89,15 +88,15 @@ class Lately(Struct):
             add_into(whole, bucket.total, weight)
             for leaf, amounts in bucket.used.items():
                 add_into(sums.setdefault(leaf, {}), amounts, weight)
-        found: dict[str, Vector] = {}
+        weighed: dict[str, Vector] = {}
         for leaf in sorted(sums):
             parts = {name: _part(amount, whole.get(name, 0)) for name, amount in sorted(sums[leaf].items())}
             if counting := {name: part for name, part in parts.items() if part}:
-                found[leaf] = counting
-        return found
+                weighed[leaf] = counting
+        return weighed
 
     def steady(self, used: Mapping[str, Vector], total: Vector) -> bool:
-        """Whether the figures stay as they are for as long as so much is charged."""
+        """Whether the figures stay the same for as long as the charges stay the same."""
         rate, there = _scaled(used), _bounded(total)
         full = PastBucket(
             {leaf: _times(amounts, self.span) for leaf, amounts in rate.items()}, _times(there, self.span)
@@ -106,11 +105,11 @@ class Lately(Struct):
         begun = PastBucket({leaf: _times(amounts, gone) for leaf, amounts in rate.items()}, _times(there, gone))
         if not gone:
             begun = PastBucket()
-        return (bool(self.past) or not rate) and self.open == begun and all(each == full for each in self.past)
+        return (bool(self.past) or not rate) and self.open == begun and all(bucket == full for bucket in self.past)
 
 
 def lately(rules: Rules, now: int) -> Lately | None:
-    """An empty one for a tree from log time ``now`` (ms) on; None where past usage does not count."""
+    """An empty count for a tree from log time ``now`` (ms) on; None where past usage does not count."""
     window, half_life = rules.usage_window_ms, rules.usage_half_life_ms
     if not window:
         return None
@@ -119,8 +118,8 @@ def lately(rules: Rules, now: int) -> Lately | None:
 
 
 def decayed(age: int, half_life: int) -> int:
-    """How much counts what was used ``age`` ms ago, ONE for all of it: ONE x 0.5 ^ (age / half-life), in sixteenths of
-    a half-life.
+    """The weight of use ``age`` ms ago, ONE for full weight: ONE x 0.5 ^ (age / half-life), in sixteenths of a
+    half-life.
     """
     halves, part = divmod(age * _PARTS // half_life, _PARTS) if half_life else (0, 0)
     return _ROOTS[part] >> halves

@@ -1,22 +1,20 @@
 """How a node of a quota tree divides among its children: by weight, or by fair shares.
 
-Runtime quota: how much of a parent's quota each sibling may use now, by guarantee, demand and weight.
+By weight: the runtime quota is the part of the parent's quota that each sibling may use now, by guarantee, demand and
+weight. The rule is Koordinator's. First each sibling receives its need up to its guarantee. The rest is divided by
+weight among siblings with more need, and unused parts are divided again. Exact integers: a unit left by rounding goes
+by the largest remainder, ties by name. In force where a tree asks for this rule; ``shares.py`` keeps the result up to
+date.
 
-The rule is Koordinator's: first the need of each up to its guarantee, then the rest by weight among those that need
-more, and the parts that one cannot use are divided again. Exact integers throughout: a unit left by rounding goes by
-the largest remainder, ties by name. In force where a tree asks for it; ``shares.py`` keeps it up to date.
+By fair shares: the guarantee first, then priority, then weight, in whole units and exactly, one resource at a time. The
+rule is the rule of KAI Scheduler's queues, without floats. First every queue gets its requests up to its quota. The
+surplus goes to the highest priority first, in rounds by weight (and by recent use, where use counts), in whole units.
+The rest of rounding goes by the largest remainder, ties by age, then by uid. Quotas are never scaled down: where quotas
+exceed the total, the shares do too. A left-over unit is handed out whole, so a share may exceed its request or its
+limit by less than one unit. The order of the siblings does not matter.
 
-Fair shares between siblings: the guarantee first, then priority, then weight, in whole units and exactly.
-
-One resource at a time. The rule is that of KAI Scheduler's queues, without its floats: first every queue gets its
-requests up to its quota; the surplus goes to the highest priority first, in rounds by weight (and by recent use, where
-that counts), in whole units; what rounding leaves goes by the largest remainder, ties by age, then by uid.
-Quotas are never scaled down, so where they exceed what there is the shares do too; a left-over unit is handed out
-whole, so a share may exceed its request or its limit by less than one unit. Any order of the siblings gives the same.
-
-Fair shares down a whole tree: what there is goes to the top queues, each one's share to its children, and so on.
-
-Each resource by itself, by ``fairshare.fair_shares``. A pure function of the nodes and of the requests.
+Down a whole tree: the total goes to the top queues, the share of each queue to its children, and so on. A pure function
+of the nodes and of the requests.
 """
 
 from __future__ import annotations
@@ -34,40 +32,40 @@ from muster.model.resources import EVERYTHING, Vector, add_into, in_bytes
 
 
 class Sibling(Struct, frozen=True):
-    """One of the siblings that share: amounts in base units of one resource."""
+    """A sibling in the division by weight: amounts in base units of one resource."""
 
     name: str
     request: int
     least: int = 0
-    """The larger of its min and what it is guaranteed otherwise."""
+    """The larger of its min and any other guarantee."""
     weight: int = 1
     keeps: int = 0
-    """What of its min others may not use though it does not need it."""
+    """The part of its min that other siblings may not use, needed or not."""
 
 
 def divide(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
-    """{name: how much it may use}; never more than ``total`` in all, whatever the order of the siblings.
+    """{name: the amount it may use}; in all never more than ``total``, in any order of the siblings.
 
-    Where what is needed of the mins exceeds the total, the mins shrink in proportion.
+    Where the needs within the mins exceed the total, the mins shrink in proportion.
     """
-    ordered = sorted(siblings, key=lambda each: each.name)
-    found = {each.name: _first_share(each, each.least) for each in ordered}
-    if sum(found.values()) > total:
-        leasts = _by_weight(total, {each.name: each.least for each in ordered})
-        found = {each.name: _first_share(each, leasts[each.name]) for each in ordered}
-    short = [each for each in ordered if each.request > found[each.name] and each.weight > 0]
-    left = total - sum(found.values())
+    ordered = sorted(siblings, key=lambda sibling: sibling.name)
+    shares = {sibling.name: _first_share(sibling, sibling.least) for sibling in ordered}
+    if sum(shares.values()) > total:
+        leasts = _by_weight(total, {sibling.name: sibling.least for sibling in ordered})
+        shares = {sibling.name: _first_share(sibling, leasts[sibling.name]) for sibling in ordered}
+    short = [sibling for sibling in ordered if sibling.request > shares[sibling.name] and sibling.weight > 0]
+    left = total - sum(shares.values())
     while left > 0 and short:
-        for name, more in _by_weight(left, {each.name: each.weight for each in short}).items():
-            found[name] += more
+        for name, more in _by_weight(left, {sibling.name: sibling.weight for sibling in short}).items():
+            shares[name] += more
         left = 0
-        for each in short:
-            over = found[each.name] - each.request
+        for sibling in short:
+            over = shares[sibling.name] - sibling.request
             if over > 0:
-                found[each.name] = each.request
+                shares[sibling.name] = sibling.request
                 left += over
-        short = [each for each in short if each.request > found[each.name]]
-    return found
+        short = [sibling for sibling in short if sibling.request > shares[sibling.name]]
+    return shares
 
 
 def _first_share(sibling: Sibling, least: int) -> int:
@@ -75,7 +73,7 @@ def _first_share(sibling: Sibling, least: int) -> int:
 
 
 def _by_weight(amount: int, weights: dict[str, int]) -> dict[str, int]:
-    """The amount in whole units by weight: the largest remainders get one more, ties by name."""
+    """The amount in whole units by weight: the largest remainders get one unit more, ties by name."""
     whole = sum(weights.values())
     shares = {name: amount * weight // whole for name, weight in weights.items()}
     rest = amount - sum(shares.values())
@@ -89,56 +87,56 @@ def _by_weight(amount: int, weights: dict[str, int]) -> dict[str, int]:
 
 
 UNLIMITED = -1
-"""As a quota: all there is; as a limit: none."""
+"""As a quota: the whole total; as a limit: none."""
 
 
 class Sharer(Struct, frozen=True, kw_only=True):
-    """One of the queues that share: amounts in base units, UNLIMITED where nothing bounds them."""
+    """A queue in the division by fair shares: amounts in base units, UNLIMITED without a bound."""
 
     name: str
     request: int
-    """What its subtree holds and asks for."""
+    """The use and the requests of the queue's subtree."""
     quota: int = 0
     limit: int = UNLIMITED
     weight: int = 1
-    """In any unit, as long as all siblings use the same."""
+    """In any unit common to all siblings."""
     priority: int = DEFAULT_QUEUE_PRIORITY
     usage: int = 0
-    """What it used lately, as a part of ``Law.usage_whole``."""
+    """The recent use, as a part of ``Law.usage_whole``."""
     created: int = 0
     uid: str = ""
 
     @property
     def requestable(self) -> int:
-        """What it asks for, as far as its limit allows."""
+        """The request up to the limit."""
         return self.request if self.limit == UNLIMITED else min(self.limit, self.request)
 
 
 class Law(Struct, frozen=True):
-    """What is the same for all siblings."""
+    """The values common to all siblings."""
 
     unit: int = 1
-    """Base units in one unit that is handed out whole: a GPU, a thousandth of a CPU, a byte."""
+    """Base units in one unit handed out whole: a GPU, a thousandth of a CPU, a byte."""
     k: tuple[int, int] = (1, 1)
-    """How much past usage counts, as a fraction; (0, 1) for not at all."""
+    """The weight of past usage, as a fraction; (0, 1) for none."""
     usage_whole: int = 1_000_000
 
 
 class Share(Struct):
-    """How much one of them gets, and of which part of the rule."""
+    """The share of one queue, by parts of the rule."""
 
     quota: int = 0
-    """Of its own quota."""
+    """The part within its own quota."""
     surplus: int = 0
-    """By priority and weight, in whole units."""
+    """The part by priority and weight, in whole units."""
     left_over: int = 0
-    """Of the remainder of rounding."""
+    """The part from the remainder of rounding."""
     surplus_seen: int = 0
-    """What was left of the surplus when its priority came."""
+    """The surplus left for its priority."""
     rounds: int = 0
-    """Of the surplus, in which it took part."""
+    """The rounds of the surplus in which the queue took part."""
     weight_of: tuple[int, int] = (0, 0)
-    """Its effective weight in the first round it took part in, and the sum of all in that round."""
+    """The effective weight in the queue's first round, and the sum of all weights in this round."""
 
     @property
     def amount(self) -> int:
@@ -149,18 +147,18 @@ LAW = Law()
 
 
 def fair_shares(total: int, sharers: Sequence[Sharer], law: Law = LAW) -> dict[str, Share]:
-    """{name: its share of ``total``}, in the order of priority, age and uid."""
-    ordered = sorted(sharers, key=lambda each: (-each.priority, each.created, each.uid, each.name))
-    shares = {each.name: Share(quota=min(guaranteed(total, each), each.requestable)) for each in ordered}
+    """{name: share of ``total``}, in the order of priority, age and uid."""
+    ordered = sorted(sharers, key=lambda sharer: (-sharer.priority, sharer.created, sharer.uid, sharer.name))
+    shares = {sharer.name: Share(quota=min(guaranteed(total, sharer), sharer.requestable)) for sharer in ordered}
     left = total - sum(share.quota for share in shares.values())
     tiers: list[dict[str, Fraction]] = []
-    for priority in dict.fromkeys(each.priority for each in ordered):
+    for priority in dict.fromkeys(sharer.priority for sharer in ordered):
         if left > 0:
-            tier = [each for each in ordered if each.priority == priority]
+            tier = [sharer for sharer in ordered if sharer.priority == priority]
             left, remainders = _rounds(left, tier, shares, law)
             tiers.append(remainders)
     for remainders in tiers:
-        for name in sorted(remainders, key=lambda each: -remainders[each]):  # stable: ties as ordered above
+        for name in sorted(remainders, key=lambda name: -remainders[name]):  # stable: ties as ordered above
             if left <= 0:
                 break
             one = min(left, law.unit)
@@ -170,12 +168,12 @@ def fair_shares(total: int, sharers: Sequence[Sharer], law: Law = LAW) -> dict[s
 
 
 def guaranteed(total: int, sharer: Sharer) -> int:
-    """Its quota; all there is where it is unlimited."""
+    """The quota of a queue; the total where unlimited."""
     return total if sharer.quota == UNLIMITED else sharer.quota
 
 
 def allocatable(sharer: Sharer, share: int) -> int:
-    """Up to where its work runs without being reclaimed; UNLIMITED for anything."""
+    """The amount up to which work runs without being reclaimed; UNLIMITED for any amount."""
     if sharer.quota == UNLIMITED:
         return sharer.limit
     most = max(sharer.quota, share)
@@ -183,50 +181,50 @@ def allocatable(sharer: Sharer, share: int) -> int:
 
 
 def _rounds(left: int, tier: list[Sharer], shares: dict[str, Share], law: Law) -> tuple[int, dict[str, Fraction]]:
-    """Hand the surplus out among queues of one priority: (what is left, {name: what rounding kept from it}).
+    """Hand the surplus out among queues of one priority: (the rest, {name: the amount lost by rounding}).
 
-    Another round follows while a queue needed less than its part.
+    Another round follows while a queue needs less than its part.
     """
     kept: dict[str, Fraction] = {}
     while left > 0:
-        weights = _weights([each for each in tier if each.requestable > shares[each.name].amount], law)
+        weights = _weights([sharer for sharer in tier if sharer.requestable > shares[sharer.name].amount], law)
         whole = sum(weights.values())
         if not whole:
             break
         amount, again = left, False
-        for each in tier:
-            weight = weights.get(each.name, 0)
+        for sharer in tier:
+            weight = weights.get(sharer.name, 0)
             if not weight:
                 continue
-            share = shares[each.name]
+            share = shares[sharer.name]
             if not share.weight_of[1]:
                 share.weight_of, share.surplus_seen = (weight, whole), amount
             share.rounds += 1
-            part, wanted = amount * weight, each.requestable - share.amount
+            part, wanted = amount * weight, sharer.requestable - share.amount
             if wanted * whole <= part:
                 given = wanted
-                kept.pop(each.name, None)
+                kept.pop(sharer.name, None)
                 again = again or wanted * whole < part
             else:
                 given = part // (whole * law.unit) * law.unit
                 if part > given * whole:
-                    kept[each.name] = Fraction(part - given * whole, whole)
+                    kept[sharer.name] = Fraction(part - given * whole, whole)
             share.surplus += given
             left -= given
         if not again:
             break
-    order = {each.name: place for place, each in enumerate(tier)}
+    order = {sharer.name: place for place, sharer in enumerate(tier)}
     return left, dict(sorted(kept.items(), key=lambda item: order[item[0]]))
 
 
 def _weights(unsatisfied: list[Sharer], law: Law) -> dict[str, int]:
     """W + k x (w - usage) with w = weight/all weights, never below 0; as integers of one common unit."""
-    whole = sum(each.weight for each in unsatisfied)
+    whole = sum(sharer.weight for sharer in unsatisfied)
     times, per = law.k
     return {
-        each.name: max(0, each.weight * (per + times) * law.usage_whole - times * each.usage * whole)
-        for each in unsatisfied
-        if each.weight
+        sharer.name: max(0, sharer.weight * (per + times) * law.usage_whole - times * sharer.usage * whole)
+        for sharer in unsatisfied
+        if sharer.weight
     }
 
 
@@ -238,17 +236,17 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class Divided(Struct, frozen=True):
-    """How much one queue gets of one resource."""
+    """The share of one queue in one resource."""
 
     sharer: Sharer
-    """What it came with."""
+    """The queue's values before the division."""
     share: Share
     parent: int
-    """The share of its parent, which the siblings divided; of a top queue: all there is."""
+    """The share of the parent, divided among the siblings; for a top queue the total."""
 
     @property
     def allocatable(self) -> int:
-        """Up to where its work runs without being reclaimed; UNLIMITED for anything."""
+        """The amount up to which work runs without being reclaimed; UNLIMITED for any amount."""
         return allocatable(self.sharer, self.share.amount)
 
 
@@ -258,7 +256,7 @@ def law_for(resource: str, k: tuple[int, int] = (1, 1)) -> Law:
 
 
 def asked_above(nodes: Iterable[QuotaNode], asked: Mapping[str, Vector]) -> dict[str, Vector]:
-    """What each subtree asks for: what is known of the node itself, else the sum of its children."""
+    """The request of each subtree: the known request of the node itself, or else the sum of its children."""
     total: dict[str, Vector] = {}
     for node in reversed(list(nodes)):
         own = asked.get(node.path)
@@ -277,13 +275,13 @@ def divide_tree(
     usage: Mapping[str, Mapping[str, int]] | None = None,
     laws: Mapping[str, Law] | None = None,
 ) -> dict[str, dict[str, Divided]]:
-    """{path: {resource: its share}} for every node below the root, which has ``total``; parents before children."""
-    known, found = tuple(nodes), dict[str, dict[str, Divided]]()
+    """{path: {resource: share}} for every node below the root; the root has ``total``. Parents before children."""
+    known, shares = tuple(nodes), dict[str, dict[str, Divided]]()
     for resource in sorted(total.keys() - COUNTED):
         law = (laws or {}).get(resource) or law_for(resource)
-        for path, each in divide_resource(known, resource, total[resource], requests, usage or {}, law).items():
-            found.setdefault(path, {})[resource] = each
-    return {node.path: found[node.path] for node in known if node.path in found}
+        for path, divided in divide_resource(known, resource, total[resource], requests, usage or {}, law).items():
+            shares.setdefault(path, {})[resource] = divided
+    return {node.path: shares[node.path] for node in known if node.path in shares}
 
 
 def divide_resource(
@@ -295,11 +293,11 @@ def divide_resource(
     law: Law,
     before: Mapping[str, Mapping[str, Divided]] | None = None,
 ) -> dict[str, Divided]:
-    """{path: its share of one resource} for every node below the root, which has ``total``. ``before``: the shares when
-    only requests were others.
+    """{path: share of one resource} for every node below the root; the root has ``total``. ``before``: the earlier
+    shares, where only requests have changed.
     """
     known = {node.path: node for node in nodes}
-    found: dict[str, Divided] = {}
+    divided: dict[str, Divided] = {}
     have = {next(iter(known)): total} if known else {}
     for path, node in known.items():
         if before is None:
@@ -310,14 +308,14 @@ def divide_resource(
                 for child in node.children
             ]
         shares = fair_shares(have[path], siblings, law) if siblings else {}
-        for each in siblings:
-            have[each.name] = shares[each.name].amount
-            found[each.name] = Divided(each, shares[each.name], have[path])
-    return found
+        for sibling in siblings:
+            have[sibling.name] = shares[sibling.name].amount
+            divided[sibling.name] = Divided(sibling, shares[sibling.name], have[path])
+    return divided
 
 
 def asking(one: Sharer, request: int) -> Sharer:
-    """The same with another request."""
+    """The same queue with another request."""
     return one if one.request == request else replace(one, request=request)
 
 
@@ -327,7 +325,7 @@ def sharer(
     requests: Mapping[str, Mapping[str, int]],
     usage: Mapping[str, Mapping[str, int]],
 ) -> Sharer:
-    """A node as one of the queues that share a resource."""
+    """A node as a queue in the division of a resource."""
     least = node.guaranteed.get(resource, 0)
     return Sharer(
         name=node.path,

@@ -1,8 +1,7 @@
-"""The books of the ledger, and the charges and claims that are entered there.
+"""The books of the ledger: charges and claims by workload, and their sums at every node.
 
-From decisions to entries of the ledger: the charge a reservation makes, the claim an order opens.
-
-Whatever is folded changes them here; ``quotaledger.py`` says what fits beside it.
+Decisions become entries here: a reservation makes a charge, an order opens a claim. Folds change the books here;
+``quotaledger.py`` decides whether a request fits beside them.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from muster.model.victims import PartialVictim, Victim
 
 
 def demand_of_part(part: PartialVictim) -> Demand:
-    """The part that a cluster releases while it goes on."""
+    """The amounts that a running cluster releases."""
     return Demand(part.request, part.pods, jobs=0)
 
 
 def charge_of(event: QuotaReserved | WorkloadAdopted, at: int) -> Charge:
-    """What the workload is charged with from here on. ``at``: log time (ms) of the event.
+    """The charge of the workload from here on. ``at``: log time (ms) of the event.
 
-    When what is adopted began is not known, so nothing is known of its end.
+    The start of adopted work is not known, so its end is not known either.
     """
     until = left_by(at, event.run_ms) if isinstance(event, QuotaReserved) else 0
     return Charge(
@@ -46,17 +45,17 @@ def charge_of(event: QuotaReserved | WorkloadAdopted, at: int) -> Charge:
 
 
 def claimant_of(event: QuotaReserved | WorkloadAdopted) -> str:
-    """Uid of the job whose claim the charge ends, if that has one: as the event says, else its own."""
+    """Uid of the job whose claim the charge ends, if any: named by the event, or else the charged job."""
     return (event.serves if isinstance(event, QuotaReserved) else "") or event.ref.uid
 
 
 def ask_of(event: WorkloadQueued) -> QueuedRequest:
-    """What the workload asks for while it waits."""
+    """The request of the waiting workload."""
     return QueuedRequest(event.attempt, event.queue, event.request)
 
 
 def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
-    """What is held from here on. ``at``: log time (ms) of the event."""
+    """The claim in force from here on. ``at``: log time (ms) of the event."""
     claim = Claim(event.ref, event.attempt, event.queue, event.demand, event.kind, at, progress=at, idle_until=at)
     if isinstance(event, ClaimOpened):
         claim.top, claim.promised = event.top, event.promised
@@ -64,61 +63,63 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
         claim.growth, claim.for_nodes = event.growth, event.for_nodes
         claim.moving = {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
-        claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
+        claim.partial = {part.ref.uid: Part(part.attempt, demand_of_part(part), part.left) for part in event.partial}
     return claim
 
 
 def awaited(claim: Claim, going: Mapping[str, tuple[str, Demand]]) -> dict[str, Vector]:
-    """Node on the path of a claim -> what its victims release there, no more than it asks for.
+    """Node on the path of a claim -> the amounts to be released there by the claim's victims, at most the request.
 
-    ``going``: uid -> (leaf, what it releases)
+    ``going``: uid -> (leaf, the amounts to be released)
     """
-    found: dict[str, Vector] = {}
+    released: dict[str, Vector] = {}
     amounts, mine = counted(claim.demand), dict.fromkeys(claim.paths())
     for uid in (*claim.victims, *claim.partial):
         queue, demand = going.get(uid, ("", claim.demand))
         for path in chain_of(queue) if queue else ():
             if path in mine:
-                add_into(found.setdefault(path, {}), counted(demand))
+                add_into(released.setdefault(path, {}), counted(demand))
     return {
         path: {name: min(amount, gives[name]) for name, amount in amounts.items() if gives.get(name)}
-        for path, gives in found.items()
+        for path, gives in released.items()
     }
 
 
 def lacking(claim: Claim, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> dict[str, Vector]:
-    """Node above the queue of a claim for age -> what must be released below that node first, with so much ``used``."""
-    found: dict[str, Vector] = {}
+    """Node above the queue of an age claim -> the amounts to be released below this node first, at the current
+    ``used``.
+    """
+    missing: dict[str, Vector] = {}
     below: Vector = {}
     amounts = counted(claim.demand)
     for path in claim.paths():
         if below:
-            found[path] = dict(below)
+            missing[path] = dict(below)
         node, here = nodes.get(path), used.get(path, {})
         for name, limit in node.limit.items() if node is not None and path != claim.top else ():
             asked = amounts.get(name, 0)
             lacks = min(here.get(name, 0) + asked - limit, asked)
             if lacks > below.get(name, 0):
                 below[name] = lacks
-    return found
+    return missing
 
 
 def below_guarantee(node: QuotaNode, used: Mapping[str, int]) -> bool:
-    """Whether a node uses less of anything than its guarantee."""
+    """Whether a node uses less than its guarantee of any resource."""
     return any(used.get(name, 0) < least for name, least in node.guaranteed.items())
 
 
 def kept_at(node: QuotaNode, kept: Mapping[str, Vector], used: Mapping[str, Vector]) -> Vector:
-    """max(what the children keep, min - lend limit - used), per resource; nothing where there is nothing to keep."""
-    found: Vector = {}
+    """max(sum kept by the children, min - lend limit - used), per resource; empty where nothing is kept."""
+    keeps: Vector = {}
     for child in node.children:
-        add_into(found, kept.get(child, {}))
+        add_into(keeps, kept.get(child, {}))
     here = used.get(node.path, {})
     for name, amount in node.kept.items():
         own = amount - here.get(name, 0)
-        if own > found.get(name, 0):
-            found[name] = own
-    return found
+        if own > keeps.get(name, 0):
+            keeps[name] = own
+    return keeps
 
 
 # --- books ------------------------------------------------------------------------------------------------------------
@@ -128,86 +129,86 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class Books(Struct):
-    """Charges by workload uid, and what they sum up to at every node.
+    """Charges by workload uid, and their sums at every node.
 
-    ``used`` maps path -> vector over every path that a charge passes; it always equals the sum of the charges, jobs
-    and machines counted in. ``firm`` is the part of it that is not preemptible.
+    ``used`` maps path -> vector over every path of a charge. The vector always equals the sum of the charges, with jobs
+    and machines counted in. ``firm`` is the part of ``used`` that is not preemptible.
     """
 
     trees: dict[str, QuotaTree] = field(default_factory=dict)
     """path of the root -> tree, for every tree in force"""
     nodes: dict[str, QuotaNode] = field(default_factory=dict)
     leaf_of: dict[str, str] = field(default_factory=dict)
-    """namespace -> path of the leaf that serves it."""
+    """namespace -> path of its leaf."""
     named: dict[str, list[str]] = field(default_factory=dict)
-    """bare name -> paths of the nodes of an ElasticQuotaTree called so."""
+    """bare name -> paths of the ElasticQuotaTree's nodes with this name."""
     queues: dict[str, str] = field(default_factory=dict)
     """name of a KAI queue -> its path."""
     charges: dict[str, Charge] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     firm: dict[str, Vector] = field(default_factory=dict)
     below: dict[str, None] = field(default_factory=dict)
-    """paths of the nodes that use less of anything than their guarantee"""
+    """paths of the nodes that use less than their guarantee of any resource"""
     inner_below: dict[str, None] = field(default_factory=dict)
-    """those of them that are pooled"""
+    """the pooled nodes in ``below``"""
     pooled: dict[str, None] = field(default_factory=dict)
-    """paths of the nodes that are guaranteed more than their children together: leaves below may be owed the rest"""
+    """paths of the nodes with a guarantee above the sum of their children's: leaves below may be owed the rest"""
     kept: dict[str, Vector] = field(default_factory=dict)
-    """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
+    """path -> the amounts that its subtree leaves unused and does not lend; empty in a tree without lend limits."""
     promised: dict[str, dict[str, None]] = field(default_factory=dict)
-    """root of a tree -> resources of which any of its leaves has a min; where none has any, those that are limited"""
+    """root of a tree -> resources with a min at any leaf; without any min, the limited resources"""
     lends: bool = False
     """Whether the tree has lend limits."""
     protects: bool = False
     """Whether a queue protects running work for a time."""
     asks: dict[str, QueuedRequest] = field(default_factory=dict)
-    """workload uid -> what it is queued for, from its queueing until that attempt is over"""
+    """workload uid -> its queued request, from the queueing to the end of the attempt"""
     attempts: dict[str, int] = field(default_factory=dict)
-    """workload uid -> attempt that it was queued under last"""
+    """workload uid -> its last queued attempt"""
     changes: int = 0
-    """How often what is charged or held has changed, or what may be."""
+    """The number of changes of charges, claims and limits."""
     shares: Shares = field(default_factory=Shares)
-    """What every node may use right now, in a tree that divides by weight."""
+    """The amounts that every node may use now, in a tree that divides by weight."""
     fair: FairShares = field(default_factory=FairShares)
-    """What every node gets, in trees that divide by fair shares; a stage that decides by them settles them."""
+    """The share of every node, in trees that divide by fair shares; a stage that decides by shares settles them."""
     usage: dict[str, Vector] = field(default_factory=dict)
-    """path -> its recent use, in millionths of the capacity, as the last decision has it"""
+    """path -> recent use, in millionths of the capacity, from the last decision"""
     claims: Claims = field(default_factory=Claims)
-    """What is held for waiting jobs."""
+    """The claims of waiting jobs."""
     waiting: dict[str, Vector] = field(default_factory=dict)
-    """leaf -> what those ask for that are queued for it, or wait for their places on the nodes, and are not charged"""
+    """leaf -> the requests of uncharged workloads, queued or waiting for places on nodes"""
     going: dict[str, tuple[str, Demand]] = field(default_factory=dict)
-    """uid of a charged workload that leaves for a claim -> the amounts it releases, and where"""
+    """uid of a charged workload that leaves for a claim -> (leaf, the amounts to be released)"""
     leaving: Scratch = field(default_factory=Scratch)
-    """The amounts that all of those will release, as negative amounts."""
+    """The amounts that all victims will release, as negative amounts."""
 
     @property
     def tree(self) -> QuotaTree | None:
-        """The tree in force whose rules count for work of no queue: an ElasticQuotaTree before KAI queues."""
+        """The tree whose rules count for work of no queue: an ElasticQuotaTree before KAI queues."""
         return self.trees.get(ROOT) or next(iter(self.trees.values()), None)
 
     def tree_of(self, path: str) -> QuotaTree | None:
-        """The tree in force that a node belongs to."""
+        """The tree of a node."""
         return self.trees.get(root_of(path))
 
     def rules_of(self, path: str) -> Rules:
-        """How the tree of a node is applied."""
+        """The rules of a node's tree."""
         tree = self.tree_of(path)
         return tree.rules if tree is not None else DEFAULT_RULES
 
     def by_shares(self, path: str) -> bool:
-        """Whether the tree of a node is applied by fair shares."""
+        """Whether the tree of a node divides by fair shares."""
         tree = self.tree_of(path)
         return tree is not None and tree.by_shares
 
     def install(self, tree: QuotaTree) -> None:
-        """Put a tree in force, instead of the one with the same root."""
+        """Put a tree in force, instead of the tree with the same root."""
         self.trees[tree.root] = tree
         self.trees = dict(sorted(self.trees.items(), key=lambda item: (item[0] != ROOT, item[0])))
         self._reindex()
 
     def remove(self, uid: str) -> None:
-        """Take the tree of that object out of force."""
+        """Take the tree of this object out of force."""
         self.trees = {root: tree for root, tree in self.trees.items() if tree.ref.uid != uid}
         self._reindex()
 
@@ -248,10 +249,11 @@ class Books(Struct):
         self._lack(self.claims.by_uid.values())
 
     def leaf_for(self, namespace: str, named: str = "") -> str | None:
-        """The leaf a workload belongs to: the queue or quota its label names, else its namespace's, else one for all.
+        """The leaf of a workload: the queue or quota named by its label, or else the leaf of its namespace, or else the
+        leaf for unbound jobs.
 
-        None when there is none; a name that no leaf or more than one leaf has counts as none (unless the namespace's
-        own leaf has it), and so does what belongs to a queue and to a quota at the same time.
+        None without such a leaf. A name of no leaf, or of several leaves, counts as none, unless the namespace's own
+        leaf has the name. A workload of a queue and of a quota at the same time has no leaf.
         """
         own = self.leaf_of.get(namespace)
         if own and not named:
@@ -261,14 +263,14 @@ class Books(Struct):
             path = self.queues.get(queue, "")
             return None if own or named or not path or self.nodes[path].children else path
         if not named:
-            return own or next((each for tree in self.trees.values() if (each := tree.rules.unbound_queue)), None)
+            return own or next((unbound for tree in self.trees.values() if (unbound := tree.rules.unbound_queue)), None)
         if own is not None and self.nodes[own].name == named:
             return own
-        found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
-        return found[0] if len(found) == 1 else None
+        paths = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
+        return paths[0] if len(paths) == 1 else None
 
     def note_usage(self, usage: Mapping[str, Vector]) -> None:
-        """These queues used so much lately; an empty vector: nothing that counts."""
+        """Store the recent use of these queues; an empty vector: no use that counts."""
         self.changes += 1
         self.fair.whole |= {root: None for path in usage if (root := root_of(path)) in self.fair.touched}
         for path, parts in usage.items():
@@ -278,18 +280,20 @@ class Books(Struct):
                 self.usage.pop(path, None)
 
     def share_out(self) -> list[str]:
-        """Bring the fair shares in line; the queues that get another amount than before, or may keep another."""
+        """Update the fair shares; returns the queues whose share, or kept amount, has changed."""
         return self.fair.settle(self.trees, self.nodes, self.used, self.waiting, self.usage)
 
     def queued(self, uid: str, ask: QueuedRequest) -> None:
-        """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
+        """A workload waits under a new attempt; its request counts, unless the workload is still charged for an older
+        attempt.
+        """
         self._ask(uid, -1)
         self.asks[uid] = ask
         self.attempts[uid] = ask.attempt
         self._ask(uid, 1)
 
     def dequeued(self, uid: str, attempt: int) -> None:
-        """It no longer waits under this attempt, nor under an older one."""
+        """The workload waits no longer under this attempt or an older attempt."""
         ask = self.asks.get(uid)
         if ask is not None and ask.attempt <= attempt:
             self._ask(uid, -1)
@@ -297,16 +301,18 @@ class Books(Struct):
             self._ask(uid, 1)
 
     def forget(self, uid: str, seen: Seen) -> bool:
-        """Whether it is gone, in no queue and not charged: then no attempt is named, and they count from 1 again."""
+        """Forget the attempts of a workload that is gone, not queued and not charged: attempts count from 1 again.
+        Whether forgotten.
+        """
         if uid in seen.versions or uid in self.asks or uid in self.charges:
             return False
         self.attempts.pop(uid, None)
         return True
 
     def charge(self, uid: str, charge: Charge, claimant: str = "") -> Claim | None:
-        """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends.
+        """Charge a workload instead of its earlier charge. Returns the served claim, which ends.
 
-        ``claimant``: uid of that one's job, where it is another.
+        ``claimant``: uid of the claim's job, where another job is charged.
         """
         self._put(uid, charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
@@ -316,7 +322,7 @@ class Books(Struct):
         return served
 
     def recharge(self, uid: str, request: Vector, pods: int, over: Vector) -> tuple[str, Demand] | None:
-        """What runs of it has changed: (its queue, the larger of before and now); None when it is not charged."""
+        """Set the charge to the running amounts: (queue, the larger of before and now); None without a charge."""
         before = self.charges.get(uid)
         if before is None:
             return None
@@ -324,7 +330,7 @@ class Books(Struct):
         return before.queue, Demand(highest(before.request, request), max(before.pods, pods), before.preemptible)
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
-        """A cluster is granted replicas. Returns the claim that this serves, and ends. ``at``: log time (ms)."""
+        """A cluster has a larger grant. Returns the served claim, which ends. ``at``: log time (ms)."""
         served = self.claims.grown(uid, added, at)
         self._lack(claim for claim in [self.claims.by_uid.get(uid)] if claim is not None)
         return self._served(served)
@@ -349,9 +355,9 @@ class Books(Struct):
         self._lack(self.claims.leaves_for(uid) if uid in self.going else ())
 
     def release(self, uid: str, attempt: int = 0, at: int = 0) -> Charge | None:
-        """End a charge, and with it what was asked for under that attempt; returns it, or None when there was none.
+        """End a charge, and the request under this attempt; returns the charge, or None without a charge.
 
-        ``at``: log time (ms), for the claims that it brings nearer.
+        ``at``: log time (ms), for the progress of claims.
         """
         self.dequeued(uid, attempt)
         charge = self.charges.get(uid)
@@ -367,16 +373,16 @@ class Books(Struct):
         return charge
 
     def move(self, uid: str, queue: str, named: str) -> Charge | None:
-        """Charge a workload at another leaf; returns the charge as it was, or None when there was none."""
+        """Charge a workload at another leaf; returns the earlier charge, or None without a charge."""
         before = self.charges.get(uid)
         if before is not None:
             self._put(uid, structs.replace(before, queue=queue, named=named))
         return before
 
     def open_claim(self, claim: Claim) -> None:
-        """From here on it is held, and its victims leave."""
+        """Hold the claim from here on; its victims leave."""
         for uid, charge in self.charges.items() if claim.promised else ():
-            if charge.until > claim.opened:  # A job that is late already is not counted on.
+            if charge.until > claim.opened:  # A late job does not count.
                 claim.counts_on(uid, charge)
         self._ask(claim.uid, -1)
         self.claims.open(claim)
@@ -386,7 +392,7 @@ class Books(Struct):
         self._lack((claim,))
 
     def end_claim(self, uid: str) -> Claim | None:
-        """Nothing is held for this claimant any more; returns its claim, if there was one."""
+        """Hold nothing for this claimant any more; returns the claim, if any."""
         self._ask(uid, -1)
         ended = self.claims.end(uid)
         self.changes += ended is not None
@@ -396,29 +402,29 @@ class Books(Struct):
         return ended
 
     def ordered(self, event: EvictionOrdered, at: int) -> None:
-        """Its claim is open, and its victims leave, those that are charged still. A job that is moved comes back, and
-        releases nothing of its charge. ``at``: log time (ms).
+        """Open the claim of an order; its charged victims leave. A moving job comes back, and releases nothing. ``at``:
+        log time (ms).
         """
         self.open_claim(claim_of(event, at))
         leave: list[Victim | PartialVictim] = [*event.victims, *event.partial]
-        for each in leave:
-            if each.ref.uid not in self.charges:
-                self.victim_stays(each.ref.uid, each.attempt, at)
+        for victim in leave:
+            if victim.ref.uid not in self.charges:
+                self.victim_stays(victim.ref.uid, victim.attempt, at)
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
-        """A victim could not be suspended: no claim waits for it any more. ``at``: log time (ms)."""
+        """A victim could not be suspended: no claim awaits the victim any more. ``at``: log time (ms)."""
         claims = self.claims.stays(uid, attempt, at)
         self._settle(uid)
         self._lack(claims)
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> None:
-        """A Ray cluster is granted so many replicas from here on: no claim waits for more than is to go."""
+        """A Ray cluster has a smaller grant: claims await no more than the rest of the release."""
         claims = self.claims.shrunk(uid, groups, at)
         self._settle(uid)
         self._lack(claims)
 
     def _settle(self, uid: str) -> None:
-        """Bring the amounts that a workload releases in line with its charge and the claims it leaves for."""
+        """Update the amounts that a workload releases, from its charge and its claims."""
         if uid not in self.claims.leaving and uid not in self.claims.cuts and uid not in self.going:
             return
         charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
@@ -437,24 +443,24 @@ class Books(Struct):
             self.going[uid] = gives
 
     def _lack(self, claims: Iterable[Claim]) -> None:
-        """What is to be released for these claims first may have changed."""
+        """Update the amounts to be released first for these claims."""
         self.changes += 1
         for claim in claims:
             self.claims.lack(claim, self.lacking(claim))
 
     def _ask(self, uid: str, times: int) -> None:
-        """What a workload is charged, else what it asks for in its queue, else what is held for it, counts once."""
-        found = self.charges.get(uid) or self.asks.get(uid) or self.claims.ask_of(uid)
-        if found is None:
+        """Count a workload once: its charge, or else its queued request, or else its claim."""
+        entry = self.charges.get(uid) or self.asks.get(uid) or self.claims.ask_of(uid)
+        if entry is None:
             return
-        if isinstance(found, QueuedRequest):
-            total = self.waiting.setdefault(found.queue, {})
-            add_into(total, found.request, times)
+        if isinstance(entry, QueuedRequest):
+            total = self.waiting.setdefault(entry.queue, {})
+            add_into(total, entry.request, times)
             if not total:
-                del self.waiting[found.queue]
-            self.fair.touch(found.queue)
+                del self.waiting[entry.queue]
+            self.fair.touch(entry.queue)
         if self.shares.names:
-            self.shares.ask(self.nodes, found.queue, found.request, times)
+            self.shares.ask(self.nodes, entry.queue, entry.request, times)
 
     def _add(self, charge: Charge, times: int) -> None:
         amounts = counted(charge)
@@ -465,15 +471,17 @@ class Books(Struct):
         self._guarantees(chain_of(charge.queue))
 
     def _used_in(self, *queues: str) -> None:
-        """What is used in these queues has changed: what they keep, and claims for age lack."""
+        """The usage of these queues has changed: update the kept amounts, and the lacking amounts of age claims."""
         for path in [path for queue in queues for path in chain_of(queue)] if self.lends else ():
             if path in self.nodes:
                 self._keep(self.nodes[path])
         tall = [self.claims.by_uid[uid] for uid in self.claims.tall]
-        self._lack(each for each in tall if any(each.top in chain_of(queue) for queue in queues))
+        self._lack(claim for claim in tall if any(claim.top in chain_of(queue) for queue in queues))
 
     def lacking(self, claim: Claim) -> dict[str, Vector]:
-        """What is to be released before a claim is held as a whole; for age, where limits do not move with the use."""
+        """The amounts to be released before a claim is held as a whole; for age, only where limits do not move with
+        usage.
+        """
         if claim.firm:
             return awaited(claim, self.going)
         return {} if self.lends or self.shares.names else lacking(claim, self.nodes, self.used)

@@ -1,8 +1,8 @@
-"""What is idle for claims for age: counted while one is in force, and bounded.
+"""Quota idle for age claims: counted while a claim is in force, and bounded.
 
-No job is suspended for such a claim, so with long jobs it may take days until enough is released. What was released
-before is idle meanwhile, though others ask for it. A fiftieth of a day's capacity may be idle for one claim: then it
-ends.
+No job is suspended for an age claim, so with long jobs the release of enough quota may take days. Meanwhile earlier
+released quota is idle, though other jobs ask for it. A fiftieth of a day's capacity may be idle for one claim: then the
+claim ends.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from muster.model.resources import Vector, add_into
 
 DAY_MS = 24 * 3_600_000
 BUDGET_MS = DAY_MS // 50
-"""So long the whole limit of the node at which it is held may be idle for one claim, or a part of it for longer."""
+"""How long the whole limit of the claim's node may be idle for one claim; a part of the limit may be idle for longer.
+"""
 
 _NOTHING: Mapping[str, int] = {}
 
 
 def time_passed(ledger: Ledger, now: int) -> None:
-    """The ledger has been as it is until ``now``, log time (ms)."""
+    """Count the idle time of the unchanged ledger until ``now``, log time (ms)."""
     for claim in ledger.claims.for_age():
         add_into(claim.idle, idle_now(ledger, claim), now - claim.idle_until)
         claim.idle_until = now
 
 
 def idle_now(ledger: Ledger, claim: Claim) -> Vector:
-    """The amounts that are free and held where a claim for age is, as far as others ask for them."""
-    node, found = ledger.nodes.get(claim.top), Vector()
+    """The amounts free and held at the node of an age claim, as far as other jobs ask for them."""
+    node, amounts = ledger.nodes.get(claim.top), Vector()
     used = ledger.used.get(claim.top, _NOTHING)
     for name, asked in claim.held_at(claim.top).items() if node is not None else ():
         limit = ledger.limit(node, name) if node is not None else None
         free = min(asked, limit - used.get(name, 0)) if limit is not None else 0
         if free > 0 and (idle := min(free, _asked_beside(ledger, claim, name, free))):
-            found[name] = idle
-    return found
+            amounts[name] = idle
+    return amounts
 
 
 def spent_at(ledger: Ledger, claim: Claim) -> int | None:
-    """Log time (ms) at which as much has been idle for a claim for age as may be; None for never, as things are."""
+    """Log time (ms) at which the idle budget of an age claim is spent; None for never, in the current state."""
     now = idle_now(ledger, claim)
     times = []
     for name, idle in {**dict.fromkeys(now, 0), **claim.idle}.items():
@@ -51,29 +52,33 @@ def spent_at(ledger: Ledger, claim: Claim) -> int | None:
 
 
 def budget(ledger: Ledger, path: str, name: str) -> int:
-    """How much of a resource may be idle for one claim that is held at a node, times ms."""
+    """The amount of a resource, times ms, that may be idle for one claim at a node."""
     return limit_of(ledger, path, name) * BUDGET_MS
 
 
 def paid_back_ms(ledger: Ledger, path: str, idle: Vector, times: int) -> int:
-    """So many times as long as the whole limit of a node would have been idle for the same amounts."""
+    """``times`` multiplied by the time in which the node's whole limit would have been idle for the same
+    amounts, ms.
+    """
     limits = {name: limit_of(ledger, path, name) for name in idle}
     return max((idle[name] * times // limit for name, limit in limits.items() if limit), default=0)
 
 
 def limit_of(ledger: Ledger, path: str, name: str) -> int:
-    """The limit of a node; 0 where it has none."""
+    """The limit of a node; 0 without a limit."""
     node = ledger.nodes.get(path)
     return (ledger.limit(node, name) or 0) if node is not None else 0
 
 
 def _asked_beside(ledger: Ledger, claim: Claim, name: str, enough: int) -> int:
-    """How much of a resource other jobs wait for below the node at which a claim is held; ``enough``: or more."""
+    """The amount of a resource that other jobs wait for below the claim's node; ``enough``: the count may stop
+    there.
+    """
     below, own = f"{claim.top}/", ledger.asks.get(claim.uid)
-    found = -own.request.get(name, 0) if own is not None and claim.uid not in ledger.charges else 0
+    total = -own.request.get(name, 0) if own is not None and claim.uid not in ledger.charges else 0
     for leaf, asked in ledger.waiting.items():
         if leaf.startswith(below) or leaf == claim.top:
-            found += asked.get(name, 0)
-            if found >= enough:
+            total += asked.get(name, 0)
+            if total >= enough:
                 break
-    return max(found, 0)
+    return max(total, 0)

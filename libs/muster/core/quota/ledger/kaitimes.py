@@ -1,15 +1,13 @@
 """Times of KAI queues: the least run time before an eviction, and the grace of stale gangs.
 
-How long work of a KAI queue runs before it may be suspended: ``preemptMinRuntime`` and ``reclaimMinRuntime``.
-And how long a job wants to wait before others are.
+The least run time of work before a suspension: ``preemptMinRuntime`` and ``reclaimMinRuntime``. For a claimant of the
+same queue the queue's own value counts, or else the nearest value above. For a claimant of another queue the search
+begins just below the node shared by both queues, on the side of the work, and goes up. A job may also declare how long
+it waits before other jobs are evicted.
 
-For a claimant of its own queue what the queue says counts, else what the nearest queue above it says. For one of
-another queue it is the queue just under the one they share, on the side of the work, else the nearest above that.
-
-Gangs in KAI queues that have lost so many pods that less than their minimum is left: stale after a while.
-
-Only a gang that was whole once can be stale, and none of which a pod has succeeded: it is about to finish. What counts
-is pods that have a node. The work itself says how long it may be short, in ``kai.scheduler/staleness-grace-period``.
+Stale gangs: a gang in a KAI queue that has lost pods, with less than its minimum left, is stale after a grace time.
+Only a gang that was whole once can be stale. A gang with a succeeded pod is never stale: the gang is finishing. Only
+pods with a node count. The workload declares its grace time in ``kai.scheduler/staleness-grace-period``.
 """
 
 from __future__ import annotations
@@ -29,9 +27,10 @@ from muster.model.workload import PodState, Workload, least
 
 
 def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
-    """For work of ``leaf`` against a claimant of the queue ``claimant``, ms; 0 where no queue sets it.
+    """The least run time of work in ``leaf`` against a claimant of the queue ``claimant``, ms; 0 where no queue sets a
+    time.
 
-    A queue that writes 0 says nothing, as one that leaves the field out.
+    A queue with a 0 counts as a queue without the field.
     """
     if not ledger.by_shares(leaf):
         return 0
@@ -39,16 +38,16 @@ def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
     above = chain_of(leaf) if same else _from_side(leaf, claimant)
     nodes = (ledger.nodes[path] for path in above if path in ledger.nodes)
     times = (node.preempt_min_run_ms if same else node.reclaim_min_run_ms for node in nodes)
-    return next((each for each in times if each), 0)
+    return next((time_ms for time_ms in times if time_ms), 0)
 
 
 def reclaim_grace_ms(labels: Mapping[str, str]) -> int:
-    """How long a job itself wants to wait before others are evicted for it; 0 unless it says a time."""
+    """How long a job waits before other jobs are evicted for it; 0 without a declared time."""
     return span_or(labels.get(RECLAIM_GRACE, ""), 0)
 
 
 def _from_side(leaf: str, claimant: str) -> list[str]:
-    """The chain of a leaf upwards, from the child of the lowest node that both have in common."""
+    """The chain of a leaf upwards, from the child of the lowest common node."""
     shared = {*chain_of(claimant)}
     chain = [*chain_of(leaf)]
     first = next((at for at, path in enumerate(chain) if path in shared), len(chain))
@@ -59,25 +58,25 @@ def _from_side(leaf: str, claimant: str) -> list[str]:
 
 
 GRACE_MS = 60_000
-"""How long a gang may be short of its minimum unless it says so itself."""
+"""How long a gang may be short of its minimum, without a declared time."""
 NEVER = -1
 
 
 class Members(Struct):
-    """The pods that have a node, by their owner."""
+    """The pods with a node, by owner."""
 
     bound: dict[str, dict[str, str]] = field(default_factory=dict)
-    """owner uid -> {pod uid: which set it is of}"""
+    """owner uid -> {pod uid: its pod set}"""
     owners: dict[str, str] = field(default_factory=dict)
     """pod uid -> owner uid"""
     done: dict[str, None] = field(default_factory=dict)
-    """owner uids of which a pod has succeeded"""
+    """owner uids with a succeeded pod"""
 
     grouped: dict[str, str] = field(default_factory=dict)
-    """owner uid -> the PodGroup of Kubernetes itself that its pods name"""
+    """owner uid -> the native PodGroup named by its pods"""
 
     def observed(self, pod: PodState) -> bool:
-        """A pod that a controller owns looks like this now; whether that changes which of them have a node, or why."""
+        """Fold the state of a pod with an owner; whether the pods with a node, or their PodGroup, have changed."""
         if not pod.owner_uid:
             return False
         if pod.group and not pod.over and self.grouped.get(pod.owner_uid) != pod.group:
@@ -87,7 +86,7 @@ class Members(Struct):
         return self._bound(pod)
 
     def left(self, owner: str) -> None:
-        """None of its pods lives."""
+        """No pod of the owner lives."""
         self.done.pop(owner, None)
         self.grouped.pop(owner, None)
 
@@ -113,22 +112,22 @@ class Members(Struct):
                 self.done.pop(owner, None)
 
     def sets(self, owners: Iterable[str]) -> dict[str, int]:
-        """How many pods of each set have a node."""
-        found: dict[str, int] = {}
+        """The number of pods with a node, by pod set."""
+        counts: dict[str, int] = {}
         for owner in owners:
             for name in self.bound.get(owner, {}).values():
-                found[name] = found.get(name, 0) + 1
-        return found
+                counts[name] = counts.get(name, 0) + 1
+        return counts
 
 
 def is_whole(workload: Workload, sets: dict[str, int]) -> bool:
-    """Whether every set has the pods that it needs."""
+    """Whether every pod set has all needed pods."""
     return all(sets.get(pods.name, 0) >= least((pods,)) for pods in workload.pod_sets)
 
 
 def grace_ms(ledger: Ledger, queue: str, workload: Workload) -> int:
-    """How long it may be short of its minimum, ms; NEVER where that is as long as it likes."""
+    """How long a workload may be short of its minimum, ms; NEVER for any time."""
     if not ledger.by_shares(queue):
         return NEVER
-    said = workload.labels.get(KAI_STALENESS, "")
-    return NEVER if said.startswith("-") else span_or(said, GRACE_MS)
+    declared = workload.labels.get(KAI_STALENESS, "")
+    return NEVER if declared.startswith("-") else span_or(declared, GRACE_MS)

@@ -1,21 +1,16 @@
-"""The ledger, with the questions about it: limits, shares, and sums counted again.
+"""The ledger: whether a request fits at a queue beside all charges and claims, and the refusing limit or guarantee.
 
-A limit that refuses a demand, with its numbers: what is used, what is held beside it, and for which claimant.
+The accountant decides on the ledger. Every other stage folds the same events into a copy, to foresee and to explain.
+The ledger answers:
 
-The ledger: what fits at a queue beside all that is charged and held, and by which limit or guarantee.
+- the shortfall: the refusing limit with its numbers (used, held beside, and the claimant);
+- the part of a node owed to other queues: a job with need of this part gains nothing from a release there;
+- whether a workload still waits as in its queueing: one rule for the proposing and the answering stage;
+- the fair shares of queues: the quota of their root, divided by charges and requests;
+- sums counted again from their parts, for audits.
 
-The accountant decides on it; every other stage folds the same events into a copy, to foresee and to explain.
-
-The part of a node that others are owed: a job that needs it gains nothing by waiting for their releases.
-
-Whether a workload still waits as it was queued: one rule for the stage that proposes and the one that answers.
-
-What is decided at one sequence takes effect at a later one. Because both sides ask the same question of the same
-facts, a proposal that is void when it is answered is not made again before something has changed.
-
-The fair shares of queues by the ledger: the quota of their root, divided by charges and requests.
-
-Sums of the ledger counted again from their parts, for audits to compare with.
+A decision of one sequence takes effect at a later sequence. Both sides ask the same question of the same facts, so a
+proposal void at its answer is not made again before a change.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ from muster.model.workload import Workload
 def short_of(
     claims: Claims, node: QuotaNode, name: str, asked: int, used: int, now: int, *, held: int, kept: int
 ) -> Shortfall:
-    """The shortfall at the limit of a node, ``now``. A request over the max is refused for its max."""
+    """The shortfall at the limit of a node, ``now``. A request above the max is refused by the max."""
     most = node.limit.get(name)
     limit = most if most is not None and asked > most else now
     claimant = claims.claimant_at(node.path, name) if held else ""
@@ -54,7 +49,9 @@ def short_of(
 def short_of_min(
     claims: Claims, node: QuotaNode, name: str, asked: int, used: int, others: Scratch | None
 ) -> Shortfall:
-    """Of the min, which what is not preemptible stays within. ``others``: what is held for claimants."""
+    """The shortfall at the min of a node, the limit of work that is not preemptible. ``others``: the amounts held for
+    claimants.
+    """
     held = others.firm.get(node.path, {}).get(name, 0) if others is not None else 0
     claimant, least = claims.claimant_at(node.path, name) if held else "", node.guaranteed.get(name, 0)
     return Shortfall(node.path, name, asked, used, least, of_min=True, held=held, claimant=claimant)
@@ -64,20 +61,20 @@ def short_of_min(
 
 
 UNBOUNDED = 2**62
-"""The share of a queue that uses what it has no min for."""
+"""The share of a queue with usage and no min."""
 
 _NOTHING: Mapping[str, int] = {}
 
 
 class Ledger(Books):
-    """The books, and what may be added to them."""
+    """The books, and whether a request fits beside them."""
 
     def without_claims(self) -> Ledger:
         """The same charges without claims; for reading only."""
         return structs.replace(self, claims=Claims())
 
     def taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, list[Mapping[str, int]], Vector]]:
-        """(node, what is used there as parts of a sum, what others keep there from ``queue``), leaf first."""
+        """(node, its usage as parts of a sum, the amounts that siblings of ``queue``'s path keep there), leaf first."""
         outside: Vector = {}
         child = ""
         for path in chain_of(queue):
@@ -95,30 +92,33 @@ class Ledger(Books):
     def shortfall(
         self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None, uid: str = ""
     ) -> Shortfall | None:
-        """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
+        """The shortfall of the demand at ``queue`` on top of the scratches, None when the demand fits; O(depth x
+        resources).
 
-        What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be admitted,
-        where it may pass claims for age by the run time it declares. A limit that no release helps comes first, and
-        of those one that people set before what the nodes have by now.
-        ``uid``: its own, for it may have a claim that serves no other that asks alike.
+        Quota held for a claimant is not free for any other job. ``now``: log time (ms) of the admission, where the
+        demand may pass age claims by its declared run time. A limit that no release helps comes first; among such
+        limits a limit set by people comes before the capacity of the nodes. ``uid``: the job's own uid, because the
+        job's claim may serve no other job.
         """
         others = self.held_from(queue, demand, *scratches, now=now, mine=self.claims.by_uid.get(uid))
-        found = self.refusals(queue, demand, *scratches, held=others)
-        first = next(found, None)
+        refusals = self.refusals(queue, demand, *scratches, held=others)
+        first = next(refusals, None)
         if first is None and demand.preemptible:
             return None
         least = () if demand.preemptible else self.beyond_mins(queue, demand, *scratches, held=others)
-        rest = iter((*found, *least))
+        rest = iter((*refusals, *least))
         first = first or next(rest, None)
         if first is None or (first.hopeless and first.path != KAI_ROOT):
             return first
-        final = (each for each in (first, *rest) if each.hopeless)
-        return min(final, key=lambda each: each.path == KAI_ROOT, default=first)
+        final = (short for short in (first, *rest) if short.hopeless)
+        return min(final, key=lambda short: short.path == KAI_ROOT, default=first)
 
     def refusals(
         self, queue: str, demand: Demand, *scratches: Scratch, held: Scratch | None = None, now: int | None = None
     ) -> Iterator[Shortfall]:
-        """Every limit that refuses the demand, leaf first. ``held``: for claimants; None: as claims say."""
+        """Every limit that refuses the demand, leaf first. ``held``: the amounts held for claimants; None: by the
+        claims.
+        """
         others = self.held_from(queue, demand, *scratches, now=now) if held is None else held
         amounts = sorted(counted(demand).items())
         weighted = self.shares.names
@@ -136,7 +136,7 @@ class Ledger(Books):
                     yield short_of(self.claims, node, name, asked, used, limit, held=claimed, kept=spared)
 
     def short_now(self, short: Shortfall, queue: str, demand: Demand, now: int) -> Shortfall:
-        """A refusal with the numbers of ``now``: it lasts as long as it holds, while all of them may move."""
+        """A refusal with the numbers of ``now``: a refusal lasts, while its numbers may change."""
         node, name = self.nodes.get(short.path), short.resource
         if node is None:
             return short
@@ -144,26 +144,26 @@ class Ledger(Books):
         if short.of_min:
             used = self.firm.get(node.path, _NOTHING).get(name, 0)
             return short_of_min(self.claims, node, name, short.asked, used, others)
-        found = next(((parts, kept) for each, parts, kept in self.taken(queue) if each.path == short.path), None)
+        taken = next(((parts, kept) for node, parts, kept in self.taken(queue) if node.path == short.path), None)
         limit = self.limit(node, name)
-        if found is None or limit is None:
+        if taken is None or limit is None:
             return short
-        parts, kept = found
+        parts, kept = taken
         used, held = sum(part.get(name, 0) for part in parts), others.extra.get(node.path, _NOTHING).get(name, 0)
         return short_of(self.claims, node, name, short.asked, used, limit, held=held, kept=kept.get(name, 0))
 
     def held_from(
         self, queue: str, demand: Demand, *scratches: Scratch, now: int | None, mine: Claim | None = None
     ) -> Scratch:
-        """What claims hold against a demand."""
+        """The amounts that claims hold against a demand."""
         own = self.claims.serving(queue, demand, mine)
-        firmly = any(claim.firm for claim in own)  # Then it passes those for age, whatever it is owed.
+        firmly = any(claim.firm for claim in own)  # A firm claim passes age claims, owed or not.
         owed = firmly or (bool(self.claims.total.extra) and self.owed(queue, demand, *scratches))
         lent = owed and not firmly and lent_beside(self.nodes, self.used, queue, demand)
         return self.claims.held_from(queue, demand, own, owed=owed, lent=lent, now=now)
 
     def is_final(self, short: Shortfall) -> bool:
-        """Whether what was refused, as more than may be used there at all, is more than that still."""
+        """Whether a request above the limit, once refused for good, is still above the limit."""
         if not short.hopeless:
             return False
         node = self.nodes.get(short.path)
@@ -171,7 +171,9 @@ class Ledger(Books):
         return limit is not None and short.asked > limit
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
-        """How much a subtree may use now: its max, or less where the tree divides by weight; None for any amount."""
+        """The amount that a subtree may use now: the max, or less where the tree divides by weight; None for any
+        amount.
+        """
         most = node.limit.get(resource)
         share = self.shares.runtime.get(node.path, _NOTHING).get(resource) if self.shares.names else None
         if share is None or most is None:
@@ -181,7 +183,9 @@ class Ledger(Books):
     def beyond_mins(
         self, queue: str, demand: Demand, *scratches: Scratch, held: Scratch | None = None
     ) -> Iterator[Shortfall]:
-        """Every min that the demand would pass as work that is not preemptible, leaf first. ``held``: for claimants."""
+        """Every min that the demand would pass as work that is not preemptible, leaf first. ``held``: the amounts held
+        for claimants.
+        """
         managed = self.managed(queue, demand.request)
         for path in chain_of(queue):
             node = self.nodes.get(path)
@@ -195,7 +199,7 @@ class Ledger(Books):
                     yield short
 
     def managed(self, queue: str, request: Mapping[str, int]) -> list[str]:
-        """The asked resources that anything on the path limits or guarantees, sorted: the others are not managed."""
+        """The requested resources with a limit or a guarantee anywhere on the path, sorted."""
         nodes = [node for path in chain_of(queue) if (node := self.nodes.get(path)) is not None]
         return [
             name
@@ -204,14 +208,14 @@ class Ledger(Books):
         ]
 
     def owed(self, queue: str, demand: Demand, *scratches: Scratch) -> bool:
-        """Whether the demand stays within a guarantee of its own, in everything the tree manages."""
+        """Whether a guarantee covers the demand, in every managed resource."""
         return next(self.owed_at(queue, demand, *scratches), None) is not None
 
     def owed_at(self, queue: str, demand: Demand, *scratches: Scratch) -> Iterator[str]:
-        """The nodes within whose guarantee the demand stays, the lowest first.
+        """The nodes whose guarantee covers the demand, the lowest first.
 
-        What an inner node is guaranteed beyond its children is theirs together: any of them may claim it from outside
-        of that node, but not what the others leave of their own guarantees. At the root there is no outside.
+        The guarantee of an inner node beyond its children's guarantees belongs to all children. Any child may claim
+        this part from outside of the node, but not the unused guarantees of its siblings. The root has no outside.
         """
         managed = self.managed(queue, demand.request) if queue in self.nodes else []
         child = ""
@@ -223,13 +227,15 @@ class Ledger(Books):
             child = path
 
     def _unfilled(self, path: str, but: str, names: Iterable[str], *scratches: Scratch) -> Vector:
-        """The unused guarantees of the children of a node, one apart: no other node may claim them."""
+        """The unused guarantees of a node's children, without ``but``: no other node may claim them."""
         total: Vector = {}
         for child in self.nodes[path].children:
             least = self.nodes[child].guaranteed
             if child == but or not least:
                 continue
-            used = [part for part in (self.used.get(child), *[each.extra.get(child) for each in scratches]) if part]
+            used = [
+                part for part in (self.used.get(child), *[scratch.extra.get(child) for scratch in scratches]) if part
+            ]
             for name in names:
                 left = least.get(name, 0) - sum([part.get(name, 0) for part in used])
                 if left > 0:
@@ -237,9 +243,9 @@ class Ledger(Books):
         return total
 
     def above_min(self, path: str, demand: Demand, managed: Iterable[str], *scratches: Scratch) -> list[str]:
-        """Of ``managed``, the resources in which the demand would take a node above its own guarantee."""
+        """The resources in ``managed`` in which the demand would take a node above its guarantee."""
         least = self.nodes[path].guaranteed
-        used = [part for part in (self.used.get(path), *[each.extra.get(path) for each in scratches]) if part]
+        used = [part for part in (self.used.get(path), *[scratch.extra.get(path) for scratch in scratches]) if part]
         return [
             name
             for name in managed
@@ -247,9 +253,9 @@ class Ledger(Books):
         ]
 
     def room(self, queue: str, path: str, resource: str, *, of_min: bool = False) -> int | None:
-        """How much of a resource is free for ``queue`` at one node on its path, claims apart.
+        """The amount of a resource free for ``queue`` at one node on its path, without claims.
 
-        None when nothing limits it there; may be negative. ``of_min``: how much what is not preemptible may grow.
+        None without a limit there; may be negative. ``of_min``: the room of work that is not preemptible.
         """
         node = self.nodes.get(path)
         if node is None:
@@ -259,18 +265,18 @@ class Ledger(Books):
         if not self.lends:
             return self.headroom(path, resource)
         limit = self.limit(node, resource)
-        found = next(((*parts, kept) for each, parts, kept in self.taken(queue) if each.path == path), None)
-        return None if limit is None or found is None else limit - sum(part.get(resource, 0) for part in found)
+        taken = next(((*parts, kept) for node, parts, kept in self.taken(queue) if node.path == path), None)
+        return None if limit is None or taken is None else limit - sum(part.get(resource, 0) for part in taken)
 
     def headroom(self, path: str, resource: str) -> int | None:
-        """How much of a resource is free at one node by its own limit; None when it has no limit there."""
+        """The amount of a resource free at one node by the node's own limit; None without a limit."""
         node = self.nodes.get(path)
         limit = self.limit(node, resource) if node else None
         return None if limit is None else limit - self.used.get(path, _NOTHING).get(resource, 0)
 
 
 def leaf_of(ledger: Ledger, workload: Workload) -> str | None:
-    """The leaf a workload belongs to, None when no queue claims it."""
+    """The leaf of a workload; None where no queue claims the workload."""
     return ledger.leaf_for(workload.ref.namespace, quota_name(workload.labels))
 
 
@@ -278,19 +284,19 @@ def leaf_of(ledger: Ledger, workload: Workload) -> str | None:
 
 
 class Owing:
-    """What queues are owed at one moment: summed up once for each node."""
+    """The owed amounts of queues at one moment, summed once for each node."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._sums: dict[str, Vector] = {}
 
     def beside(self, queue: str, demand: Demand) -> tuple[str, str, int] | None:
-        """(path, resource, how much of it other queues there use or ask for within their guarantees) where a demand
-        would need some of that, too; None where it does not.
+        """(path, resource, the amount that other queues there use or request within their guarantees) where a demand
+        needs a part of this amount; None where not.
         """
         ledger = self._ledger
         if ledger.by_shares(queue):
-            return None  # There a share is what others leave.
+            return None  # A fair share already accounts for other queues.
         asked = counted(demand)
         for path in chain_of(queue):
             node = ledger.nodes.get(path)
@@ -304,38 +310,38 @@ class Owing:
         return None
 
     def _at(self, path: str) -> Vector:
-        """What all queues at or below a node use or ask for within their guarantees."""
+        """The amounts that all queues at or below a node use or request within their guarantees."""
         if path not in self._sums:
-            found = self._sums[path] = Vector()
+            owed = self._sums[path] = Vector()
             for leaf in _leaves(self._ledger, path):
                 used, waiting = self._ledger.used.get(leaf, {}), self._ledger.waiting.get(leaf, {})
                 for name, least in self._ledger.nodes[leaf].guaranteed.items():
                     amount = min(least, used.get(name, 0) + waiting.get(name, 0))
-                    found[name] = found.get(name, 0) + amount
+                    owed[name] = owed.get(name, 0) + amount
         return self._sums[path]
 
 
 def _leaves(ledger: Ledger, path: str) -> list[str]:
-    found, inner = list[str](), [path]
+    leaves, inner = list[str](), [path]
     while inner:
         node = ledger.nodes.get(inner.pop())
         if node is not None and node.children:
             inner += node.children
         elif node is not None:
-            found.append(node.path)
-    return found
+            leaves.append(node.path)
+    return leaves
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
 def waits(workload: Workload | None) -> bool:
-    """Whether it is suspended, asks to run, and is not on hold."""
+    """Whether the workload is suspended, asks to run, and is not on hold."""
     return workload is not None and workload.waits
 
 
 def still_waits(ledger: Ledger, workload: Workload | None, queue: str, demand: Demand) -> bool:
-    """Whether it waits at this leaf, for this demand, with all that is in its digest."""
+    """Whether the workload waits at this leaf, for this demand with every part of its digest."""
     return (
         workload is not None
         and waits(workload)
@@ -349,7 +355,7 @@ def _demands(ledger: Ledger, workload: Workload, queue: str) -> Demand:
 
 
 def _by_rules(ledger: Ledger, queue: str, demand: Demand) -> Demand:
-    """Without what follows from PriorityClasses in a KAI queue: only the sorter knows their values."""
+    """The demand without the consequences of PriorityClasses in a KAI queue: only the sorter knows their values."""
     return replace(demand, preemptible=True) if ledger.by_shares(queue) else demand
 
 
@@ -357,25 +363,27 @@ def _by_rules(ledger: Ledger, queue: str, demand: Demand) -> Demand:
 
 
 def kai_shares(ledger: Ledger) -> DividedShares:
-    """Of every queue; empty where there are none: as they are kept, or counted where no stage keeps them."""
+    """The shares of every KAI queue; empty without such queues. Taken from the ledger, or computed where no stage
+    settles them.
+    """
     if ledger.fair.settled:
         return ledger.fair.shares
-    found: dict[str, Mapping[str, Divided]] = {}
+    shares: dict[str, Mapping[str, Divided]] = {}
     for tree in ledger.trees.values():
         if tree.by_shares:
-            found |= divided(tree, requests(ledger, tree), ledger.usage)
-    return found
+            shares |= divided(tree, requests(ledger, tree), ledger.usage)
+    return shares
 
 
 def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> DividedShares:
-    """The shares with the demand of this job, also while it waits for nodes and is in no queue, or grows."""
-    asks = any(uid in each for each in (ledger.asks, ledger.charges, ledger.claims.by_uid))
+    """The shares with the demand of this job, also for a growing cluster, or a job waiting for nodes in no queue."""
+    asks = any(uid in known for known in (ledger.asks, ledger.charges, ledger.claims.by_uid))
     more = not demand.jobs or not asks
     return shares_beside(ledger, queue, {queue: demand.request} if more else {})
 
 
 def shares_beside(ledger: Ledger, queue: str, more: Mapping[str, Vector]) -> DividedShares:
-    """The shares in the tree of a queue where leaves ask for so much more."""
+    """The shares in the tree of a queue, where leaves request ``more``."""
     tree = ledger.tree_of(queue)
     if tree is None:
         return {}
@@ -389,19 +397,19 @@ def shares_beside(ledger: Ledger, queue: str, more: Mapping[str, Vector]) -> Div
 
 
 def requests(ledger: Ledger, tree: QuotaTree) -> dict[str, Vector]:
-    """What is charged to every leaf, and what waits for it: {path: amounts}."""
-    found: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
-    for leaf, total in found.items():
+    """{path: charged and waiting amounts} of every leaf."""
+    asked: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
+    for leaf, total in asked.items():
         add_into(total, ledger.used.get(leaf, {}))
         add_into(total, ledger.waiting.get(leaf, {}))
-    return found
+    return asked
 
 
 # --- counted again, for audits ----------------------------------------------------------------------------------------
 
 
 def recounted_used(ledger: Ledger) -> dict[str, Vector]:
-    """What is used at each node, from the charges."""
+    """The usage of each node, from the charges."""
     total: dict[str, Vector] = {}
     for charge in ledger.charges.values():
         spread(total, charge.queue, counted(charge), 1)
@@ -409,7 +417,7 @@ def recounted_used(ledger: Ledger) -> dict[str, Vector]:
 
 
 def recounted_leaving(ledger: Ledger) -> Scratch:
-    """The amounts released by the workloads that leave for a claim or for room on the nodes."""
+    """The amounts released by the workloads that leave for a claim or for room on nodes."""
     gone = Scratch()
     for uid in ledger.claims.leaving:
         if uid in ledger.charges:
@@ -421,29 +429,29 @@ def recounted_leaving(ledger: Ledger) -> Scratch:
 
 
 def recounted_held(ledger: Ledger) -> dict[str, Vector]:
-    """What claims hold at each node."""
-    found: dict[str, Vector] = {}
+    """The amounts held by claims at each node."""
+    held: dict[str, Vector] = {}
     for claim in ledger.claims.by_uid.values():
         fresh = structs.replace(claim, lacking=ledger.lacking(claim))
         for path in claim.paths():
-            add_into(found.setdefault(path, {}), fresh.held_at(path))
-    return {path: amounts for path, amounts in found.items() if amounts}
+            add_into(held.setdefault(path, {}), fresh.held_at(path))
+    return {path: amounts for path, amounts in held.items() if amounts}
 
 
 def recounted_waiting(ledger: Ledger) -> dict[str, Vector]:
     """The waiting amounts of every leaf, from the requests."""
-    found: dict[str, Vector] = {}
+    waiting: dict[str, Vector] = {}
     for uid, ask in ledger.asks.items():
         if uid not in ledger.charges:
-            add_into(found.setdefault(ask.queue, {}), ask.request)
+            add_into(waiting.setdefault(ask.queue, {}), ask.request)
     for uid, claim in ledger.claims.by_uid.items():
         if uid not in ledger.charges and uid not in ledger.asks:
-            add_into(found.setdefault(claim.queue, {}), claim.demand.request)
-    return {queue: total for queue, total in found.items() if total}
+            add_into(waiting.setdefault(claim.queue, {}), claim.demand.request)
+    return {queue: total for queue, total in waiting.items() if total}
 
 
 def recounted_shares(ledger: Ledger) -> list[str]:
-    """The queues whose fair shares are not those that all requests make."""
+    """The queues whose fair shares differ from the shares by all requests."""
     trees = [tree for tree in ledger.trees.values() if tree.by_shares]
     fresh = [divided(tree, requests(ledger, tree), ledger.usage) for tree in trees] if ledger.fair.settled else []
-    return [path for found in fresh for path, mine in found.items() if mine != ledger.fair.shares[path]]
+    return [path for shares in fresh for path, mine in shares.items() if mine != ledger.fair.shares[path]]

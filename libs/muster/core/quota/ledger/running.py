@@ -1,4 +1,4 @@
-"""How the Ray clusters that workloads run through scale themselves now, whatever their own specs say of it."""
+"""How workloads scale themselves through their running Ray clusters, in place of their own specs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from muster.model.workload import Workload
 
 
 class Through(Struct, frozen=True):
-    """A RayCluster that belongs to a workload."""
+    """A RayCluster of a workload."""
 
     name: str
     elastic: Elastic | None
-    """None: it has a fixed size, or keeps no pods."""
+    """None: a fixed size, or no pods kept."""
 
 
 class RunningClusters(Struct):
-    """By uid of the RayJob or RayService: its clusters, in the order in which they were first seen."""
+    """The clusters of each RayJob or RayService, by uid of the owner, in the order of first sight."""
 
     families: dict[str, dict[str, Through]] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
-    """uid of a RayCluster -> whose it is"""
+    """uid of a RayCluster -> uid of its owner"""
 
     def observed(self, event: ChildObserved) -> None:
         child = event.child
@@ -33,7 +33,7 @@ class RunningClusters(Struct):
             self.families.setdefault(child.owner_uid, {})[child.ref.uid] = Through(child.ref.name, child.elastic)
 
     def forget(self, uid: str) -> None:
-        """A RayCluster is gone, or a workload by itself."""
+        """Forget a deleted RayCluster, or a cluster that is a workload by itself."""
         owner = self.owner_of.pop(uid, None)
         if owner is not None:
             del self.families[owner][uid]
@@ -41,19 +41,19 @@ class RunningClusters(Struct):
                 del self.families[owner]
 
     def of(self, workload: Workload) -> Elastic | None:
-        """How a workload scales itself: as the cluster that runs does, or as it says itself before there is one."""
+        """How a workload scales itself: by its running cluster, or by its own spec before the first cluster."""
         uid = self.runs_through(workload)
         return self.families[workload.ref.uid][uid].elastic if uid != workload.ref.uid else workload.elastic
 
     def runs_through(self, workload: Workload) -> str:
-        """Uid of the RayCluster that runs; the workload's own where it is one, or has none yet."""
+        """Uid of the running RayCluster; the workload's own uid for a RayCluster, or without a cluster."""
         family = self.families.get(workload.ref.uid)
         if not family:
             return workload.ref.uid
-        return running_through({uid: each.name for uid, each in family.items()}, workload.child)
+        return running_through({uid: cluster.name for uid, cluster in family.items()}, workload.child)
 
     def granted(self, workload: Workload) -> Counts:
-        """What is granted to its worker groups when it is charged; empty while it has a fixed size."""
+        """The replicas granted to the worker groups with a charge; empty for a fixed size."""
         if workload.elastic is not None:
             return workload.elastic.sizes
         elastic = self.of(workload)

@@ -1,13 +1,12 @@
-"""What every node of a quota tree may use now: by weight, or by fair shares.
+"""The amounts that every node of a quota tree may use now: by weight, or by fair shares.
 
-What every node of a quota tree may use right now, in a tree that divides by weight (``muster.dev/runtime: weight``).
+By weight (``muster.dev/runtime: weight``): the requests of the leaves (charged and waiting, never more than the max)
+are summed up to the root. Then, from the root down, the children of each node share its runtime quota by ``divide``.
+The root may use its max. Each change updates the result: where the request of a node stays the same, no node above or
+beside changes.
 
-From the requests below (charged and waiting, never more than the max), summed up to the root, and from the top
-down: the children of a node share what it may use by ``runtime.divide``. The root may use its max. Kept up to date
-change by change: where what a node asks for stays the same, nothing above or beside it is looked at.
-
-The fair shares of the queues of each tree that divides by them, kept up to date change by change: only resources of
-which another amount is asked for are divided again, and only where that may change a share.
+By fair shares: each change updates the shares of the tree's queues. Only resources with a changed request are divided
+again, and only where a share may change.
 """
 
 from __future__ import annotations
@@ -37,26 +36,26 @@ from muster.model.resources import Vector, add_into, in_bytes
 
 _NOTHING: Mapping[str, int] = {}
 WHOLE = 1000
-"""Base units in one of a resource that is not counted in bytes."""
+"""Base units in one unit of a resource, bytes apart."""
 
 
 class Shares(Struct):
-    """``runtime`` per path and resource, for the resources that the root limits."""
+    """``runtime`` per path and resource, for the resources limited by the root."""
 
     root: str = ""
-    """Of the tree that is divided; what belongs to another one is not counted."""
+    """The root of the divided tree; work of other trees is not counted."""
     names: tuple[str, ...] = ()
-    """The resources that are divided, sorted; empty in a tree that does not divide."""
+    """The divided resources, sorted; empty in a tree without division."""
     asked: dict[str, Vector] = field(default_factory=dict)
-    """leaf -> what its charged and waiting work asks for"""
+    """leaf -> the requests of its charged and waiting work"""
     request: dict[str, Vector] = field(default_factory=dict)
-    """path -> what its subtree asks for or keeps from others, within its max"""
+    """path -> the requested or kept amounts of its subtree, within its max"""
     runtime: dict[str, Vector] = field(default_factory=dict)
     resized: dict[str, None] = field(default_factory=dict)
-    """Paths that may use more or less since ``settle`` was called last."""
+    """Paths whose runtime quota has changed since the last ``settle``."""
 
     def install(self, nodes: Mapping[str, QuotaNode], *, weighted: bool) -> None:
-        """Begin again with a tree; the requests have to be given again."""
+        """Begin again with a tree, without requests."""
         root = next(iter(nodes.values()), None)
         self.root = root.path if root is not None else ""
         self.names = tuple(sorted(root.limit.keys() - COUNTED)) if root is not None and weighted else ()
@@ -70,7 +69,7 @@ class Shares(Struct):
                 self._below(nodes, root.path, name, frozenset(nodes))
 
     def ask(self, nodes: Mapping[str, QuotaNode], leaf: str, request: Mapping[str, int], times: int) -> None:
-        """More is asked for at a leaf, or (with a negative ``times``) less."""
+        """Add a request at a leaf; a negative ``times`` takes the request off."""
         if leaf not in nodes or root_of(leaf) != self.root:
             return
         add_into(self.asked.setdefault(leaf, {}), request, times)
@@ -79,7 +78,7 @@ class Shares(Struct):
                 self._changed(nodes, leaf, name)
 
     def as_asked(self, nodes: Mapping[str, QuotaNode]) -> dict[str, Vector]:
-        """``runtime`` counted again from the requests, for audits to compare with."""
+        """``runtime`` computed again from the requests, for audits."""
         fresh = Shares()
         own = {path: node for path, node in nodes.items() if root_of(path) == self.root}
         fresh.install(own, weighted=bool(self.names))
@@ -88,10 +87,10 @@ class Shares(Struct):
         return fresh.runtime
 
     def settle(self) -> list[str]:
-        """The paths that may use more or less since the last call."""
-        found = list(self.resized)
+        """The paths whose runtime quota has changed since the last call."""
+        paths = list(self.resized)
         self.resized = {}
-        return found
+        return paths
 
     def _changed(self, nodes: Mapping[str, QuotaNode], leaf: str, name: str) -> None:
         affected: list[str] = []
@@ -115,7 +114,9 @@ class Shares(Struct):
         return whole if limit is None else min(whole, limit)
 
     def _below(self, nodes: Mapping[str, QuotaNode], path: str, name: str, affected: frozenset[str]) -> None:
-        """Divide what a node may use among its children, and on below what got another share or is affected."""
+        """Divide the runtime quota of a node among its children, and on below each child with another share or in
+        ``affected``.
+        """
         pending = [path]
         while pending:
             node = nodes[pending.pop()]
@@ -144,16 +145,18 @@ class Shares(Struct):
         unit = WHOLE if name != "cpu" and not in_bytes(name) and _whole(total, siblings) else 1
         if unit > 1:
             siblings = [
-                Sibling(each.name, each.request // unit, each.least // unit, each.weight, each.keeps // unit)
-                for each in siblings
+                Sibling(
+                    sibling.name, sibling.request // unit, sibling.least // unit, sibling.weight, sibling.keeps // unit
+                )
+                for sibling in siblings
             ]
         return {path: share * unit for path, share in divide(total // unit, siblings).items()}
 
 
 def _whole(total: int, siblings: list[Sibling]) -> bool:
-    """Whether everything is in whole devices: then no queue gets a part of one."""
+    """Whether all amounts are whole devices: then no queue gets a part of a device."""
     return not total % WHOLE and not any(
-        each.request % WHOLE or each.least % WHOLE or each.keeps % WHOLE for each in siblings
+        sibling.request % WHOLE or sibling.least % WHOLE or sibling.keeps % WHOLE for sibling in siblings
     )
 
 
@@ -162,20 +165,22 @@ def _whole(total: int, siblings: list[Sibling]) -> bool:
 
 Vectors = Mapping[str, Mapping[str, int]]
 DividedShares = Mapping[str, Mapping[str, Divided]]
-"""path -> resource -> what the queue gets of it"""
+"""path -> resource -> the share of the queue"""
 
 
 class FairShares(Struct):
-    """Of every queue below the roots of such trees; what runs and what waits asks, and nothing is counted twice."""
+    """The fair shares of every queue below the roots of trees that divide by fair shares. Charged and waiting requests
+    count, each once.
+    """
 
     shares: dict[str, dict[str, Divided]] = field(default_factory=dict)
     asked: dict[str, Vector] = field(default_factory=dict)
-    """path -> what its subtree asked for when the shares were divided last"""
+    """path -> the request of its subtree at the last division"""
     leaves: dict[str, None] = field(default_factory=dict)
     touched: dict[str, dict[str, None]] = field(default_factory=dict)
-    """root -> leaves at which something has changed since"""
+    """root -> leaves with a change since the last division"""
     whole: dict[str, None] = field(default_factory=dict)
-    """roots of trees of which everything is to be divided again"""
+    """roots of trees to be divided again as a whole"""
 
     def install(self, trees: Mapping[str, QuotaTree]) -> None:
         """Begin again with these trees."""
@@ -186,14 +191,14 @@ class FairShares(Struct):
         self.touched = {root: {} for root in self.whole}
 
     def touch(self, queue: str) -> None:
-        """What is charged or waits at a queue has changed; one that is gone counts at the leaf that was above it."""
+        """Note a change of charges or waiting requests at a queue; a deleted queue counts at the leaf above."""
         leaf = next((path for path in chain_of(queue) if path in self.leaves), None)
         if leaf is not None:
             self.touched[root_of(leaf)][leaf] = None
 
     @property
     def settled(self) -> bool:
-        """Whether the shares are those of now."""
+        """Whether the shares are up to date."""
         return not (self.whole or any(self.touched.values()))
 
     def settle(
@@ -204,7 +209,7 @@ class FairShares(Struct):
         waiting: Vectors,
         usage: Vectors,
     ) -> list[str]:
-        """Divide what has to be; the queues that get another amount than before, or may keep another. ``nodes``: those
+        """Divide again where needed; returns the queues whose share, or kept amount, has changed. ``nodes``: the nodes
         of the trees, by path.
         """
         changed: dict[str, None] = {}
@@ -227,17 +232,17 @@ class FairShares(Struct):
                     column = self._within_quotas(nodes, name, paths)
                 if column is None:
                     column = _column(tree, name, self.asked, usage, None if all_of_it else self.shares)
-                for path, found in column.items():
+                for path, after in column.items():
                     before = self.shares[path].get(name)
-                    if before is None or before.share.amount != found.share.amount:
+                    if before is None or before.share.amount != after.share.amount:
                         changed[path] = None
-                    self.shares[path][name] = found
+                    self.shares[path][name] = after
             leaves.clear()
         self.whole = {}
         return [*changed]
 
     def beside(self, tree: QuotaTree, more: Mapping[str, Vector], usage: Vectors) -> DividedShares:
-        """The shares where leaves ask for so much more."""
+        """The shares where leaves request ``more``."""
         asked: dict[str, Mapping[str, int]] = {}
         names: dict[str, dict[str, None]] = {}
         for leaf, amounts in more.items():
@@ -262,8 +267,8 @@ class FairShares(Struct):
     def _asking(
         self, tree: QuotaTree, used: Vectors, waiting: Vectors, leaves: Mapping[str, None]
     ) -> dict[str, dict[str, None]]:
-        """{resource that is divided: queues of which another amount of it is asked} at leaves that were touched."""
-        found: dict[str, dict[str, None]] = {}
+        """{divided resource: queues with a changed request} from the touched leaves."""
+        changed: dict[str, dict[str, None]] = {}
         divided = tree.nodes[0].limit.keys() - COUNTED
         for leaf in leaves:
             now: Vector = {}
@@ -276,12 +281,13 @@ class FairShares(Struct):
                 add_into(self.asked.setdefault(path, {}), change)
                 for name in change if path != tree.root else ():
                     if name in divided:
-                        found.setdefault(name, {})[path] = None
-        return found
+                        changed.setdefault(name, {})[path] = None
+        return changed
 
     def _stays(self, path: str, name: str, asked: Mapping[str, int]) -> bool:
-        """Whether no share changes with the request there: it asks for more than its part, whatever rounding kept from
-        that; or no longer for more, where one round handed out all of the surplus, and rounding kept nothing from it.
+        """Whether a queue's new request changes no share. Either the queue requests more than its part before and
+        after, even with rounding. Or the request was above the share and is not below the share now, one round handed
+        out all of the surplus, and rounding kept nothing from the queue.
         """
         known = self.shares[path][name]
         share, before, now = known.share, known.sharer.requestable, asking(known.sharer, asked.get(name, 0)).requestable
@@ -294,12 +300,12 @@ class FairShares(Struct):
     def _within_quotas(
         self, nodes: Mapping[str, QuotaNode], name: str, paths: Mapping[str, None]
     ) -> dict[str, Divided] | None:
-        """What these queues get where neither they nor those beside them ask for more than their quotas: no other share
-        changes with theirs. None where that is not so.
+        """The shares of these queues where neither they nor their siblings request more than quota: no other share
+        changes. None in any other case.
         """
-        found: dict[str, Divided] = {}
+        within: dict[str, Divided] = {}
         for above in sorted(dict.fromkeys(map(_above, paths)), key=len):
-            whole = found.get(above)
+            whole = within.get(above)
             have = whole.share.amount if whole is not None else None
             for path in nodes[above].children:
                 known = self.shares[path][name]
@@ -317,8 +323,8 @@ class FairShares(Struct):
                 if sharer.requestable > guaranteed(total, sharer):
                     return None
                 if path in paths or not same:
-                    found[path] = Divided(sharer, share, total)
-        return found
+                    within[path] = Divided(sharer, share, total)
+        return within
 
     def _replace(self, path: str, name: str) -> None:
         known = self.shares[path][name]
@@ -332,16 +338,16 @@ def _above(path: str) -> str:
 def _column(
     tree: QuotaTree, name: str, asked: Vectors, usage: Vectors, before: DividedShares | None
 ) -> dict[str, Divided]:
-    """What every queue of a tree gets of one resource."""
+    """The share of every queue of a tree in one resource."""
     law = law_for(name, (tree.rules.usage_weight, 1000)) if usage else law_for(name)
     return divide_resource(tree.nodes, name, tree.nodes[0].limit[name], asked, usage, law, before)
 
 
 def divided(tree: QuotaTree, asked: Vectors, usage: Vectors) -> DividedShares:
-    """Of every queue of one tree, counted from nothing; ``asked``: what is asked for at every leaf; ``usage``: what
-    each used lately.
+    """The shares of one tree, computed from nothing. ``asked``: the request of every leaf; ``usage``: the recent use of
+    each queue.
     """
-    found = FairShares()
-    found.install({tree.root: tree})
-    found.settle({tree.root: tree}, {}, asked, {}, usage)
-    return found.shares
+    fair = FairShares()
+    fair.install({tree.root: tree})
+    fair.settle({tree.root: tree}, {}, asked, {}, usage)
+    return fair.shares

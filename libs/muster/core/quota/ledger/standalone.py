@@ -1,5 +1,7 @@
-"""Pods of no job: those that name us, or all or none where the tree says so, are charged to the quota of their
-namespace, or of their label. One that names us waits for that before it has a node; what runs is charged as it is.
+"""Pods of no job, charged to the quota of their namespace or label.
+
+The tree charges all such pods, no pods, or (the default) pods that name Muster as their scheduler. A pod that names
+Muster waits for the charge before it has a node. Running pods are charged as they are.
 """
 
 from __future__ import annotations
@@ -18,34 +20,34 @@ from muster.model.workload import PodState
 
 
 class StandalonePod(Struct, frozen=True):
-    """A pod of no job that holds a node, or waits for one of us."""
+    """A pod of no job with a node, or waiting for a node from Muster."""
 
     ref: Ref
     request: Vector
     ours: bool
     named: str
-    """The quota its label names; empty when its namespace decides."""
+    """The quota named by the label; empty when the namespace decides."""
     cause: Cause
     bound: bool = True
     preemptible: bool = True
-    """What its label says: whether it may use more than the min of its quota. Nothing evicts it."""
+    """From the label: whether the pod may use more than the min of its quota. Nothing evicts the pod."""
 
 
 class PodsOpen(Struct):
-    """Pods of no job that have places and wait for their quota."""
+    """Pods of no job with places, waiting for their quota."""
 
     gang: str
     together: dict[str, Ref]
-    """By uid: those that are charged together."""
+    """By uid: pods charged together."""
     beside: dict[str, Ref]
     priority: int
     cause: Cause
     denied: PodsDenied | None = None
-    """What was said of them last."""
+    """The last denial."""
 
 
 def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, alone: bool) -> bool:
-    """A pod looks like this now; whether that is any concern of the quota."""
+    """Fold the state of a pod; whether the change matters to quota."""
     uid = pod.ref.uid
     if not alone or pod.over or not (pod.node or pod.ours):
         return pods.pop(uid, None) is not None
@@ -56,8 +58,8 @@ def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, alo
 
 
 def leaf_of(ledger: Ledger, pod: StandalonePod) -> str | None:
-    """The leaf a pod is charged to; None when it is charged to none."""
-    # The leaf for work that no queue claims is for jobs: it would have to take the pods of the whole cluster.
+    """The leaf charged for a pod; None without a charge."""
+    # The leaf for unbound work is for jobs only: else it would take the pods of the whole cluster.
     known = pod.named or pod.ref.namespace in ledger.leaf_of
     leaf = ledger.leaf_for(pod.ref.namespace, pod.named) if known else None
     which = ledger.rules_of(leaf).charge_pods if leaf is not None else "none"
@@ -65,7 +67,7 @@ def leaf_of(ledger: Ledger, pod: StandalonePod) -> str | None:
 
 
 def adoption(ledger: Ledger, pod: StandalonePod, reason: AdoptionReason = "bypassed") -> WorkloadAdopted:
-    """The charge of a pod that runs, or is about to."""
+    """The charge of a pod that runs, or will run soon."""
     return WorkloadAdopted(
         cause=pod.cause,
         ref=pod.ref,

@@ -1,9 +1,10 @@
-"""The one quota model: what is observed of every quota API, compiled to trees before the accountant looks at it.
+"""The one quota model: the observed objects of every quota API, compiled to trees before the accountant's judgement.
 
-Each API is one source: it keeps its objects as observed last, compiles them to trees of nodes (guarantee, limit,
-weight, priority), and says by which decisions the trees in force are brought in line with that. What is behind the
+Each API is one source. A source keeps the last observed objects and compiles them to trees of nodes (guarantee, limit,
+weight, priority). A source also says which decisions bring the trees in force in line with the objects. Code behind the
 trees asks for their rules and never for their API. A further API is a further file like ``treesource`` and
-``kaisource``, and a row in SOURCES. What the nodes can give is counted once, for every source whose trees need a total.
+``kaisource``, and a row in SOURCES. The capacity of the nodes is counted once, for every source whose trees need a
+total.
 """
 
 from __future__ import annotations
@@ -32,42 +33,42 @@ class QuotaSource(Protocol):
     OBSERVED: ClassVar[type[Event]]
     GONE: ClassVar[type[ObjectGone]]
     SHARDS: ClassVar[tuple[str, ...]]
-    """What must have been listed before it says anything."""
+    """Shards that must be listed before the first decision."""
 
     def observed(self, event: Any, cause: Cause) -> None:
-        """One of its objects exists and says this."""
+        """An object exists in this state."""
         ...
 
     def gone(self, uid: str, cause: Cause) -> None:
-        """One of its objects exists no longer."""
+        """An object is deleted."""
         ...
 
     def nodes_give(self, total: Vector, cause: Cause) -> None:
-        """The nodes that are ready can give so much in all."""
+        """The ready nodes have this capacity in all."""
         ...
 
     def removed(self, uid: str) -> None:
-        """No tree of that object is in force any more, or none ever was."""
+        """No tree of this object is in force, or ever was."""
         ...
 
     def decisions_due(self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]) -> Iterator[TreeDecision]:
-        """The decisions that bring the trees in force in line. ``judged``: object uid -> version decided on last."""
+        """The decisions that bring the trees in force in line. ``judged``: object uid -> the last decided version."""
         ...
 
 
 class Forest(Struct):
-    """What was observed last, by source."""
+    """The last observed objects, by source."""
 
     kai: KaiSource = field(default_factory=KaiSource)
     elastic: TreeSource = field(default_factory=TreeSource)
     nodes: dict[str, Vector] = field(default_factory=dict)
-    """uid of a node that is ready -> what it can give"""
+    """uid of a ready node -> its capacity"""
     total: Vector = field(default_factory=dict)
     judged: dict[str, int] = field(default_factory=dict)
-    """uid of the object of a tree -> its version that was decided on last"""
+    """uid of a tree's object -> the last decided version"""
 
     def node(self, uid: str, gives: Vector, cause: Cause) -> None:
-        """A node can give so much; nothing while it is not ready, or gone."""
+        """A node has this capacity; empty while not ready, or gone."""
         before = self.nodes.get(uid, {})
         if gives == before:
             return
@@ -87,7 +88,7 @@ class Forest(Struct):
         self.judged[uid] = event.rv
 
     def removed(self, uid: str, trees: Mapping[str, QuotaTree]) -> None:
-        """A tree is out of force, so what was refused for its sake is judged again. ``trees``: those in force."""
+        """A tree is out of force: trees refused because of it are judged again. ``trees``: the trees in force."""
         force = {tree.ref.uid for tree in trees.values()}
         self.judged = {uid: version for uid, version in self.judged.items() if uid in force}
         for name in SOURCES:
@@ -95,8 +96,8 @@ class Forest(Struct):
             source.removed(uid)
 
     def decisions_due(self, trees: Mapping[str, QuotaTree], unsynced: Mapping[str, None]) -> Iterator[TreeDecision]:
-        """The decisions that bring the trees in force in line with the observed objects. ``unsynced``: kinds that are
-        not listed yet.
+        """The decisions that bring the trees in force in line with the observed objects. ``unsynced``: kinds not listed
+        yet.
         """
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
@@ -105,15 +106,15 @@ class Forest(Struct):
 
 
 SOURCES: Mapping[str, type[QuotaSource]] = {"kai": KaiSource, "elastic": TreeSource}
-"""field of Forest -> the API, in the order in which they are decided on"""
+"""field of Forest -> the API, in the order of the decisions"""
 
 
 def arms() -> dict[type[Event], Arm]:
-    """How the forest of a state follows the facts."""
-    found: dict[type[Event], Arm] = {NodeObserved: _node_observed, NodeGone: _node_gone}
+    """The folds of facts into the forest of a state."""
+    folds: dict[type[Event], Arm] = {NodeObserved: _node_observed, NodeGone: _node_gone}
     for name, source in SOURCES.items():
-        found[source.OBSERVED], found[source.GONE] = _observed(name), _gone(name)
-    return found
+        folds[source.OBSERVED], folds[source.GONE] = _observed(name), _gone(name)
+    return folds
 
 
 def _observed(name: str) -> Arm:

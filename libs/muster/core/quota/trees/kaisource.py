@@ -1,10 +1,11 @@
-"""KAI queues compiled to one quota tree: the queues in force, those that are disabled and why, and what looks odd.
+"""KAI queues compiled to one quota tree: the queues in force, the disabled queues with reasons, and warnings.
 
-A queue that cannot be used (its parent is missing, its numbers are none, its parents lead in a circle) disables itself
-and what is below it, and nothing else. Quotas that exceed their parent's are a warning: nothing guarantees them then.
+A broken queue (parent missing, numbers unreadable, parents in a circle) disables itself and the queues below, and no
+other queue: so the tree is never refused for a queue. Quotas above their parent's quota are a warning: nothing
+guarantees such quotas.
 
-What there is to share is what the nodes that are ready can give: the limit of the root. Whenever a queue or a node
-changes that, the tree is due again. One broken queue disables what is below it, so the tree itself is never refused.
+The shared total is the capacity of the ready nodes: the limit of the root. When a change of a queue or a node changes
+the tree, the tree is due again.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ from muster.model.strategies import PLACEMENT, StrategyError, strategies, strate
 
 WHOLE = 1000
 UNITS: Mapping[str, int] = {"cpu": 1, "memory": 10**6}
-"""resource -> base units in one unit of a Queue; WHOLE for any other."""
+"""resource -> base units in one unit of a Queue; WHOLE for any other resource."""
 _NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?")
 _SHOWN_NAMES = 8
 
 
 class Compiled(Struct, frozen=True):
-    """What the queues of a cluster come to."""
+    """The result of compiling the queues of a cluster."""
 
     nodes: tuple[QuotaNode, ...]
     """The root, and the queues in force: parents before children, siblings by age."""
     disabled: dict[str, FieldProblem] = field(default_factory=dict)
-    """name of a queue that is not in force -> why"""
+    """name of a queue out of force -> the reason"""
     warnings: tuple[FieldProblem, ...] = ()
     rules: dict[str, int] = field(default_factory=dict)
-    """field of Rules -> what the queues at the top say"""
+    """field of Rules -> the value from the queues at the top"""
 
 
 def unit_of(resource: str) -> int:
-    """How much a 1 in a Queue is, in base units."""
+    """The base units in a 1 of a Queue."""
     return UNITS.get(resource, WHOLE)
 
 
@@ -62,20 +63,20 @@ def compile_queues(
     units: Mapping[str, int] | None = None,
     broken: Mapping[str, FieldProblem] | None = None,
 ) -> Compiled:
-    """The tree of the queues, whatever their order.
+    """The tree of the queues, in any order.
 
-    ``units``: other base units than a cluster's, for every resource; ``broken``: queues known to be no good, and why.
+    ``units``: base units other than a cluster's, for every resource; ``broken``: {name of a broken queue: the reason}.
     """
-    ordered = sorted(queues, key=lambda each: (each.created, each.name, each.ref.uid))
-    named = {each.name: each for each in reversed(ordered)}  # of two of one name the older counts
+    ordered = sorted(queues, key=lambda queue: (queue.created, queue.name, queue.ref.uid))
+    named = {queue.name: queue for queue in reversed(ordered)}  # Of two queues with one name the older counts.
     reader = _KaiQueueReader(units)
     known_wrong = broken or {}
     wrong = {name: why for name in sorted(named) if (why := known_wrong.get(name) or reader.read(named[name]))}
     disabled = {name: why for name in sorted(named) if (why := _above(name, named, wrong)) is not None}
     children: dict[str, list[KaiQueue]] = {}
-    for each in ordered:
-        if named.get(each.name) is each and each.name not in disabled:
-            children.setdefault(each.parent, []).append(each)
+    for kai_queue in ordered:
+        if named.get(kai_queue.name) is kai_queue and kai_queue.name not in disabled:
+            children.setdefault(kai_queue.parent, []).append(kai_queue)
     nodes: list[QuotaNode] = []
     walk: list[tuple[str, str, KaiQueue | None]] = [(KAI_ROOT, "", None)] if named else []
     while walk:
@@ -91,7 +92,9 @@ def compile_queues(
 def _rules(
     children: Mapping[str, Sequence[KaiQueue]], reader: _KaiQueueReader
 ) -> tuple[dict[str, int], list[FieldProblem]]:
-    """What holds of all queues: of each rule what the oldest queue at the top says of it, and what that leaves out."""
+    """The rules of all queues, each from the oldest queue at the top with a value; and a warning for each ignored
+    value.
+    """
     rules: dict[str, int] = {}
     speaker: dict[str, str] = {}
     odd: list[FieldProblem] = []
@@ -109,18 +112,18 @@ def _rules(
 
 
 def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, FieldProblem]) -> FieldProblem | None:
-    """Why a queue is not in force, by its own fault or one above it; None when it is."""
+    """Why a queue is out of force, through its own fault or the fault of a queue above; None in force."""
     chain = [name]
     while True:
-        each = chain[-1]
-        parent = named[each].parent
-        own = wrong.get(each)
+        current = chain[-1]
+        parent = named[current].parent
+        own = wrong.get(current)
         if own is None and parent and parent not in named:
             known = sorted(named)
             some = (*known[:_SHOWN_NAMES], *(("…",) if len(known) > _SHOWN_NAMES else ()))
             own = problem("", "parent_missing", parent=parent, choices=some)
         if own is not None:
-            return own if each == name else problem("", "below_disabled", own, queue=each)
+            return own if current == name else problem("", "below_disabled", own, queue=current)
         if not parent:
             break
         if parent in chain:
@@ -128,7 +131,7 @@ def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, FieldPr
         chain.append(parent)
     if len(chain) >= MAX_DEPTH:
         return problem("", "queue_too_deep", count=len(chain), most=MAX_DEPTH - 1)
-    if sum(len(each) + 1 for each in chain) + len(KAI_ROOT) > MAX_PATH:
+    if sum(len(part) + 1 for part in chain) + len(KAI_ROOT) > MAX_PATH:
         return problem("", "queue_path_too_long", most=MAX_PATH)
     return problem("", "many_queues", count=len(named), most=MAX_NODES) if len(named) > MAX_NODES else None
 
@@ -140,10 +143,10 @@ class _KaiQueueReader:
         self.rules: dict[str, dict[str, int]] = {}
 
     def read(self, queue: KaiQueue) -> FieldProblem | None:
-        """Take in the numbers of a queue; returns what is wrong with them."""
+        """Read the numbers of a queue; returns the first error."""
         if not queue.quota and not queue.limit:
             return problem("spec.resources", "resources_missing")
-        found: list[Vector] = []
+        vectors: list[Vector] = []
         for which, texts in (("quota", queue.quota), ("limit", queue.limit), ("overQuotaWeight", queue.weight)):
             vector: Vector = {}
             for resource, text in texts.items():
@@ -153,7 +156,7 @@ class _KaiQueueReader:
                     values = {"which": which, "value": text, "resource": resource}
                     return problem("spec.resources", "not_a_queue_weight" if weighs else "not_a_queue_amount", **values)
                 vector[resource] = amount
-            found.append(vector)
+            vectors.append(vector)
         for which, text in (("preempt", queue.preempt_min_runtime), ("reclaim", queue.reclaim_min_runtime)):
             try:
                 span_ms(text or "0")
@@ -163,12 +166,12 @@ class _KaiQueueReader:
             strategies(queue.placement)
         except StrategyError as err:
             return problem("", "annotation", err.problem, key=PLACEMENT)
-        self.amounts[queue.name] = (found[0], found[1], found[2])
+        self.amounts[queue.name] = (vectors[0], vectors[1], vectors[2])
         self.rules[queue.name], wrong = read_usage(queue.rules)
         return wrong
 
     def _amount(self, resource: str, text: str, *, weight: bool) -> int | None:
-        """In base units, what is below one of them left out; -1 for -1; None when it is no amount."""
+        """The amount in base units, rounded down; -1 for -1; None for an unreadable text."""
         if not _NUMBER.fullmatch(text):
             return None
         number = Fraction(text)
@@ -199,14 +202,14 @@ class _KaiQueueReader:
 
 
 def _odd(nodes: Iterable[QuotaNode]) -> list[FieldProblem]:
-    """Quotas that nothing guarantees, and limits that make a quota useless."""
+    """Quotas without a guarantee, and limits below a quota."""
     known = {node.path: node for node in nodes}
-    found: list[FieldProblem] = []
+    warnings: list[FieldProblem] = []
     for node in known.values():
         for name, limit in sorted(node.limit.items()):
             quota = node.guaranteed.get(name, 0)
             if EVERYTHING > quota > limit:
-                found.append(problem(node.path, "quota_over_limit", resource=name, quota=quota, limit=limit))
+                warnings.append(problem(node.path, "quota_over_limit", resource=name, quota=quota, limit=limit))
         if node.path == KAI_ROOT:
             continue
         total: Vector = {}
@@ -215,44 +218,44 @@ def _odd(nodes: Iterable[QuotaNode]) -> list[FieldProblem]:
         for name in sorted(total):
             own = node.guaranteed.get(name, 0)
             if own < total[name] < EVERYTHING:
-                found.append(problem(node.path, "over_subscribed", resource=name, total=total[name], own=own))
-    return found
+                warnings.append(problem(node.path, "over_subscribed", resource=name, total=total[name], own=own))
+    return warnings
 
 
 # --- kaisource --------------------------------------------------------------------------------------------------------
 
 
 SHARD = "queues_scheduling_run_ai"
-"""The watcher shard that lists the queues."""
+"""The watcher's shard with the queues."""
 REF = Ref("Queue.scheduling.run.ai", "", "kai", "kai-queues")
-"""What the tree is called: it has no object of its own."""
+"""The name of the tree: no object of its own exists."""
 DEFAULT_QUEUE = "default-queue"
-"""The queue that takes what names none, where there is one."""
+"""The queue for work that names no queue, if present."""
 RULES = Rules(reclaim="enabled", preempt_lower_priority=True)
 EMPTY = Compiled(())
 
 
 class KaiSource(Struct):
-    """The queues as they were observed last, and the tree they come to."""
+    """The last observed queues, and the resulting tree."""
 
     OBSERVED: ClassVar[type[Event]] = KaiQueueObserved
     GONE: ClassVar[type[ObjectGone]] = KaiQueueGone
     SHARDS: ClassVar[tuple[str, ...]] = ("elasticquotatrees", SHARD, "nodes")
-    """ElasticQuotaTrees too: they say which namespaces are taken."""
+    """ElasticQuotaTrees too: their namespaces are taken."""
 
     queues: dict[str, KaiQueue] = field(default_factory=dict)
     """uid -> queue"""
     total: Vector = field(default_factory=dict)
     compiled: Compiled = EMPTY
     tree: QuotaTree | None = None
-    """What should be in force; None while there is no queue."""
+    """The tree that should be in force; None without a queue."""
     count: int = 0
-    """How often that has changed."""
+    """The number of changes of ``tree``."""
     cause: Cause = Cause(0, 0)
-    """The newest event that changed it."""
+    """The newest event that changed ``tree``."""
 
     def observed(self, event: KaiQueueObserved, cause: Cause) -> None:
-        """A queue exists and says this."""
+        """A queue exists in this state."""
         if self.queues.get(event.queue.ref.uid) != event.queue:
             self.queues[event.queue.ref.uid] = event.queue
             self._compile(cause)
@@ -262,7 +265,7 @@ class KaiSource(Struct):
             self._compile(cause)
 
     def nodes_give(self, total: Vector, cause: Cause) -> None:
-        """What the root of the tree has to share."""
+        """Set the total that the root shares."""
         self.total = dict(total)
         self._install(cause)
 
@@ -274,7 +277,7 @@ class KaiSource(Struct):
         self._install(cause)
 
     def _install(self, cause: Cause) -> None:
-        """The tree as it should be now; the same one where what changed is no concern of the queues."""
+        """Update the wanted tree; a change without effect on the queues keeps the old tree."""
         tree = tree_of(self.compiled, self.total) if self.compiled.nodes else None
         if tree != self.tree:
             self.tree, self.cause = tree, cause
@@ -303,7 +306,7 @@ class KaiSource(Struct):
 
 
 def tree_of(compiled: Compiled, total: Mapping[str, int]) -> QuotaTree:
-    """The tree of some queues; ``total``: what there is to share, in base units."""
+    """The tree of some queues; ``total``: the shared total, in base units."""
     nodes, names = compiled.nodes, managed(compiled.nodes)
     limit = {name: total.get(name, 0) for name in names}
     root = structs.replace(nodes[0], guaranteed=dict.fromkeys(names, EVERYTHING), limit=limit)
@@ -322,5 +325,5 @@ def tree_of(compiled: Compiled, total: Mapping[str, int]) -> QuotaTree:
 
 
 def managed(nodes: Iterable[QuotaNode]) -> list[str]:
-    """The resources that queues speak of, sorted."""
+    """The resources named by queues, sorted."""
     return sorted({name for node in nodes for name in node.weight})

@@ -1,7 +1,7 @@
-"""The annotations that say how a quota tree is applied, from texts to rules, or what is wrong with them.
+"""The annotations with the rules of a quota tree: from texts to rules, or the errors.
 
-``muster.dev/reclaim: enabled``, ``muster.dev/paused: admissions,evictions``, ``muster.dev/min-run: 5m``, ...:
-each is checked, and one that cannot be read refuses the tree, as a broken amount does.
+``muster.dev/reclaim: enabled``, ``muster.dev/paused: admissions,evictions``, ``muster.dev/min-run: 5m``, ...: each
+annotation is checked. An unreadable annotation refuses the tree, like a broken amount.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
     "thrifty": {"borrow-freely": "4h", "reclaim-grace": "5m"},
     "checkpointed": {"least-attained": "4h,32h"},
 }
-"""Preset -> its annotations, each of which a tree may set otherwise."""
+"""Preset -> its annotations; a tree may set other values."""
 MOST_LEVELS = 8
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
 
 
 class RuleError(ProblemError):
-    """A rule cannot be read."""
+    """An unreadable rule."""
 
 
 def _wrong(code: ProblemCode, text: str = "", **values: Value) -> RuleError:
@@ -40,19 +40,19 @@ def _wrong(code: ProblemCode, text: str = "", **values: Value) -> RuleError:
 
 
 def _one_of(text: str, choices: tuple[str, ...]) -> str:
-    """The text itself."""
+    """The text itself, if among the choices."""
     if text not in choices:
         raise _wrong("neither" if len(choices) == 2 else "none_of", text, choices=choices)
     return text
 
 
 def _choice(*choices: str, usual: str = "") -> Callable[[str], str]:
-    """Reads one of these; the usual one is what holds anyway."""
+    """A reader of one of these choices; the usual choice reads as ""."""
     return lambda text: "" if _one_of(text, choices) == usual else text
 
 
 def span_ms(text: str) -> int:
-    """A span of time in ms, as Go and Kubernetes write one: ``90s``, ``10m``, ``1h30m``; ``0`` for none."""
+    """A span of time in ms, in the notation of Go and Kubernetes: ``90s``, ``10m``, ``1h30m``; ``0`` for none."""
     match = _SPAN.fullmatch(text)
     if text == "0":
         return 0
@@ -66,7 +66,7 @@ def span_ms(text: str) -> int:
 
 
 def span_or(text: str, usual: int) -> int:
-    """The span that a text says, in ms; the usual one where it is empty, or cannot be read: then it says nothing."""
+    """The span of a text, in ms; ``usual`` for an empty or unreadable text."""
     try:
         return span_ms(text) if text else usual
     except RuleError:
@@ -74,7 +74,7 @@ def span_or(text: str, usual: int) -> int:
 
 
 def paused_parts(text: str) -> tuple[str, ...]:
-    """What a comma list pauses, sorted: ``admissions``, ``evictions``."""
+    """The paused actions of a comma list, sorted: ``admissions``, ``evictions``."""
     parts = sorted({part.strip() for part in text.split(",")} - {""})
     unknown = [part for part in parts if part not in PAUSABLE]
     if unknown:
@@ -83,7 +83,7 @@ def paused_parts(text: str) -> tuple[str, ...]:
 
 
 def union(*paused: tuple[str, ...]) -> tuple[str, ...]:
-    """Whatever any of them pauses, sorted."""
+    """All actions paused by any list, sorted."""
     return tuple(sorted({part for parts in paused for part in parts}))
 
 
@@ -93,7 +93,7 @@ def yes_or_no(text: str) -> bool:
 
 
 def reapplied(text: str) -> str:
-    """What becomes of ``suspend: true`` that is applied again to a running job: ``refuse`` or ``keep-running``."""
+    """The effect of ``suspend: true`` applied again to a running job: ``refuse`` or ``keep-running``."""
     return _one_of(text, ("refuse", "keep-running"))
 
 
@@ -106,35 +106,35 @@ def _levels(text: str) -> tuple[int, ...]:
 
 
 def _positive_span(text: str) -> int:
-    found = span_ms(text)
-    if not found:
+    span = span_ms(text)
+    if not span:
         raise _wrong("span_zero")
-    return found
+    return span
 
 
 def _thousandths(text: str) -> int:
     """A number from 0 to 100 with up to three decimals, in thousandths."""
     match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,3}))?", text)
-    found = int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0")) if match is not None else -1
-    if not 0 <= found <= 100_000:
+    number = int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0")) if match is not None else -1
+    if not 0 <= number <= 100_000:
         raise _wrong("not_a_weight", text)
-    return found
+    return number
 
 
 def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:
-    """({field of Rules: value}, what is wrong with the first annotation that cannot be read)."""
-    found: dict[str, int] = {}
+    """({field of Rules: value}, the error of the first unreadable annotation)."""
+    values: dict[str, int] = {}
     for name, (attribute, read) in _USAGE.items():
         if name in texts:
             try:
-                found[attribute] = read(texts[name])
+                values[attribute] = read(texts[name])
             except RuleError as err:
                 return {}, annotation(name, err)
-    return found, None
+    return values, None
 
 
 def annotation(name: str, err: RuleError) -> FieldProblem:
-    """What is wrong with the annotation ``muster.dev/name``."""
+    """The error of the annotation ``muster.dev/name``."""
     return problem("", "annotation", err.problem, key=f"{PREFIX}/{name}")
 
 
@@ -175,27 +175,27 @@ _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
     )
 )
 USAGE_WINDOW_MS = 7 * 24 * 3_600_000
-"""How far back usage counts where only its half-life is given."""
+"""How far back usage counts where only the half-life is set."""
 _CHECKED: dict[str, Callable[[str], Any]] = {"preset": _choice(*PRESETS), "reapplied": reapplied}
-"""Annotations that no stage reads: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
+"""Annotations without a reading stage: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
 KNOWN = (*_READERS, *_CHECKED)
-"""The annotations that count, without their prefix."""
+"""The known annotations, without prefix."""
 
 
 def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
-    """The rules, and what is wrong with each annotation that cannot be read; unknown names mean nothing."""
-    found: dict[str, Any] = {}
+    """The rules, and the error of each unreadable annotation; unknown names are ignored."""
+    values: dict[str, Any] = {}
     wrong: list[FieldProblem] = []
-    said = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
-    for name in sorted(said):
+    settings = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
+    for name in sorted(settings):
         row = _READERS.get(name)
         try:
             if row is not None:
-                found[row[0]] = row[1](said[name])
+                values[row[0]] = row[1](settings[name])
             elif name in _CHECKED:
-                _CHECKED[name](said[name])
+                _CHECKED[name](settings[name])
         except RuleError as err:
             wrong.append(annotation(name, err))
-    # What says what holds anyway is left out: an encoding leaves out a default by identity, a decoded text is another.
-    other = {name: value for name, value in found.items() if value != getattr(DEFAULT_RULES, name)}
+    # Values equal to the default are left out: an encoding omits a default by identity, and a decoded text is new.
+    other = {name: value for name, value in values.items() if value != getattr(DEFAULT_RULES, name)}
     return (Rules(**other) if other else DEFAULT_RULES), wrong

@@ -1,13 +1,11 @@
-"""ElasticQuotaTrees as a source of the quota model.
+"""ElasticQuotaTrees as a source of the quota model: an object becomes a quota tree in force, or a list of broken rules.
 
-From an ElasticQuotaTree as written to a quota tree in force, or every rule it breaks.
+Rules (ACK capacity scheduling). Per node min <= max. The children's min sum up to no more than the parent's. The root's
+min equals its max. Namespaces are on leaves only, each on one leaf. Siblings differ in name. Two nodes with one name in
+different branches are allowed: every node is keyed by its full path.
 
-Rules (ACK capacity scheduling): per node min <= max; the children's min sum up to no more than the parent's; the root's
-min equals its max; namespaces are on leaves only, each on one leaf; siblings differ in name. Two nodes of one name in
-different branches are fine: everything is keyed by full path.
-
-A tree that breaks a rule is refused as a whole, and the version before it stays in force: half of a tree that one
-person wrote is not what that person meant.
+A tree with a broken rule is refused as a whole, and the version before stays in force: half of a tree is not what its
+author meant.
 """
 
 from __future__ import annotations
@@ -47,22 +45,22 @@ ROOT = "root"
 MAX_DEPTH = 32
 MAX_NODES = 10_000
 MAX_PATH = 1_000
-"""Characters of a full path: every node and every event about it carries one."""
+"""Characters of a full path: every node, and every event about a node, carries the path."""
 MAX_TREE_BYTES = MAX_BYTES - 32 * 1024
 """An accepted tree must fit into one commit."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 PROFILES = ("ack", "full")
 LEND_LIMIT = "alibabacloud.com/lendlimit"
 WEIGHTS = ("muster.dev/weight", "quota.scheduling.koordinator.sh/shared-weight")
-"""Attributes of a node: its share among its siblings, where the tree divides by weight; the first counts."""
+"""Attributes of a node: its share among its siblings, where the tree divides by weight; the first attribute counts."""
 PREEMPTS = "muster.dev/preempt-lower-priority"
-"""Attribute of a node: ``true`` or ``false`` for it and all below it, before the value above it or on the tree."""
+"""Attribute of a node: ``true`` or ``false`` for the node and its subtree, before the value above or on the tree."""
 REAPPLIED = "muster.dev/reapplied"
-"""The same for the effect of a manifest that is applied again; read by deploy/policies, and only checked here."""
+"""Attribute with the same reach, for a manifest applied again; read by deploy/policies, and only checked here."""
 
 
 def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem]]:
-    """The tree an object describes, and every rule it breaks in the order of its nodes.
+    """The tree of an object, and every broken rule in the order of the nodes.
 
     The tree may be put in force only when the list is empty.
     """
@@ -72,12 +70,12 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
         reader.broken(problem(ROOT, "profile_unknown", value=profile, choices=PROFILES))
-    for found in wrong:
-        reader.broken(structs.replace(found, path=ROOT))
+    for error in wrong:
+        reader.broken(structs.replace(error, path=ROOT))
     if rules.unbound_queue and not any(n.path == rules.unbound_queue and not n.children for n in reader.nodes):
         reader.broken(problem(ROOT, "unbound_queue_no_leaf", queue=rules.unbound_queue))
     tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile, rules=rules)
-    violations = [found for of_node in reader.violations for found in of_node]
+    violations = [error for of_node in reader.violations for error in of_node]
     if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
         violations.append(problem(ROOT, "tree_bytes", count=size, most=MAX_TREE_BYTES))
     return tree, violations
@@ -91,12 +89,12 @@ class _TreeReader:
         """Per node, in the order of the nodes."""
         self.leaf_of: dict[str, str] = {}
 
-    def broken(self, found: FieldProblem, place: int = 0) -> None:
-        """A rule is broken by node ``place``."""
-        self.violations[place].append(found)
+    def broken(self, error: FieldProblem, place: int = 0) -> None:
+        """Add a rule broken by node ``place``."""
+        self.violations[place].append(error)
 
     def visit(self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool) -> Vector:
-        """Append the node and its subtree; returns the node's min. ``preempts``: what the nodes above it say."""
+        """Append the node and its subtree; returns the node's min. ``preempts``: the value of the nodes above."""
         place = len(self.nodes)
         if place:
             self.violations.append([])
@@ -155,7 +153,9 @@ class _TreeReader:
         return amounts
 
     def _kept(self, path: str, attributes: dict[str, str], guaranteed: Vector, place: int) -> Vector:
-        """What of its min a node does not lend: min - lend limit, for the resources the limit names."""
+        """The part of a node's min that the node does not lend: min - lend limit, for the resources in the lend
+        limit.
+        """
         text = attributes.get(LEND_LIMIT, "")
         if not text:
             return {}
@@ -169,20 +169,22 @@ class _TreeReader:
         return {name: amount for name, amount in sorted(kept.items()) if amount > 0}
 
     def _weight(self, path: str, attributes: dict[str, str], place: int) -> Vector:
-        """A node's share among its siblings: one number for all that the root limits, or one for each resource."""
+        """A node's share among its siblings: one number for all resources limited by the root, or a number for each
+        resource.
+        """
         name = next((name for name in WEIGHTS if attributes.get(name)), "")
         if not name:
             return {}
         try:
-            found = msgspec.json.decode(attributes[name], type=str | int | dict[str, str | int])
+            weights = msgspec.json.decode(attributes[name], type=str | int | dict[str, str | int])
         except msgspec.DecodeError:
-            found = attributes[name]
-        if not isinstance(found, dict):
-            found = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), found)
-        return self._amounts(path, name, {each: str(value) for each, value in found.items()}, place)
+            weights = attributes[name]
+        if not isinstance(weights, dict):
+            weights = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), weights)
+        return self._amounts(path, name, {resource: str(value) for resource, value in weights.items()}, place)
 
     def _preempts(self, path: str, attributes: dict[str, str], place: int, *, above: bool) -> bool:
-        """Whether work of lower priority is evicted there: by its own setting, else as its parent."""
+        """Whether the node evicts work of lower priority: its own setting, or else its parent's."""
         try:
             return yes_or_no(attributes[PREEMPTS]) if attributes.get(PREEMPTS) else above
         except RuleError as err:
@@ -190,7 +192,7 @@ class _TreeReader:
             return above
 
     def _placement(self, path: str, attributes: dict[str, str], place: int) -> str:
-        """How the pods of its jobs are laid out, as its own word has it."""
+        """The node's own placement strategies for the pods of its jobs."""
         try:
             return strategies_text(strategies(attributes.get(PLACEMENT, "")))
         except StrategyError as err:
@@ -227,7 +229,7 @@ class _TreeReader:
 
 
 def _root_differs(resource: str, low: int | None, high: int | None) -> FieldProblem:
-    """The root's min of a resource is not its max."""
+    """The error of a root whose min of a resource is not its max."""
     if low is None and high is not None:
         return problem(ROOT, "root_min_missing", resource=resource, most=high)
     if high is None and low is not None:
@@ -236,25 +238,27 @@ def _root_differs(resource: str, low: int | None, high: int | None) -> FieldProb
 
 
 def promised(tree: QuotaTree) -> dict[str, None]:
-    """The resources that are promised to any leaf, sorted; else those that are limited anywhere. Never those that are
-    only counted.
+    """The resources with a min at any leaf, sorted, or else the resources with a limit anywhere; counted resources
+    excluded.
     """
     least = {name for leaf in leaves(tree) for name, amount in leaf.guaranteed.items() if amount}
-    found = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
-    return dict.fromkeys(sorted(found))
+    names = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
+    return dict.fromkeys(sorted(names))
 
 
 def pooled(tree: QuotaTree) -> dict[str, None]:
-    """The paths between the root and the leaves that are guaranteed more of anything than their children together: any
-    leaf below may be owed the rest.
+    """The paths between root and leaves with a guarantee above the sum of their children's: any leaf below may be owed
+    the rest.
     """
-    nodes, found = {node.path: node for node in tree.nodes}, dict[str, None]()
+    nodes, paths = {node.path: node for node in tree.nodes}, dict[str, None]()
     for node in tree.nodes if not tree.by_shares else ():
         children = [nodes[path].guaranteed for path in node.children]
-        rest = {name: least - sum([each.get(name, 0) for each in children]) for name, least in node.guaranteed.items()}
+        rest = {
+            name: least - sum([child.get(name, 0) for child in children]) for name, least in node.guaranteed.items()
+        }
         if children and "/" in node.path and any(amount > 0 for amount in rest.values()):
-            found[node.path] = None
-    return found
+            paths[node.path] = None
+    return paths
 
 
 def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:
@@ -266,7 +270,7 @@ def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:
 
 
 class TreeSource(Struct):
-    """The ElasticQuotaTrees that count."""
+    """The observed ElasticQuotaTrees."""
 
     OBSERVED: ClassVar[type[Event]] = QuotaTreeObserved
     GONE: ClassVar[type[ObjectGone]] = QuotaTreeGone
@@ -275,12 +279,12 @@ class TreeSource(Struct):
     trees: dict[str, QuotaTreeObserved] = field(default_factory=dict)
     """uid -> newest state"""
     causes: dict[str, Cause] = field(default_factory=dict)
-    """uid -> what said so, while it exists or is in force"""
+    """uid -> the newest fact about the tree, while the tree exists or is in force"""
     deleted: Cause = Cause(0, 0)
-    """What said last that a tree is gone."""
+    """The newest fact about a deleted tree."""
 
     def observed(self, event: QuotaTreeObserved, cause: Cause) -> None:
-        """A tree exists and says this."""
+        """A tree exists in this state."""
         self.trees[event.ref.uid], self.causes[event.ref.uid] = event, cause
 
     def gone(self, uid: str, cause: Cause) -> None:
@@ -288,7 +292,7 @@ class TreeSource(Struct):
         self.causes[uid] = self.deleted = cause
 
     def nodes_give(self, total: Vector, cause: Cause) -> None:
-        """Nothing to do: the root of such a tree says itself what there is."""
+        """Nothing to do: the root of such a tree declares its own total."""
 
     def removed(self, uid: str) -> None:
         self.causes.pop(uid, None)
@@ -296,7 +300,7 @@ class TreeSource(Struct):
     def decisions_due(
         self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]
     ) -> Iterator[QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved]:
-        """The oldest that keeps every rule is in force; a second one is refused while it is."""
+        """The oldest tree without a broken rule is in force; meanwhile any second tree is refused."""
         force = trees.get(ROOT)
         if force is not None and force.ref.uid not in self.trees:
             yield QuotaTreeRemoved(cause=self.causes.get(force.ref.uid, self.deleted), ref=force.ref)
