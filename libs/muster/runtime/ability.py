@@ -46,12 +46,12 @@ class Working(Protocol):
 
 
 def not_started(process: Working) -> Iterator[str]:
-    """Why the process has not started yet."""
+    """Why the process has not started yet. A publisher that stands by has started: only the one that leads reads."""
     for runner in process.runners:
         if not runner.caught_up:
             yield f"{runner.stage.name}/{runner.shard} has folded up to {runner.state.seq} and not caught up yet"
     for publisher in process.publishers:
-        if not publisher.caught_up:
+        if publisher.lease.held and not publisher.caught_up:
             yield "publisher has not caught up yet"
 
 

@@ -99,3 +99,18 @@ async def test_a_seat_that_no_process_is_known_to_lead_is_not_ready() -> None:
     await asyncio.sleep(2)
     assert parts.reasons() == [], "another leads"
     asking.cancel()
+
+
+@pytest.mark.looptime
+async def test_a_publisher_that_stands_by_has_started() -> None:
+    """The kubelet ends a container that never starts, and a roll-out waits for it."""
+    parts, leases = Parts(), MemoryLeases()
+    assert await leases.lease("publisher", "0", "other").acquire()
+    publisher = Publisher(log=None, outlet=Silent(), lease=leases.lease("publisher", "0", "p"))  # type: ignore[arg-type]
+    parts.publishers.append(publisher)
+    asking = asyncio.ensure_future(publisher.lease.acquire())
+    await asyncio.sleep(2)
+    assert list(ability.not_started(parts)) == []  # type: ignore[arg-type]
+    publisher.lease.held = True
+    assert list(ability.not_started(parts)) == ["publisher has not caught up yet"]  # type: ignore[arg-type]
+    asking.cancel()
