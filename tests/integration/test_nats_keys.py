@@ -56,10 +56,10 @@ def _of_the_log() -> Iterator[tuple[str, set[str]]]:
         yield f"muster.log.main.1.{stage}.another", set()
         yield f"muster.log.main.1.{stage}.0.0", set()
         yield f"muster.log.other.1.{stage}.0", set()
-    for operation in ("STREAM.PURGE", "STREAM.MSG.DELETE", "STREAM.SNAPSHOT", "CONSUMER.LIST"):
+    for operation in ("STREAM.PURGE", "STREAM.MSG.DELETE", "STREAM.SNAPSHOT", "STREAM.PEER.REMOVE", "CONSUMER.LIST"):
         yield f"{API}.{operation}.{LOG}", {"admin"}
     for stream in (LOG, NEXT, "MUSTER_LOG_main_9"):
-        for operation in ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE"):
+        for operation in ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.LEADER.STEPDOWN"):
             yield f"{API}.{operation}.{stream}", FOUNDERS
     for operation in ("STREAM.INFO.{}", "STREAM.MSG.GET.{}", "CONSUMER.CREATE.{}.x", "CONSUMER.MSG.NEXT.{}.x"):
         yield f"{API}.{operation.format(LOG)}", READ_THE_LOG
@@ -74,7 +74,7 @@ def _beside_the_log() -> Iterator[tuple[str, set[str]]]:
         yield f"$KV.{STATE}.ended.{user}", {user} - {"cli"}
         yield f"$KV.{STATE}.mark.{user}", {user, "admin"} - {"cli"}
     yield f"$KV.{STATE}.log", FOUNDERS
-    yield f"$KV.{STATE}.cluster", {"watcher"}
+    yield f"$KV.{STATE}.cluster", {"watcher", "admin"}
     yield f"$KV.{STATE}.published", {"publisher"}
     yield f"$KV.{STATE}.anything", set()
     for bucket, owners in {**{each: {owner} for each, owner in SNAPSHOTS.items()}, BASE: FOUNDERS}.items():
@@ -94,8 +94,8 @@ def _beside_the_log() -> Iterator[tuple[str, set[str]]]:
 def _of_other_streams() -> Iterator[tuple[str, set[str]]]:
     for stream, owner in STREAMS.items():
         yield f"{API}.STREAM.PURGE.{stream}", {owner, "admin"}
-        for operation in ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.MSG.DELETE", "STREAM.RESTORE"):
-            yield f"{API}.{operation}.{stream}", {"admin"}
+        for operation in ("CREATE", "UPDATE", "DELETE", "MSG.DELETE", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"):
+            yield f"{API}.STREAM.{operation}.{stream}", {"admin"}
         for operation in ("CONSUMER.CREATE.{}.x", "CONSUMER.DELETE.{}.x", "CONSUMER.DELETE.{}.reader"):
             yield f"{API}.{operation.format(stream)}", {"admin"}
         yield f"{API}.CONSUMER.MSG.NEXT.{stream}.x", {"admin"}
@@ -105,7 +105,10 @@ def _of_other_streams() -> Iterator[tuple[str, set[str]]]:
 def _elsewhere() -> Iterator[tuple[str, set[str]]]:
     yield "$JS.API.INFO", set()
     yield f"$JS.API.STREAM.DELETE.{LOG}", set()
-    yield "$SYS.REQ.SERVER.PING", set()
+    for asked in ("JSZ", "HEALTHZ"):
+        yield f"$SYS.REQ.SERVER.PING.{asked}", {"keeper", "cli", "admin"}
+    for asked in ("PING", "PING.VARZ", "PING.CONNZ", "nats-0.JSZ"):
+        yield f"$SYS.REQ.SERVER.{asked}", set()
     yield "_INBOX.a", set()
     yield "_INBOX_nobody.a", set()
     yield "anything", set()

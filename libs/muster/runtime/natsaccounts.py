@@ -226,6 +226,7 @@ def _opened(opening: Opening, cell: str) -> Iterator[str]:
     if opening.founds:
         yield from _founded(cell)
         yield f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"  # What was not published is not deleted.
+    if opening.asks_servers:
         yield from REQUESTS
 
 

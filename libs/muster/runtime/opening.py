@@ -40,7 +40,9 @@ class Opening(Struct, frozen=True):
     publishes: bool = False
     """It copies public events to the public stream."""
     founds: bool = False
-    """It founds, seals and deletes generations of the log."""
+    """It founds, seals and deletes generations of the log, and rebuilds a damaged copy of one."""
+    asks_servers: bool = False
+    """It asks each server of NATS how it is and what it has stored."""
 
 
 def _leading(stage: str) -> Opening:
@@ -65,7 +67,7 @@ OPENINGS: dict[str, Opening] = {
     READ_MODEL: Opening(begins=(READ_MODEL,), keeps=READ_MODEL),
     "publisher": Opening(lease="publisher", begins=(READ_MODEL,), publishes=True),
     "gateway": Opening(begins=(READ_MODEL,)),
-    KEEPER: Opening(lease=KEEPER, begins=FOLDERS, founds=True),
+    KEEPER: Opening(lease=KEEPER, begins=FOLDERS, founds=True, asks_servers=True),
 }
 """{runner: what it opens}"""
 
