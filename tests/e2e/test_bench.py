@@ -10,7 +10,7 @@ import pytest
 from kit.compose import REPOSITORY
 from kit.controlplane.build import Binaries
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SECTIONS = (
     "The log",

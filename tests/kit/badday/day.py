@@ -277,11 +277,11 @@ async def day(folder: Path, seed: int, layout: str, *, plant: int = 0) -> AsyncI
     objects = manifests(layout)
     keys = Keys(folder / "keys", layout, PLANTS.get(plant))
     judge = Judge(TREE, say)
-    judge.record = (folder / "record").open("w", buffering=1)
     shim: Mapping[str, str] = {"PYTHONPATH": str(SHIM), "BADDAY_FOLDER": str(folder)}
     if plant:
         shim = {**shim, "BADDAY_PLANT": str(plant)}
     async with contextlib.AsyncExitStack() as stack:
+        judge.record = stack.enter_context((folder / "record").open("w", buffering=1))
         where = await stack.enter_async_context(cluster())
         nats = await stack.enter_async_context(Nats(folder, keys, pod_of(objects, "StatefulSet", "nats")))
         installed = Installed(folder, layout, objects, where, nats, keys, shim)
