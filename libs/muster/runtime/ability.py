@@ -46,7 +46,7 @@ class Working(Protocol):
 
 
 def not_started(process: Working) -> Iterator[str]:
-    """Why the process has not started yet. A publisher that stands by has started: only the one that leads reads."""
+    """Why the process has not started yet. A publisher on standby has started: only the leader reads."""
     for runner in process.runners:
         if not runner.caught_up:
             yield f"{runner.stage.name}/{runner.shard} has folded up to {runner.state.seq} and not caught up yet"
