@@ -1,8 +1,8 @@
-"""The gang admitter: the one authority on nodes. Admits a workload whose quota is reserved as a whole, or not at all.
+"""The gang admitter: the only authority on nodes. Admits a workload with reserved quota as a whole, or not at all.
 
-Where placement is off quota alone decides. Where it is on, a gang is admitted with a place for every pod it needs to
-start; the places are held until its pods come. A gang without them holds nothing: it keeps its quota for a while
-where nodes may be added, and releases it otherwise.
+With placement off, quota alone decides. With placement on, a gang is admitted with a place for every pod needed for the
+start, and the places are held until the pods come. A gang without places holds no room. Where nodes may be added the
+gang keeps its quota for a while; otherwise the quota is released.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GangAdmitter(Stage[AdmitterState]):
     # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: AdmitterState) -> list[Decision]:
-        """Released places first, then every reservation in the order they were made."""
+        """First the released places, then the reservations, in the order of their making."""
         return first(self._due(state))
 
     def _due(self, state: AdmitterState) -> Iterator[Decision]:
@@ -72,7 +72,7 @@ class GangAdmitter(Stage[AdmitterState]):
         for each in self._admissions(state, view, placer):
             acted = True
             yield each
-        if not acted:  # What is placed in this commit is on no node yet: plans are tried on what it leaves.
+        if not acted:  # Plans are tried on nodes without placements of this commit.
             yield from plantrials.trials_due(state)
             yield from placelines.retries_due(state, view, placer.growing)
 
@@ -98,12 +98,12 @@ class GangAdmitter(Stage[AdmitterState]):
     def _served(
         state: AdmitterState, view: View, placer: PodGangPlacer, ordered: Mapping[str, None], later: Container[str]
     ) -> Iterator[Decision]:
-        """The jobs that others were suspended for, each with its own kept places and beside those of the others. One
-        whose victims are still leaving is admitted where it has room without them, unless some of them move; one that
-        no places are kept for may have those of others of its queue that are of no higher priority, where it finds none
-        beside them.
+        """The jobs with suspended victims. Each job has its own kept places, beside the places of the other jobs.
 
-        ``ordered``: those that have an order with places; ``later``: those that are tried later.
+        A job with victims still leaving is admitted where the job has room without their room, unless some victims
+        move. A job without kept places that finds no room may take places of other orders: see ``plantrials.yields``.
+
+        ``ordered``: jobs with an order with places. ``later``: jobs tried later.
         """
         kept, placed = plantrials.keep(state, view), set[str]()
         for uid, reservation in state.reservations.items():
@@ -124,7 +124,7 @@ class GangAdmitter(Stage[AdmitterState]):
                 view.undo(mark)
                 continue
             placed.add(uid)
-            kept.pop(uid, None)  # It is not kept any more.
+            kept.pop(uid, None)  # The job has its places: no more is kept.
             if anywhere:
                 kept = plantrials.keep(state, view, placed)
         for uid in [each for each in ordered if each in state.unplaced]:
@@ -136,11 +136,11 @@ class GangAdmitter(Stage[AdmitterState]):
 
     @staticmethod
     def _others(state: AdmitterState, view: View, placer: PodGangPlacer, kept: Container[str]) -> Iterator[Decision]:
-        """The jobs that have quota, and that nothing is kept for: first those that are guaranteed what they ask for,
-        then those that are guaranteed it and wait for nodes, then those that borrow.
+        """The jobs with quota and without kept places: first jobs within a guarantee, then unplaced jobs within a
+        guarantee, then borrowers.
         """
         hopeless: dict[str, Shortage] = {}
-        """Asks that found no place -> why: no job with the same request is tried again in this commit."""
+        """Request without a place -> shortage: no further job with the same request is tried in this commit."""
         plain = [each for each in state.reservations.values() if not each.room_until and each.ref.uid not in kept]
         for reservation in plain:
             if reservation.owed:
@@ -155,10 +155,10 @@ class GangAdmitter(Stage[AdmitterState]):
 
     @staticmethod
     def _claimants(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
-        """The gangs that have claimed nodes come before the others, each beside what is kept for the rest of them; what
-        it does not get yet is kept for it.
+        """The gangs with claimed nodes come before other gangs, each beside the room kept for the other claims. The
+        nodes of a gang without places now are kept for the gang.
 
-        A job that others were suspended for has been tried before: its plan was tried without regard to kept places.
+        A job with suspended victims has been tried before: its plan was tried without regard to kept places.
         """
         found = nodeclaims.standing(state)
         kept = {
@@ -171,7 +171,7 @@ class GangAdmitter(Stage[AdmitterState]):
             if claim.ref is None:
                 yield from placer.claimant(claim)
             elif claim.key in state.orders and state.orders[claim.key].places:
-                pass  # It has been tried before the others.
+                pass  # Tried before all other jobs.
             elif claim.key in state.reservations and not plantrials.awaits(state, claim.key):
                 yield from _tried(state, view, state.reservations[claim.key], {}, placer)
             elif claim.key in state.unplaced:
@@ -195,7 +195,9 @@ class GangAdmitter(Stage[AdmitterState]):
     # --- check ------------------------------------------------------------------------------------------------
 
     def check(self, state: AdmitterState) -> list[Violation]:
-        """I9: nothing both waits and is admitted. I3: what a node gives is what its occupants and holds take."""
+        """I9: no workload both waits and is admitted. I3: the used amounts of a node are the sum of its occupants and
+        held places.
+        """
         found = []
         both = sorted(state.reservations.keys() & state.admitted.keys())
         if both:
@@ -218,7 +220,7 @@ class GangAdmitter(Stage[AdmitterState]):
 
 
 def _fits(state: AdmitterState, view: View, uid: str) -> bool:
-    """Whether a job has its places beside what is kept for others."""
+    """Whether a job has places beside the room kept for other jobs."""
     gang, mode, mark = state.gangs.get(uid), state.placement.strategy, view.mark()
     fits = gang is None or mode is None or place(view, asks_of(state, gang), mode) is None
     view.undo(mark)
@@ -226,7 +228,7 @@ def _fits(state: AdmitterState, view: View, uid: str) -> bool:
 
 
 def _unkept(view: View, kept: Iterable[tuple[str, Kept]]) -> tuple[int, int]:
-    """A job may have what is kept for it; returns the mark to undo that to."""
+    """Release kept room in the view for a job; returns the mark for an undo."""
     mark = view.mark()
     for node, each in kept:
         view.unkeep(node, each)
@@ -240,7 +242,7 @@ def _tried(
     hopeless: dict[str, Shortage],
     placer: PodGangPlacer,
 ) -> Iterator[Decision]:
-    """An admission with a place for every pod, or why a gang without one waits."""
+    """An admission with a place for every pod, or the reason why the gang waits."""
     gang = state.gangs.get(reservation.ref.uid)
     if reservation.deferred or gang is None or gang.held:
         return
@@ -254,7 +256,7 @@ def _tried(
         if short is not None:
             short = hopeless[key] = nodeclaims.in_the_way(state, view, short, asks, mode, placer.asks_of_claim)
     if short is not None and _devices_go(state, reservation):
-        return  # Its victims shared devices: a moment later no group keeps these any more.
+        return  # The victims shared devices: soon no group keeps these devices.
     if short is None:
         placements = tuple(
             Placement(
@@ -275,7 +277,7 @@ def _tried(
 
 
 def _devices_go(state: AdmitterState, reservation: Reservation) -> bool:
-    """Whether work left for it, and a device is still kept though no pod shares it any more."""
+    """Whether victims left for the job, and a device is still kept without a pod that shares the device."""
     ledger = state.ledger
     return state.now < reservation.room_until and any(ledger.nodes[name].ready for name in ledger.idling)
 
@@ -303,7 +305,7 @@ def _admission(
 
 
 def _given_back(state: AdmitterState, found: Hold) -> Iterator[Decision]:
-    """Held places whose time is over, or whose node is gone."""
+    """Held places past their time, or on a node that is gone."""
     for reason in ("node_gone", "not_taken"):
         placements = []
         for key, gone in admitterstate.due_places(state, found):

@@ -1,4 +1,4 @@
-"""What the gang admitter knows of the nodes and of the jobs that wait for places: the events it folds."""
+"""The facts about nodes and waiting jobs in the gang admitter: the folds of its events."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from muster.model.keys import Position
 from muster.model.placing import PodRules
 
 DEVICES_GO_MS = 5 * 60_000
-"""How long a job that others left for waits for the pods that keep their devices to go."""
+"""The longest wait of a job, after its victims have left, for the end of the keepers of their devices."""
 
 
 SOURCES = (sys.modules[__name__], placelines, binding, nodeclaims, plantrials, heldplaces, newnodes)
-"""Where each event that changes what is known of nodes and gangs is folded, in this order."""
+"""The modules with folds of nodes and gangs. An event goes through the modules in this order."""
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the gang admitter keeps: reservations to be admitted, the nodes, and the places held for admitted gangs."""
+"""The state of the gang admitter: open reservations, the nodes, and the places held for admitted gangs."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ SET_LABELS = (
     "training.kubeflow.org/job-role",
     SPARK_ROLE,
 )
-"""Labels by which operators say which set of its job a pod is of."""
+"""Labels by which operators name the pod set of a pod."""
 
 
 KEPT_MS = 10 * 60_000
-"""How long room is kept for a job since the last of its victims has left."""
+"""The time for which room is kept for a job after the last of its victims has left."""
 
 
 class Reservation(Struct):
-    """Reserved quota that has not become an admission yet."""
+    """Reserved quota without an admission yet."""
 
     ref: Ref
     attempt: int
@@ -48,45 +48,45 @@ class Reservation(Struct):
     basis: str
     cause: Cause
     shortage: Shortage | None = None
-    """Why it had no place when that was said last."""
+    """The reason without a place, as last reported."""
     until: int = 0
-    """Log time until which it waits for nodes; 0 while that is not decided."""
+    """Log time (ms) until which the job waits for nodes; 0 while not decided."""
     told: int = 0
-    """Log time at which it was said last why it waits."""
+    """Log time (ms) of the last report of the reason."""
     deferred: bool = False
-    """It is decided that it releases its quota."""
+    """The release of the quota is decided."""
     owed: bool = False
-    """It is guaranteed what it asks for."""
+    """The request is within a guarantee."""
     in_vain: bool = False
-    """The nodes that it waited for did not come."""
+    """The awaited nodes did not come."""
     growth: Growth | None = None
-    """The nodes that it waits for."""
+    """The awaited nodes."""
     room_until: int = 0
-    """Work was suspended so that it is admitted: log time (ms) until which devices may still be kept for that work."""
+    """Victims were suspended for the job: log time (ms) until which devices may still be kept for the victims."""
 
 
 class LinePlace(NamedTuple):
-    """The place of a job among those that wait for nodes; the smallest is tried first."""
+    """The place of an unplaced job in the order of tries; the smallest is tried first."""
 
     borrows: bool
-    """It is not guaranteed what it asks for."""
+    """The request is not within a guarantee."""
     below: int
-    """Its priority, negated."""
+    """The negated priority."""
     rank: int
-    """ms since the epoch: its place in its queue."""
+    """The place in the queue, ms since the epoch."""
     key: str
     uid: str
 
 
 class Line(Struct):
-    """The jobs of one request that wait for nodes."""
+    """The unplaced jobs with the same request."""
 
     places: list[LinePlace] = field(default_factory=list)
     """In order."""
     sought: str = ""
-    """Its pods that are hardest to place, by the name the ledger has for them; empty: it has none."""
+    """The kind of the pods hardest to place, as a key of ``NodeLedger.sought``; empty for a request without pods."""
     pods: int = 0
-    """How many those are."""
+    """The number of these pods."""
 
 
 class Unplaced(Struct):
@@ -96,21 +96,21 @@ class Unplaced(Struct):
     attempt: int
     cause: Cause
     key: str = ""
-    """What it asks for: its line."""
+    """The request: key of the job's line."""
     place: LinePlace = LinePlace(False, 0, 0, "", "")
     owed: bool = False
-    """It was guaranteed what it asks for when it released its quota."""
+    """The request was within a guarantee at the release of the quota."""
 
 
 class Vain(Struct):
-    """A request for nodes that failed: they are not asked for again until then."""
+    """A failed request for nodes: no new request before ``until`` (log time, ms)."""
 
     until: int
     pools: dict[str, int] = field(default_factory=dict)
 
 
 class Gang(Struct):
-    """The pods of a workload, as it was observed last."""
+    """The pods of a workload, as last observed."""
 
     pod_sets: tuple[PodSet, ...]
     auxiliary: tuple[PodSet, ...]
@@ -118,24 +118,24 @@ class Gang(Struct):
     name: str
     topology: Topology = Topology()
     held: bool = False
-    """It is on hold: it is not admitted, and its reservation is about to be released."""
+    """The job is on hold: no admission, and its reservation is about to be released."""
     waits: bool = True
-    """It is suspended and asks to run."""
+    """The job is suspended and asks to run."""
     placement: str = ""
-    """How its queue wants its pods laid out on nodes, as was said last (``QueuedAs``); empty: as everything else."""
+    """The layout of the pods on nodes asked for by the queue (``QueuedAs``); empty: the layout of the cell."""
 
 
 class Hold(Struct):
-    """Places held for the pods of an admitted gang that have not come yet."""
+    """Places held for pods of an admitted gang that have not come yet."""
 
     ref: Ref
     attempt: int
     until: int
     cause: Cause
     places: dict[str, str] = field(default_factory=dict)
-    """Key of the occupant that keeps a place -> its pod set."""
+    """Key of the occupant that keeps a place -> pod set."""
     held: int = 0
-    """How many keys it has had."""
+    """The number of keys used so far."""
 
 
 class Keeper(Struct):
@@ -147,7 +147,7 @@ class Keeper(Struct):
     cause: Cause
     over: bool = False
     ended: bool = False
-    """It is being deleted."""
+    """The keeper is being deleted."""
 
 
 class PlanToTry(Struct):
@@ -159,83 +159,86 @@ class PlanToTry(Struct):
 
 
 class NodesOrder(Struct):
-    """The victims of a job, and the places that are kept for it."""
+    """The victims of a job, and the places kept for the job."""
 
     places: tuple[Placement, ...]
-    """Empty where they are not known: nodes may be added for it, or a victim stays."""
+    """Empty where the places are unknown: nodes may be added for the job, or a victim stays."""
     until: int
-    """Log time (ms) until which they are kept, once the order is not open and no victim leaves any more."""
+    """Log time (ms) until which the places are kept, once the order is not open and all victims have left."""
     leaving: dict[str, list[str]]
-    """uid of a victim that has not been admitted again -> keys of its occupants on the nodes; also those of another
-    order, where they are on nodes of these places"""
+    """uid of a victim without a new admission -> keys of its occupants on the nodes; with victims of other orders on
+    the nodes of these places
+    """
     going: dict[str, None]
-    """uids of those that are still charged"""
+    """uids of victims that are still charged"""
     frees: dict[str, list[int]] = field(default_factory=dict)
-    """node -> its GPU devices of which the victims have shares"""
+    """node -> GPU devices with shares of the victims"""
     open: bool = False
-    """The job does not have the quota that is claimed with its places."""
+    """The job does not have the quota claimed together with the places."""
     claims: str = ""
-    """The queue of which it waits for quota: the order is kept until that claim ends, with places or without."""
+    """The queue whose quota the job waits for: the order is kept until the claim ends, with or without places."""
     of_move: bool = False
-    """Others are moved for it: they have their places kept, too, and each takes its own."""
+    """The order moves other jobs: each moved job has own kept places."""
     moved: str = ""
-    """Of one of those, which runs, or is on its way: what it asked of the nodes when that was ordered."""
+    """For the order of a moved job: the job's request at the time of the order."""
     growth: GrowthOption | None = None
-    """The replicas that it is about, where the claimant is a Ray cluster that runs: the places are theirs."""
+    """The replicas asked for by a running Ray cluster as claimant: the places are for these replicas."""
     pods: int = 0
-    """How many pods those are."""
+    """The number of pods of the replicas."""
 
 
 class AdmitterState(StageState):
-    """Reservations to be admitted, by workload uid; nodes, pods, and held places."""
+    """Reservations by workload uid, nodes, pods, and held places."""
 
     reservations: dict[str, Reservation] = field(default_factory=dict)
     admitted: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the workload that is admitted and still charged"""
+    """uid -> attempt of an admitted workload that is still charged"""
     whole: dict[str, None] = field(default_factory=dict)
-    """Those of them that were admitted with a place for every pod they need."""
+    """uids of admitted workloads with a place for every pod needed."""
     placement: PlacementChosen = field(default_factory=lambda: PlacementChosen(mode="off"))
     ledger: NodeLedger = field(default_factory=NodeLedger)
     gangs: dict[str, Gang] = field(default_factory=dict)
     queued: dict[str, QueuedAs] = field(default_factory=dict)
-    """uid of a job -> as it was queued last, from then until that attempt is over"""
+    """uid of a job -> terms of its newest attempt, from the queueing until the attempt is over"""
     owners: dict[str, str] = field(default_factory=dict)
-    """uid of a child -> uid of the workload that runs through it"""
+    """uid of a child -> uid of the workload that runs through the child"""
     holds: dict[str, Hold] = field(default_factory=dict)
     ends: DueTimes = field(default_factory=DueTimes)
-    """When they end, by uid of the workload"""
+    """The ends of holds, by workload uid."""
     named: dict[str, str] = field(default_factory=dict)
-    """namespace/name of a workload that holds places -> its uid"""
+    """namespace/name of a workload with held places -> uid"""
     waits: dict[str, Claimant] = field(default_factory=dict)
     """By uid of the workload."""
     unplaced: dict[str, Unplaced] = field(default_factory=dict)
-    """By uid of the workload: the jobs that wait for room on the nodes, and hold no quota"""
+    """workload uid -> job that waits for room on the nodes without quota"""
     grow_from: DueTimes = field(default_factory=DueTimes)
-    """From when node pools may be asked for one of them again, where nodes of a pool did not come."""
+    """From when node pools may be asked again for an unplaced job, after nodes of a pool did not come."""
     lines: dict[str, Line] = field(default_factory=dict)
-    """request -> the jobs of it"""
+    """request -> unplaced jobs with the request"""
     found: dict[str, tuple[int, bool]] = field(default_factory=dict)
-    """uid of a job that is tried again and has no answer yet -> (log time (ms) of its end, whether it is guaranteed)"""
+    """uid of a job tried again without an answer yet -> (log time (ms) of the end of its room, whether within a
+    guarantee)
+    """
     plans: dict[str, PlanToTry] = field(default_factory=dict)
-    """claimant uid -> a proposal to suspend jobs for it that has no answer yet"""
+    """claimant uid -> a proposal of victims without an answer yet"""
     orders: dict[str, NodesOrder] = field(default_factory=dict)
-    """uid of a job -> its victims, and the places that are kept for it until it is admitted"""
+    """uid of a job -> its victims, and the places kept for the job until its admission"""
     pods: PodGangs = field(default_factory=PodGangs)
-    """Pods that we bind ourselves, and their gangs"""
+    """Pods bound by Muster, and their gangs."""
     quotas: dict[str, None] = field(default_factory=dict)
     """uids of the ElasticQuotaTrees and KAI queues there are"""
     pools: dict[str, NodePool] = field(default_factory=dict)
-    """Node pools that are declared, by name."""
+    """Declared node pools, by name."""
     pools_rv: int = 0
-    """resourceVersion of the object that declares them; 0 where none does."""
+    """resourceVersion of the object with the declaration; 0 without an object."""
     pools_uid: str = ""
-    """Of the object that declares them."""
+    """uid of the object with the declaration."""
     unserved: bool = False
-    """The cluster knows no objects that ask for nodes."""
+    """The cluster does not serve ProvisioningRequests."""
     keepers: dict[str, Keeper] = field(default_factory=dict)
-    """Pods that keep GPU devices from the device plugin, by uid."""
+    """Keeper pods of GPU devices, by uid."""
     in_vain: dict[str, Vain] = field(default_factory=dict)
-    """uid of a job, or gang that represents its group -> which nodes did not come."""
+    """uid of a job, or gang that represents its group -> failed request for nodes."""
 
 
 def gang_of(workload: Workload) -> Gang:
@@ -282,7 +285,7 @@ def hold_places(state: AdmitterState, found: Hold, pod_sets: Iterable[PodSet], p
 
 
 def holder_of(state: AdmitterState, key: str) -> str:
-    """The uid of the workload for whose pods an occupant holds a place; empty where it is none."""
+    """The uid of the workload for which an occupant holds a place; empty for any other occupant."""
     uid = key.rpartition("/")[0]
     return uid if uid in state.holds and key in state.holds[uid].places else ""
 
@@ -300,7 +303,7 @@ def drop_hold(state: AdmitterState, uid: str) -> None:
 
 
 def due_places(state: AdmitterState, found: Hold) -> Iterator[tuple[str, bool]]:
-    """Keys of held places that must be released, and whether for a gone node."""
+    """(key of a held place to release, whether the node is gone)."""
     for key in found.places:
         node = state.ledger.nodes[state.ledger.occupants[key].node]
         if found.until <= state.now or not node.uid:
@@ -308,7 +311,7 @@ def due_places(state: AdmitterState, found: Hold) -> Iterator[tuple[str, bool]]:
 
 
 def give_back(state: AdmitterState, event: PlacesReleased) -> None:
-    """Places are released: as many of each set and node as the decision says, if they are still held."""
+    """Release places of a hold: as many of each set and node as decided, if still held."""
     found = state.holds.get(event.ref.uid)
     if found is None or found.attempt != event.attempt:
         return
@@ -324,7 +327,7 @@ def _is(state: AdmitterState, key: str, name: str, place: Placement) -> bool:
 
 
 def _take(state: AdmitterState, found: Hold, key: str) -> None:
-    """One of the places held under a key is held no more."""
+    """A place held under a key is held no more."""
     state.ledger.thin(key)
     if key not in state.ledger.occupants:
         del found.places[key]
@@ -336,7 +339,7 @@ def _take(state: AdmitterState, found: Hold, key: str) -> None:
 
 
 def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None:
-    """A pod takes its room on its node, and the place that was held for it becomes its own."""
+    """A pod takes room on its node, in exchange for the place held for the pod."""
     pod = event.pod
     uid = pod.ref.uid
     if pod.scheduler or uid in state.pods.gang_of:
@@ -365,14 +368,16 @@ def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None
 
 
 def workload_of(state: AdmitterState, pod: PodState) -> str:
-    """Uid of the workload that a pod is of, as far as its owner or its name tells; empty for a pod of none."""
+    """Uid of the workload of a pod, by the pod's owner or job name; the uid of an unknown owner, empty without an
+    owner.
+    """
     uid = state.owners.get(pod.owner_uid, pod.owner_uid)
     job = pod.labels.get("batch.kubernetes.io/job-name") or pod.labels.get("job-name", "")
     return state.named.get(f"{pod.ref.namespace}/{job}", uid) if uid not in state.holds and job else uid
 
 
 def hold_of(state: AdmitterState, pod: PodState) -> tuple[Hold | None, str]:
-    """The places that are held for a pod's job, if there are any, and which set of it the pod is of."""
+    """The hold for the job of a pod, or None, and the pod set of the pod."""
     job = pod.labels.get("batch.kubernetes.io/job-name") or pod.labels.get("job-name", "")
     uid = state.owners.get(pod.owner_uid, pod.owner_uid)
     name = member_of(pod)
@@ -382,7 +387,7 @@ def hold_of(state: AdmitterState, pod: PodState) -> tuple[Hold | None, str]:
 
 
 def arrived(state: AdmitterState, pod: PodState) -> None:
-    """A pod of a gang has come: of the places held for its set one is given up, on its own node if there is one."""
+    """A pod of a gang has come: release a place held for its set, on the pod's node if possible."""
     found, name = hold_of(state, pod) if state.holds else (None, "")
     if found is None:
         return
@@ -393,7 +398,7 @@ def arrived(state: AdmitterState, pod: PodState) -> None:
 
 
 def member_of(pod: PodState) -> str:
-    """Which set of its gang a pod belongs to, as the operators of the kinds say; a batch Job has one set only."""
+    """The pod set of a pod, by the labels of the operators; ``main`` for a batch Job, whose pods are a single set."""
     if is_ray_head(pod.labels):
         return RAY_HEAD
     return next((pod.labels[key].lower() for key in SET_LABELS if pod.labels.get(key)), "main")

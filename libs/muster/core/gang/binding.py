@@ -1,7 +1,7 @@
-"""Pods that have a node and are not bound yet: they lose it when it is gone, full, or too much time has passed.
+"""Pods with a node and without a binding: a pod loses its node when the node is gone or full, or after too much time.
 
-Their room is free when the actuator has said that they were not bound: what has been sent may have been done, and be
-heard of later.
+The room of such a pod is free after the actuator's report of a failed binding: a binding sent may have been applied,
+with the report still on its way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.model.resources import Vector, add_into
 
 
 def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
-    """Pods have a node; none of them, when one is gone by now."""
+    """The pods of the decision have a node; no pod has, where a pod is gone by now."""
     if any(place.ref.uid not in state.pods.gang_of for place in event.pods):
         return
     for place in event.pods:
@@ -72,7 +72,7 @@ def failed(state: AdmitterState, at: Position, event: EffectFailed) -> None:
 
 
 def releases_due(state: AdmitterState) -> Iterator[PodsReleased]:
-    """Nodes that pods lose before they are bound there."""
+    """The nodes that pods lose before their binding."""
     lost: dict[tuple[PodsReleaseReason, Cause], list[PodPlace]] = {}
     lacking: dict[str, Vector] = {}
     for found in reversed(list(state.pods.placed.values())):
@@ -86,7 +86,7 @@ def releases_due(state: AdmitterState) -> Iterator[PodsReleased]:
 
 
 def _lost(state: AdmitterState, found: Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
-    """``lacking``: node -> the amounts it is short of, less those that pods on it lose."""
+    """``lacking``: node -> missing amounts, less the amounts of pods that lose the node."""
     if found.applied or found.released:
         return None
     node = state.ledger.nodes[found.place.node]
@@ -134,7 +134,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
 
 
 def check(state: AdmitterState) -> Iterator[Violation]:
-    """I3: a pod that has a node takes its room there, and a waiting one takes none anywhere."""
+    """I3: a pod with a node takes room there, and a waiting pod takes no room anywhere."""
     pods, occupants = state.pods, state.ledger.occupants
     owned = {(each.owner, key) for key, each in occupants.items() if each.owner}
     if owned != {(owner, key) for owner, keys in state.ledger.owned.items() for key in keys}:

@@ -1,15 +1,13 @@
-"""How pods declare the gang that they belong to, by the API of Kubernetes or by labels.
+"""Declarations of gangs by pods: through the API of Kubernetes (``spec.schedulingGroup`` and the PodGroup of
+``scheduling.k8s.io``), or through labels.
 
-Gangs as Kubernetes itself has them: ``spec.schedulingGroup`` of a pod, and the PodGroup of ``scheduling.k8s.io``.
+The shape of these objects is known here only. Versions differ little: where a field has moved or a condition was
+renamed, both forms are read. A PodGroup with the policy ``gang`` sets how many pods must have a place together; with
+``basic``, pods start singly.
 
-The one place that knows the shape of these objects. Versions differ little: where a field has moved or a condition was
-renamed both are read. A PodGroup with the policy ``gang`` says how many pods must have a place together; with ``basic``
-each of its pods starts by itself.
-
-Which gang a pod means is its name; how many pods that takes, how they are counted, with which other gangs they start
-and how long one attempt may last comes from the PodGroup of that name, else from the pod itself. What makes a gang
-(its name, its minimum) is refused when it cannot be read; everything else then counts as not said, and is complained
-about, so that a typing error shows.
+A pod names its gang. The minimum, the policy, the group of gangs and the timeout come from the PodGroup with the name,
+or else from the pod. An unreadable name or minimum is refused. Any other unreadable value counts as absent, with a
+complaint, so that a typing error shows.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from muster.model.workload import PodState
 
 
 CONDITIONS = ("PodGroupScheduled", "PodGroupInitiallyScheduled")
-"""The condition by which kube-scheduler says whether a gang has places: as 1.36 names it, as 1.37 does."""
+"""The condition for places of a gang set by kube-scheduler: the name in 1.36, and the name in 1.37."""
 MAX_MESSAGE = 1000
 
 
@@ -66,7 +64,7 @@ class _NativeGroup(Struct, frozen=True):
 
 
 def read_native_group(raw: bytes) -> PodGroup:
-    """A PodGroup of Kubernetes itself. Raises UnreadableError naming the field."""
+    """A PodGroup of Kubernetes. Raises UnreadableError naming the field."""
     found: _NativeGroup = decode(raw, _NativeGroup)
     policy = (found.spec or _Spec()).scheduling_policy or _Policy()
     return PodGroup(
@@ -86,7 +84,7 @@ def _attempt(text: str) -> int:
 
 
 def _verdict(conditions: tuple[_Said, ...]) -> Verdict | None:
-    """What the condition says; None while kube-scheduler has not tried."""
+    """The verdict in the condition; None before the first try of kube-scheduler."""
     for each in conditions:
         if each.type in CONDITIONS and each.status in ("True", "False"):
             message = shorten(clean(each.message), MAX_MESSAGE)
@@ -102,7 +100,7 @@ SIGS = "pod-group.scheduling.sigs.k8s.io"
 X_K8S = "scheduling.x-k8s.io/pod-group"
 KOORDINATOR = "gang.scheduling.koordinator.sh"
 NAME_LABELS = (SIGS, f"{SIGS}/name", X_K8S)
-"""Labels that name a gang, the first one that is there counts; the annotation comes after all of them."""
+"""Labels that name a gang. The first label present counts; the annotation comes last."""
 NAME_ANNOTATION = f"{KOORDINATOR}/name"
 MIN_LABEL, MIN_ANNOTATION = f"{SIGS}/min-available", f"{KOORDINATOR}/min-available"
 GROUPS = (f"{SIGS}/groups", f"{KOORDINATOR}/groups")
@@ -111,7 +109,7 @@ WAITING_TIME = f"{KOORDINATOR}/waiting-time"
 
 DEFAULT_TIMEOUT_MS = 600_000
 MAX_GANGS = 64
-"""Gangs that one group may have."""
+"""The most gangs of a group."""
 MAX_LABEL = 63
 
 MatchPolicy = Literal["once-satisfied", "only-waiting", "waiting-and-running", "waiting-running-succeed"]
@@ -129,21 +127,21 @@ Way = Literal["labels", "annotations", "pod_group", "native"]
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What a pod and its PodGroup say about the gang it belongs to."""
+    """The declaration of a gang by a pod and its PodGroup."""
 
     gang: str
     """namespace/name."""
     way: Way
     minimum: int = 0
-    """0 when no pod says: such a gang is not tried. Also where its pods start one by one, and nothing is refused."""
+    """0 where no pod has a minimum: such a gang is not tried. Also 0 without a refusal where pods start singly."""
     policy: MatchPolicy = DEFAULT_POLICY
     group: tuple[str, ...] = ()
-    """The gangs that start together, sorted, itself among them."""
+    """The gangs that start together, sorted, with this gang."""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     refusal: FieldProblem | None = None
-    """Why it cannot be a gang, naming the key; None when it can."""
+    """The reason why the pods are no gang, with the key; None without a reason."""
     complaints: tuple[FieldProblem, ...] = ()
-    """What was not understood and counts as not said."""
+    """Values not understood and taken as absent."""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -160,13 +158,15 @@ class _PodGroup(Struct, frozen=True, rename="camel"):
 
 
 KEPT = (*GROUPS, POLICY, POLICY_ANNOTATION, WAITING_TIME)
-"""Annotations of a PodGroup that say something about its gang."""
+"""Annotations of a PodGroup about its gang."""
 MARKS = (NAME_ANNOTATION, MIN_ANNOTATION, *KEPT)
-"""Annotations of a pod that do."""
+"""Annotations of a pod about its gang."""
 
 
 def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
-    """A PodGroup object. ``kind`` tells those of the two API groups apart. Raises UnreadableError naming the field."""
+    """A PodGroup object. ``kind`` separates the PodGroups of the two API groups. Raises UnreadableError naming the
+    field.
+    """
     found: _PodGroup = decode(raw, _PodGroup)
     spec = found.spec or _PodGroupSpec()
     return PodGroup(
@@ -182,12 +182,11 @@ def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
 
 
 def counting(found: Iterable[PodGroup], *, native: bool = False) -> PodGroup | None:
-    """Which of the PodGroups of one name counts; None when there is none.
+    """The valid PodGroup among the PodGroups of a name; None without a PodGroup.
 
-    ``native``: for pods whose spec names it, which is that of Kubernetes itself and no other. Else there may be one in
-    each of the other API groups: the one that the documents of ACK describe (``scheduling.sigs.k8s.io``) comes
-    first. Two of one group are the old and the new object of a name, met in the wrong order: the older one counts
-    until it is seen to be gone.
+    ``native``: for pods with ``spec.schedulingGroup``, only a PodGroup of Kubernetes is valid. Otherwise each other API
+    group may have a PodGroup: the group in the documents of ACK (``scheduling.sigs.k8s.io``) comes first. Two PodGroups
+    of an API group are the old and the new object of the name, seen in the wrong order: the older is valid until gone.
     """
     those = (each for each in found if each.native == native)
     return min(those, key=lambda each: (each.ref.kind, each.created, each.ref.uid), default=None)
@@ -203,14 +202,14 @@ def name_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[
 
 
 def declared_by(pod: PodState, pod_group: PodGroup | None = None) -> Declared | None:
-    """What a pod says of its gang, together with the PodGroup that counts for it; its spec beats its marks."""
+    """The declaration of a pod with its valid PodGroup; the spec of the pod comes before its marks."""
     if pod.group:
         return _native(pod.ref.namespace, pod.group, pod_group)
     return declare(pod.ref.namespace, pod.labels, pod.marks, pod_group)
 
 
 def _native(namespace: str, name: str, pod_group: PodGroup | None) -> Declared:
-    """Pods that run count towards the minimum, as kube-scheduler counts them."""
+    """Running pods count towards the minimum, as in kube-scheduler."""
     gang, refusal = f"{namespace}/{shorten(clean(name), 300)}", None
     if pod_group is None:
         refusal = problem("spec.schedulingGroup", "pod_group_missing", gang=gang)
@@ -226,7 +225,7 @@ def _native(namespace: str, name: str, pod_group: PodGroup | None) -> Declared:
 def declare(
     namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str], pod_group: PodGroup | None = None
 ) -> Declared | None:
-    """What a pod says of its gang, together with the PodGroup of that name in its namespace, if there is one."""
+    """The declaration in labels and annotations of a pod, with the PodGroup of the name in the namespace, if any."""
     named = name_of(labels, annotations)
     if named is None:
         return None
@@ -309,7 +308,7 @@ def _group(
 
 
 def _gangs(text: str, key: str) -> tuple[tuple[str, ...], FieldProblem | None]:
-    """The gangs a JSON list names, sorted, each once; and what is wrong with it."""
+    """(gangs in a JSON list, sorted, without doubles; the problem, or None)."""
     try:
         listed = msgspec.json.decode(text, type=list[str])
     except (ValueError, RecursionError):
@@ -342,7 +341,7 @@ _PART = re.compile(r"([0-9]{1,9})(ms|h|m|s)")
 
 
 def duration_ms(text: str) -> int:
-    """A duration as Go writes one, in whole units: ``1h``, ``1m30s``, ``500ms``; 0 when it is none, or not positive."""
+    """A duration in Go syntax in whole units, as ms: ``1h``, ``1m30s``, ``500ms``; 0 for any other text."""
     parts = _PART.findall(text[:64])
     if "".join(number + unit for number, unit in parts) != text or not parts:
         return 0
@@ -353,7 +352,7 @@ def duration_ms(text: str) -> int:
 
 
 class GangCounts(Struct, frozen=True):
-    """Pods of one gang: with a place and not bound, running, succeeded; and whether its minimum was reached before."""
+    """Pods of a gang: placed and not bound, running, succeeded; and whether the minimum was reached before."""
 
     waiting: int = 0
     running: int = 0
@@ -362,12 +361,12 @@ class GangCounts(Struct, frozen=True):
 
 
 def satisfied(policy: MatchPolicy, minimum: int, counts: GangCounts) -> bool:
-    """Whether the pods of a gang that wait with a place may start now."""
+    """Whether the placed pods of a gang may start now."""
     return missing(policy, minimum, counts) <= 0
 
 
 def missing(policy: MatchPolicy, minimum: int, counts: GangCounts) -> int:
-    """How many more pods need a place before those that have one may start; 0 or less when none."""
+    """The number of further pods to place before the placed pods may start; 0 or less without need."""
     match policy:
         case "once-satisfied":
             return 0 if counts.satisfied else minimum - counts.waiting
@@ -380,9 +379,9 @@ def missing(policy: MatchPolicy, minimum: int, counts: GangCounts) -> int:
 
 
 def priority_clash(gang: str, pods: Iterable[tuple[str, int]]) -> tuple[int, FieldProblem | None]:
-    """(the priority of a gang, why it is refused): all of its pods (name, priority) have one, or the lowest counts.
+    """(priority of a gang, problem): the common priority of all pods (name, priority), or the lowest with the problem.
 
-    The odd one out is the first by name that differs from the priority most of them have.
+    The problem names the first pod by name with another priority than the most frequent.
     """
     listed = sorted(pods)
     if not listed:
@@ -399,7 +398,9 @@ def priority_clash(gang: str, pods: Iterable[tuple[str, int]]) -> tuple[int, Fie
 
 
 def incomplete(declared: Mapping[str, Declared], gang: str) -> FieldProblem | None:
-    """Why the group of a gang cannot be tried: a gang of it is missing, refused, or names another group; or None."""
+    """The obstacle for the group of a gang: a gang missing, refused, or with another group; None
+    without an obstacle.
+    """
     group = declared[gang].group
     for each in group:
         other = declared.get(each)

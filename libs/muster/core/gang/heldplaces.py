@@ -1,13 +1,10 @@
-"""Places that are held for admitted jobs: their pods take them, and share GPU devices there.
+"""Places held for admitted jobs, the pods that take the places, and groups of pods that share GPU devices.
 
-Groups of pods that share a GPU device: their names, and the pods that keep the devices from the device plugin.
+A device has a group from its first share to its last. The name of a group is made of facts in the log, so every replay
+gives the same name, in the form of KAI Scheduler. Keeper pods keep shared devices from the device plugin.
 
-A device has a group from the first share of it to the last. The name is made of facts in the log, so that it is the
-same in every replay, and looks like those KAI Scheduler draws.
-
-Pods of admitted jobs that name our scheduler: each gets one of the places that are held for its set.
-
-Places that are kept for new workers of a Ray cluster, once they are granted.
+A pod of an admitted job with Muster's scheduler name takes a place held for its pod set. Places kept for new workers of
+a Ray cluster are held for the pods once the growth is granted.
 """
 
 from __future__ import annotations
@@ -31,9 +28,9 @@ from muster.model.workload import PodState
 
 
 def groups_of(state: AdmitterState, node: str, devices: Iterable[int]) -> tuple[str, ...]:
-    """The groups that share devices of a node: those that do already, and new ones for the others.
+    """The groups of devices of a node: the present group of a shared device, a new group for any other device.
 
-    Of equal state equal names: pods that open a device in one commit are of one group.
+    Equal states give equal names: all pods that open a device in the same commit are in the same group.
     """
     known = state.ledger.nodes[node]
     return tuple(known.groups.get(each) or _group_id(known.uid, each, state.seq) for each in devices)
@@ -53,7 +50,7 @@ def placed_on(state: AdmitterState, ref: Ref, rules: PodRules, node: str, device
 
 
 def ends_due(state: AdmitterState) -> Iterator[GpuReservationEnded]:
-    """Devices that are kept without a pod, and pods that keep theirs no more."""
+    """Ends of keeper pods: the keeper is over, or no pod shares its device."""
     for keeper in state.keepers.values() if not state.unsynced else ():
         node = state.ledger.nodes.get(keeper.node)
         used = node is not None and keeper.group in node.groups.values()
@@ -62,7 +59,7 @@ def ends_due(state: AdmitterState) -> Iterator[GpuReservationEnded]:
 
 
 def keeper_observed(state: AdmitterState, at: Position, pod: PodState) -> None:
-    """A pod that keeps a device looks like this now."""
+    """Note the present state of a keeper pod."""
     known = state.keepers.get(pod.ref.uid)
     if pod.node:
         ended = known is not None and known.ended
@@ -78,17 +75,17 @@ def ended(state: AdmitterState, _at: Position, event: GpuReservationEnded) -> No
 
 
 def admitted_job(state: AdmitterState, pod: PodState) -> bool:
-    """Whether a pod belongs to a job that was admitted with places for all of it: it waits for no other pod."""
+    """Whether a pod belongs to a job admitted with places for all pods: such a pod waits for no other pod."""
     return bool(pod.owner_uid) and state.owners.get(pod.owner_uid, pod.owner_uid) in state.whole
 
 
 def owner_known(state: AdmitterState, pod: PodState) -> bool:
-    """Whether the owner of a pod has been heard of, if that is one of the kinds we know."""
+    """Whether the owner of a pod is known; true for a pod without an owner."""
     return not pod.owner_uid or pod.owner_uid in state.owners or pod.owner_uid in state.gangs
 
 
 def placements_due(state: AdmitterState, until: int) -> Iterator[PodsPlaced]:
-    """Pods that have come for a place: one decision for those of one job."""
+    """The held places for pods that have come: a decision per job."""
     found: dict[str, tuple[Hold, list[tuple[str, PodState]]]] = {}
     for key in state.pods.open if state.holds else ():
         for uid in state.pods.gangs[key].waiting:
@@ -116,7 +113,7 @@ def _taken(state: AdmitterState, hold: Hold, pods: list[tuple[str, PodState]]) -
             each = pod.rules.devices if occupant.devices else 0
             devices = tuple(occupant.devices[left[key] * each : (left[key] + 1) * each])
             if shares_gpu(pod.rules) and not devices:
-                continue  # The place was held without a share: it is placed by itself, with a device.
+                continue  # The place was held without a share: the pod is placed by itself, with a device.
             yield placed_on(state, pod.ref, pod.rules, occupant.node, devices)
 
 
@@ -124,7 +121,7 @@ def _taken(state: AdmitterState, hold: Hold, pods: list[tuple[str, PodState]]) -
 
 
 def grown(state: AdmitterState, at: Position, event: GrowthGranted) -> None:
-    """New workers are granted to a cluster: as many of the places that are kept for it are held for their pods."""
+    """New workers are granted to a cluster: hold the places kept for these workers for their pods."""
     uid, order = event.ref.uid, state.orders.get(event.ref.uid)
     if order is None or order.growth is None:
         return
@@ -142,7 +139,9 @@ def grown(state: AdmitterState, at: Position, event: GrowthGranted) -> None:
 
 
 def _divided(places: Iterable[Placement], left: int, of: int) -> tuple[list[Placement], tuple[Placement, ...]]:
-    """(the places of those pods that come, the others): ``left`` of ``of`` equal parts of each pod set stay."""
+    """(the places of the granted pods, the other places). ``left`` of ``of`` equal parts of each pod set are not
+    granted.
+    """
     total: dict[str, int] = {}
     for each in places:
         total[each.pod_set] = total.get(each.pod_set, 0) + each.count

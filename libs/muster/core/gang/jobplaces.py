@@ -1,12 +1,8 @@
-"""What a job asks of the nodes, what it has there, and where it would be if it moved.
+"""The request of a job for nodes, the present places of a job, and the places after a move.
 
-What the gang of a job asks of the nodes, as this cluster and its queue have it.
-
-All that look for its places ask for this: with less they would find room that is none.
-
-What jobs have on the nodes: supposed gone, and where those start again that are moved for another.
-
-The search for victims (``core/victimsearch``) finds the jobs to move.
+Every search for places of a job uses the request made here: any smaller request would find room that is not enough. For
+moves, a view supposes jobs gone, and the moved jobs start again on other nodes. The search for victims
+(``core/victimsearch``) finds the jobs to move.
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ from muster.model.workload import PodSet, least
 
 
 def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed) -> None:
-    """Its queue says from here on how its pods are laid out."""
+    """The queue of the job sets the layout of its pods from now on."""
     gang = state.gangs.get(event.ref.uid)
     if gang is not None:
         gang.placement = event.placement
@@ -43,12 +39,12 @@ def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed) ->
 
 
 def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:
-    """What a whole gang asks for: every member it needs to start, and its auxiliary pods."""
+    """The request of a whole gang: every member needed for the start, and the auxiliary pods."""
     return [_ask(state, pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
 
 
 def asks_of_claimant(state: AdmitterState, uid: str, growth: GrowthOption | None, pods: int) -> list[Ask]:
-    """The request of a claimant: of the whole gang, or of ``pods`` new workers of a cluster that grows."""
+    """The request of a claimant: of the whole gang, or of ``pods`` new workers of a growing cluster."""
     gang = state.gangs.get(uid)
     if gang is None:
         return []
@@ -56,9 +52,10 @@ def asks_of_claimant(state: AdmitterState, uid: str, growth: GrowthOption | None
 
 
 def asks_of_growth(state: AdmitterState, gang: Gang, growth: GrowthOption, pods: int) -> list[Ask]:
-    """What the workers ask for that a Ray cluster wants, piece by piece the same; none where that is not known.
+    """The request of the new workers of a Ray cluster; empty where unknown. All pieces of the growth are equal.
 
-    ``pods``: how many they are. Of a piece of several groups that is known where a replica is one pod.
+    ``pods``: the number of workers. For a piece with several groups the request is known where a replica is a single
+    pod.
     """
     replicas = {name.lower(): count * growth.times for name, count in growth.groups.items()}
     hosts, rest = divmod(pods, sum(replicas.values()))
@@ -77,16 +74,16 @@ def _ask(state: AdmitterState, pods: PodSet, gang: Gang) -> Ask:
 
 
 def in_force(state: AdmitterState, name: str, rules: PodRules) -> PodRules:
-    """The rules of a pod as they count here; ``name``: its namespace and name, or that of its job and its set."""
+    """The rules of a pod in this cell. ``name``: namespace and name of the pod, or of its job and pod set."""
     if not shares_gpu(rules) or state.placement.gpu_sharing:
         return rules
     return replace(rules, share=0, gpu_memory=0, unsupported=problem("", "gpu_sharing_off", pod=name))
 
 
 def strategy_of(state: AdmitterState, ask: Ask, said: str = "") -> Strategy | None:
-    """How the pods of an ask are laid out, where that differs from ``placement.mode``.
+    """The layout of the pods of an ask, where different from ``placement.mode``; otherwise None.
 
-    By the word of its queue (``said``), else by that for pods without GPUs, if it is of these.
+    The layout of the queue (``said``) counts first, then the layout for pods without GPUs, for such pods.
     """
     takes: Resource = "gpu" if ask.request.get(GPU) or shares_gpu(ask.rules) else "cpu"
     return strategies(said).get(takes) or (state.placement.cpu if takes == "cpu" else None)
@@ -96,14 +93,14 @@ def strategy_of(state: AdmitterState, ask: Ask, said: str = "") -> Strategy | No
 
 
 def occupants_of(state: AdmitterState, uid: str) -> list[str]:
-    """Keys of the occupants of a workload: its pods, and the places held for it."""
+    """Keys of the occupants of a workload: its pods, and the places held for these pods."""
     held = state.holds[uid].places if uid in state.holds else {}
     keys = dict.fromkeys((*held, uid, *state.ledger.owned.get(uid, ())))
     return [key for key in keys if key in state.ledger.occupants]
 
 
 def jobs_on(state: AdmitterState, node: str) -> dict[str, list[str]]:
-    """Uid of each workload that has something on a node -> keys of its occupants there."""
+    """{workload uid: keys of its occupants on a node}."""
     found: dict[str, list[str]] = {}
     for key in state.ledger.nodes[node].occupants if node in state.ledger.nodes else ():
         uid = holder_of(state, key) or state.ledger.occupants[key].owner
@@ -113,19 +110,19 @@ def jobs_on(state: AdmitterState, node: str) -> dict[str, list[str]]:
 
 
 def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
-    """Suppose that nothing of these workloads were on the nodes: no pod, and no place held for one."""
+    """Remove the workloads from the view: their pods and their held places."""
     for uid in uids:
         for key in occupants_of(state, uid):
             view.give(state.ledger.occupants[key])
 
 
 def placements(view: View, mark: tuple[int, int]) -> tuple[Placement, ...]:
-    """The places that were taken since a mark."""
+    """The places taken in the view since a mark."""
     return tuple(Placement(each.ask.name, each.node, each.count, each.devices) for each in view.taken[mark[1] :])
 
 
 def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strategy) -> tuple[Move, ...] | None:
-    """Places for each of the jobs taken from a view, beside the work that is there; None where one finds none."""
+    """New places for all jobs removed from a view, beside the other work; None where a job finds no place."""
     moves: dict[str, Move] = {}
     for uid in sorted(uids, key=lambda uid: (-_size(state, uid), uid)):
         here = view.mark()
@@ -138,7 +135,7 @@ def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strat
 
 
 def relocated(state: AdmitterState, moves: Sequence[Move]) -> tuple[Move, ...]:
-    """Without those that would start again where they are, beside others that leave: they need not be suspended."""
+    """The moves without jobs that would start again on the same nodes: these jobs need no suspension."""
     occupants = state.ledger.occupants
 
     def stays(move: Move) -> bool:
@@ -153,7 +150,7 @@ def relocated(state: AdmitterState, moves: Sequence[Move]) -> tuple[Move, ...]:
 
 
 def may_move(state: AdmitterState, uid: str) -> bool:
-    """Whether it has as many pods on nodes as it is placed with again, no more and no less."""
+    """Whether a job may move: all pods of its request are on nodes, and no more, and the job is in no order."""
     gang = state.gangs.get(uid)
     if gang is None or gang.waits or gang.held or uid in state.orders:
         return False
@@ -163,7 +160,7 @@ def may_move(state: AdmitterState, uid: str) -> bool:
 
 
 def may_fit(state: AdmitterState, view: View, asks: Sequence[Ask]) -> bool:
-    """Whether the nodes have as much free in all as is asked for: moving frees nothing."""
+    """Whether the nodes have as much free in all as the asks want: moves do not free more."""
     asked: Vector = {}
     for ask in asks:
         add_into(asked, ask.request, ask.count)
@@ -179,5 +176,5 @@ def may_fit(state: AdmitterState, view: View, asks: Sequence[Ask]) -> bool:
 
 
 def _size(state: AdmitterState, uid: str) -> int:
-    """The larger is placed first."""
+    """The size of a job: larger jobs are placed first."""
     return sum(sum(ask.request.values()) * ask.count for ask in asks_of(state, state.gangs[uid]))

@@ -1,9 +1,7 @@
-"""Nodes that are not there yet: which a gang lacks, and which jobs wait for them.
+"""New nodes of node pools: the nodes missing for a gang, and the jobs that wait for new nodes.
 
-One object serves one commit: what it promises to one gang is not there for the next.
-
-Jobs that have their quota and no place: whether they keep it and wait for nodes, or release it; and the nodes that
-may be added.
+A ``Growing`` serves a single commit: nodes promised to a gang are not promised to the next. A job with quota and
+without a place either keeps its quota and waits for nodes, or releases the quota.
 """
 
 from __future__ import annotations
@@ -34,18 +32,18 @@ Counts = Mapping[str, int]
 
 
 class Growing:
-    """What the pools may still give. ``pools`` is empty where none is declared that counts."""
+    """The nodes that pools may still add. ``pools`` is empty where no valid pool is declared."""
 
     def __init__(self, state: AdmitterState) -> None:
         self._state = state
         self.pools = [pool for pool in state.pools.values() if pool.refusal is None]
         self._has: dict[str, int] | None = None
         self._promised: dict[str, dict[str, int]] | None = None
-        """What nodes were promised to, job or gang -> {pool: how many}."""
+        """job or gang -> {pool: promised nodes}"""
         self._total: dict[str, int] = {}
 
     def plan(self, view: View, asks: Sequence[Ask], whose: str, gangs: tuple[str, ...]) -> Growth | list[PoolRefusal]:
-        """The nodes that a gang lacks; else why each of the pools is no help.
+        """The nodes missing for a gang; where no pool can help, the refusal of each pool.
 
         ``whose``: uid of the job, or the gang that represents ``gangs``, which start together.
         """
@@ -58,7 +56,7 @@ class Growing:
                 continue
             found = _least(view, asks, pools, left)
             if found is not None and not found[0]:
-                return []  # Looked at otherwise it has its places: what it waits for is not nodes.
+                return []  # In this order of search the gang has its places: no new nodes are needed.
             if found is not None:
                 growth = _growth(asks, pools, *found, provisioning, gangs)
                 self._promise(whose, {each.pool: each.nodes for each in growth.pools})
@@ -69,7 +67,7 @@ class Growing:
     def _by_class(self, pods_exist: bool) -> list[tuple[str, list[NodePool]]]:
         found: dict[str, list[NodePool]] = {}
         for pool in self.pools:
-            # Without a provisioner, nodes are added for pods that lack one.
+            # Without a provisioner, nodes are added for existing pods without a node.
             by_pods = pods_exist and self._state.unserved
             found.setdefault("" if by_pods else pool.provisioning, []).append(pool)
         return sorted(found.items(), key=lambda each: each[1][0].name)
@@ -94,7 +92,7 @@ class Growing:
     def _refusal(
         self, view: View, asks: Sequence[Ask], pool: NodePool, others: list[NodePool], left: Counts, whose: str
     ) -> PoolRefusal:
-        """Why a pool, together with those that are asked for like it, does not do."""
+        """The reason why a pool cannot help, together with the other pools of its class."""
         pods = sum(ask.count for ask in asks)
         found = _least(view, asks, [pool, *(each for each in others if each is not pool)], {**left, pool.name: pods})
         if found is not None:
@@ -108,7 +106,7 @@ class Growing:
     # --- what is left -----------------------------------------------------------------------------------------
 
     def _left(self, whose: str) -> dict[str, int]:
-        """{pool: how many nodes it may still be asked for}"""
+        """{pool: the most nodes still to be asked for}."""
         has, promised = self._existing(), self._promised_to_others(whose)
         return {pool.name: max(pool.most - has[pool.name] - promised.get(pool.name, 0), 0) for pool in self.pools}
 
@@ -137,7 +135,7 @@ class Growing:
 
 
 def promises(state: AdmitterState) -> dict[str, dict[str, int]]:
-    """Job or gang that waits for nodes of pools -> {pool: how many it was promised}"""
+    """{job or gang that waits for nodes of pools: {pool: promised nodes}}."""
     found: dict[str, dict[str, int]] = {}
     for uid, reservation in state.reservations.items():
         if reservation.growth is not None and not reservation.deferred:
@@ -155,7 +153,7 @@ def promises(state: AdmitterState) -> dict[str, dict[str, int]]:
 def _least(
     view: View, asks: Sequence[Ask], pools: Iterable[NodePool], left: Counts
 ) -> tuple[dict[str, int], dict[str, int]] | None:
-    """({pool: nodes}, {ask: its pods on them}) of the fewest nodes that do; None when all that are left do not."""
+    """({pool: nodes}, {ask: pods on new nodes}) with the fewest nodes; None where all left nodes are not enough."""
     pods = sum(ask.count for ask in asks)
     pools = list(pools)
     counts = {pool.name: min(left[pool.name], pods) for pool in pools}
@@ -176,7 +174,7 @@ def _least(
 
 
 def _try(view: View, asks: Sequence[Ask], pools: Sequence[NodePool], counts: Counts) -> dict[str, int] | None:
-    """{ask: how many of its pods would run on the new nodes}, where all of them find a place."""
+    """{ask: pods on new nodes} where all pods find a place; otherwise None."""
     grown = _grown(view, pools, counts)
     mark = grown.mark()
     if place(grown, asks, "pack") is not None:
@@ -189,7 +187,7 @@ def _try(view: View, asks: Sequence[Ask], pools: Sequence[NodePool], counts: Cou
 
 
 def _grown(view: View, pools: Sequence[NodePool], counts: Counts) -> View:
-    """The view with so many empty nodes more. It shares what it does not change with the one it is made from."""
+    """The view with further empty nodes. Unchanged parts are shared with the base view."""
     base = view.ledger
     ledger = NodeLedger(
         nodes=dict(base.nodes),
@@ -222,7 +220,7 @@ def _add(ledger: NodeLedger, pool: NodePool, count: int) -> None:
         if name in ledger.scale:
             ledger.scale[name] = max(ledger.scale[name], amount)
     for index in range(count):
-        name = f"{pool.name}/{index:06}"  # No node is called like that.
+        name = f"{pool.name}/{index:06}"  # No real node has such a name.
         node = Node(f"new {name}", pool.allocatable, {HOSTNAME: name, **pool.labels}, pool.taints, True, True)
         node.slot = Slot(group, list(free))
         ledger.nodes[name] = node
@@ -231,7 +229,7 @@ def _add(ledger: NodeLedger, pool: NodePool, count: int) -> None:
 
 
 def _obstacle(view: View, asks: Sequence[Ask], pool: NodePool) -> tuple[str, str]:
-    """What keeps pods off a node of a pool though it is empty."""
+    """(code, detail) of the obstacle for pods on an empty node of a pool."""
     grown = _grown(view, [pool], {pool.name: 1})
     found = (refused_by(grown, ask, _class(pool)) for ask in asks)
     return next((each for each in found if each[0]), ("", ""))
@@ -258,7 +256,7 @@ def _growth(
 
 
 TELL_EVERY_MS = 60_000
-"""That the obstacles of a waiting gang have changed is said again no sooner than this."""
+"""The shortest pause between two notices of changed obstacles for a waiting gang."""
 REQUESTS = "provisioningrequests"
 
 
@@ -278,7 +276,7 @@ def synced(state: AdmitterState, _at: Position, event: Synced) -> None:
 
 
 def withdrawn(state: AdmitterState, at: Position, event: NodesRequestWithdrawn) -> None:
-    """Nodes that were asked for do not come: the gangs that waited for them wait for something else, or not at all."""
+    """The asked nodes do not come: gangs that waited for these nodes wait for other nodes, or not at all."""
     state.in_vain = {key: vain for key, vain in state.in_vain.items() if vain.until > at.at}
     if not event.retry_at:
         return
@@ -300,7 +298,7 @@ def waits(
     view: View,
     growing: Growing,
 ) -> Decision | None:
-    """Why a gang without a place waits, if that has not been said yet."""
+    """The reason why a gang without a place waits; None where the reason has been reported."""
     cause, ref, attempt, queue = reservation.cause, reservation.ref, reservation.attempt, reservation.queue
     growth, refusals = reservation.growth, list[PoolRefusal]()
     if growing.pools and growth is None:

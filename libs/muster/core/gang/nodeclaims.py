@@ -1,9 +1,9 @@
-"""A gang that has waited too long claims nodes: what becomes free there is kept for it, so that a big gang does not
-starve behind small ones. What still fits beside the claim goes on.
+"""Claims on nodes: a gang that has waited too long claims nodes. Room that becomes free there is kept for the gang, so
+that large gangs do not starve behind small ones. Work that still fits beside the claim goes on.
 
-Gangs of pods and gangs of jobs claim alike. Any number of claims is in force at a time, and no node is in two of them.
-A claim ends when the gang has its places, is gone, has had its time, or a gang that has waited longer finds no nodes
-without some of its own.
+Gangs of pods and gangs of jobs claim alike. At most ``MOST`` claims are in force at a time, and no node is in two
+claims. A claim ends when the gang has its places, is gone, has changed, or the claim has expired. A claim also ends for
+a gang that has waited longer and finds no nodes without nodes of the claim.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from muster.model.places import Placement, Shortage
 from muster.model.strategies import Strategy
 
 AGE_MS = 10 * 60_000
-"""How long a gang of pods has been tried without a result when it may claim nodes, where the setting is 0."""
+"""The time of tries without a result before a gang of pods may claim nodes, where the setting is 0."""
 CLAIM_MS = 30 * 60_000
-"""How long a claim lasts, and how long its gang may not claim again after that."""
+"""The duration of a claim, and of the pause after the claim before the gang may claim again."""
 MOST = 8
 """Claims at once."""
 
@@ -37,12 +37,12 @@ Outcome = Literal["placed", "gone", "expired", "changed", "yielded"]
 
 
 def may_claim_at(state: AdmitterState, gang: PodGang) -> int:
-    """Log time from which a gang of pods that finds no place may claim nodes."""
+    """Log time (ms) from which a gang of pods without a place may claim nodes."""
     return _from(gang.claimant, state.placement.claim_ms or AGE_MS)
 
 
 def may_claim(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether a gang of pods that finds no place may claim nodes now: it is old enough, and not too many have."""
+    """Whether a gang of pods without a place may claim nodes now: the gang is old enough, and a claim is possible."""
     since = gang.claimant.since
     if not since or state.now < may_claim_at(state, gang) or gang.key in state.pods.claims:
         return False
@@ -50,17 +50,19 @@ def may_claim(state: AdmitterState, gang: PodGang) -> bool:
 
 
 def standing(state: AdmitterState) -> list[NodeClaim]:
-    """The claims that are not over, in the order in which they were made."""
+    """The claims not yet over, in the order of their making."""
     return [claim for claim in state.pods.claims.values() if _outcome(state, claim) is None]
 
 
 def _may_stand(state: AdmitterState, since: int, others: Sequence[NodeClaim]) -> bool:
-    """Whether there may be one more claim beside these, or some of them may end for it."""
+    """Whether a further claim is possible: there are fewer than ``MOST``, or a claim of a younger gang may end."""
     return len(others) < MOST or any(_yields(state, claim, since) for claim in others)
 
 
 def _from(claimant: Claimant, age: int) -> int:
-    """Log time from which it may claim nodes: it is old enough, and others have had their turn since its last."""
+    """Log time (ms) from which a gang may claim nodes: after the age limit, and two claim times
+    after its last claim.
+    """
     return max(claimant.since + age, claimant.claimed + 2 * CLAIM_MS if claimant.claimed else 0)
 
 
@@ -81,7 +83,7 @@ def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
         return
     found = _claimant(state, claim)
     if found is not None and event.outcome == "yielded":
-        found.claimed = 0  # Its turn is still to come.
+        found.claimed = 0  # The gang has not had its turn yet.
 
 
 def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
@@ -92,13 +94,13 @@ def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
 
 
 def _yields(state: AdmitterState, claim: NodeClaim, since: int) -> bool:
-    """Whether its gang has waited less long than one that would claim, too."""
+    """Whether the gang of the claim has waited less long than a gang without places since ``since``."""
     found = _claimant(state, claim)
     return found is not None and since < found.since
 
 
 def over(state: AdmitterState) -> Iterator[NodesClaimEnded]:
-    """The ends of claims that are due."""
+    """The due ends of claims."""
     for claim in state.pods.claims.values():
         outcome = _outcome(state, claim)
         if outcome is not None:
@@ -137,11 +139,11 @@ def _outcome_of_job(state: AdmitterState, uid: str, claim: NodeClaim) -> Outcome
 
 
 KeptNodes = list[tuple[str, Kept]]
-"""(node, what is kept there), to take it back."""
+"""(node, kept room), for the release of the room."""
 
 
 def keep(view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> KeptNodes:
-    """Keep what is free on claimed nodes from all others."""
+    """Keep the free room on claimed nodes from all other gangs."""
     by_name, kept = {ask.name: ask for ask in asks}, KeptNodes()
     for each in places:
         ask, slot = by_name.get(each.pod_set), view.slot(each.node)
@@ -159,9 +161,10 @@ def in_the_way(
     strategy: Strategy,
     asks_of: Callable[[NodeClaim], Sequence[Ask]],
 ) -> Shortage:
-    """Why there is no place, and for which gang room is kept that would do; none when one was admitted just now.
+    """The shortage, with the gang whose claim keeps enough room for the asks; unchanged where places were taken in the
+    view.
 
-    ``asks_of``: what the gang of a claim asks for.
+    ``asks_of``: the request of a claim's gang.
     """
     found = standing(state)
     if not found or view.taken or place(View(state.ledger), asks, strategy) is not None:
@@ -180,7 +183,7 @@ def in_the_way(
 
 
 def claim(state: AdmitterState, gang: PodGang, asks: Sequence[Ask], strategy: Strategy) -> Sequence[Decision]:
-    """The nodes that a gang of pods claims, which has found no place once more, if it may."""
+    """The nodes claimed by a gang of pods after another search without a place; empty where the gang may not claim."""
     if not may_claim(state, gang):
         return []
     return _claims(state, gang.claimant.since, gang.cause, gang.key, None, asks, strategy)
@@ -219,9 +222,9 @@ def _nodes_of(found: Iterable[NodeClaim]) -> set[str]:
 def _emptiest(
     state: AdmitterState, asks: Sequence[Ask], strategy: Strategy, taken: set[str]
 ) -> tuple[Placement, ...] | None:
-    """Places on the emptiest nodes that would do, were the pods that will leave some day not there.
+    """Places on the emptiest nodes, with passing pods there supposed gone; None without enough places.
 
-    ``taken``: nodes that others have claimed.
+    ``taken``: nodes of other claims.
     """
     view = View(state.ledger)
     for name in sorted(taken):
@@ -242,7 +245,7 @@ def _emptiest(
 
 
 def _leaving(state: AdmitterState) -> list[str]:
-    """Nodes with pods that will leave some day, first those where the fewest are."""
+    """Nodes with passing pods, fewest passing pods first."""
     occupants = state.ledger.occupants
     found = []
     for name, node in state.ledger.nodes.items():
@@ -256,19 +259,19 @@ def _leaving(state: AdmitterState) -> list[str]:
 
 
 def in_vain(state: AdmitterState, uid: str, now: int) -> None:
-    """A job has found no place. It may be queued and tried many times; its age counts from the first."""
+    """A job has found no place. The age of the job counts from the first search, over any number of attempts."""
     state.waits.setdefault(uid, Claimant(now))
 
 
 def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
-    """A job wants to run no more, for now or for good."""
+    """A job no longer wants to run, for now or for good."""
     state.waits.pop(event.ref.uid, None)
 
 
 def claim_of_job(
     state: AdmitterState, job: Reservation | Unplaced, asks: Sequence[Ask]
 ) -> list[NodesClaimed | NodesClaimEnded]:
-    """The nodes that a job claims, which has found no place, if it may."""
+    """The nodes claimed by a job without a place; empty where the job may not claim."""
     ref, mode = job.ref, state.placement.strategy
     if mode is None or not 0 < job_may_claim_at(state, ref.uid) <= state.now:
         return []
@@ -276,7 +279,7 @@ def claim_of_job(
 
 
 def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
-    """The nodes that a job claims which waits for room and holds no quota: of those that may the oldest."""
+    """The nodes claimed by the oldest unplaced job that may claim; empty without such a job."""
     tried = set[str]()
     may = [uid for at, uid in unplaced_may_claim(state) if at <= state.now]
     for uid in sorted(may, key=lambda uid: (state.waits[uid].since, uid)):
@@ -291,20 +294,20 @@ def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
 
 
 def unplaced_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
-    """(log time from which it may claim nodes, uid) of every job that waits for room and holds no quota."""
+    """(log time (ms) from which the job may claim nodes, uid) of every unplaced job."""
     age, waits, gangs = state.placement.claim_ms, state.waits, state.gangs
     mine = (uid for uid in state.unplaced if uid in waits and gangs[uid].waits) if age else ()
     return [(_from(waits[uid], age), uid) for uid in mine]
 
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
-    """Whether the nodes, if they were empty, would have room for each of the sets alone."""
+    """Whether empty nodes would have room for each pod set alone."""
     found = [group for group in state.ledger.classes.values() if group.schedulable and group.ready]
     return all(_room(found, ask) >= ask.count for ask in asks)
 
 
 def _room(classes: Sequence[NodeClass], ask: Ask) -> int:
-    """How many pods of a set have room on the nodes of these classes if they are empty."""
+    """The number of pods of a set with room on empty nodes of these classes."""
     room = 0
     for group in classes:
         need, _ = need_of(ask.request, ask.rules, group)
@@ -314,7 +317,7 @@ def _room(classes: Sequence[NodeClass], ask: Ask) -> int:
 
 
 def job_may_claim_at(state: AdmitterState, uid: str) -> int:
-    """Log time from which a job may claim nodes; 0 when it may not."""
+    """Log time (ms) from which a job may claim nodes; 0 where the job may not."""
     age, found = state.placement.claim_ms, state.waits.get(uid)
     return _from(found, age) if age and found is not None else 0
 

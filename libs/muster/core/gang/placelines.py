@@ -1,9 +1,9 @@
-"""Jobs that released their quota because the nodes had no place for them: which of them have room there by now.
+"""Unplaced jobs: jobs that released their quota for want of places, and the choice of jobs with room by now.
 
-They wait in lines, one for all with the same request: those first that are guaranteed what they ask for, then the
-highest priority, then the oldest. As many are tried again as there is room for, one line beside the other. For a few
-seconds that room is left to them by the others that wait for nodes. A job that has quota already comes before all of
-them, except before those that are guaranteed what they ask for where it borrows.
+The jobs wait in lines, a line per request. In a line, jobs within a guarantee go first, then by priority, then by age.
+As many jobs are tried again as have room, beside all other lines. For a few seconds the other waiting jobs leave the
+room to these jobs. A job that has quota comes before all unplaced jobs, with an exception: unplaced jobs within a
+guarantee come before a borrower.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from muster.model.placing import GPU
 from muster.model.pools import Growth
 
 FOUND_MS = 5_000
-"""How long others that wait for nodes leave the room to one that is tried again: its queue may not admit it."""
+"""The time for which other jobs leave the room to a job tried again: its queue may not admit the job."""
 ROUNDS = 3
 ROUND_MS = 60_000
-"""One that is said to have room, and has none, so often on nodes that have not changed is tried again after this."""
+"""The rest of a job after ``ROUNDS`` searches without a place on unchanged nodes."""
 GROW_AGAIN_MS = 60_000
-"""Nodes of a pool that did not come are waited for again after this."""
+"""The time until nodes of a pool are waited for again, after such nodes did not come."""
 
 
 def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
-    """It is tried again, in its place in the queue."""
+    """The job is tried again, in its place in the queue."""
     uid, rank = event.ref.uid, (-event.priority, event.rank or event.queued_at)
     state.queued[uid] = replace(queued_as(state.queued, uid), attempt=event.attempt, rank=rank)
     drop(state, uid)
@@ -57,13 +57,15 @@ def _over(state: AdmitterState, uid: str, attempt: int) -> None:
 
 
 def denied(state: AdmitterState, _at: Position, event: QuotaDenied) -> None:
-    """It waits for quota from here on."""
+    """The job waits for quota from now on."""
     state.found.pop(event.ref.uid, None)
 
 
 def released(state: AdmitterState, at: Position, event: QuotaReleased, before: Reservation | None) -> None:
-    """Its quota is released: if it had no place, it waits in line, unless it is in its queue again by now under a newer
-    attempt. ``before``: its reservation.
+    """A job without a place joins a line after the release of its quota, unless the job is queued under a newer
+    attempt.
+
+    ``before``: the reservation of the job, if any.
     """
     uid, again = event.ref.uid, queued_as(state.queued, event.ref.uid).attempt > event.attempt
     drop(state, uid)
@@ -78,7 +80,7 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
 
 
 def _goes_round(state: AdmitterState, uid: str, now: int) -> None:
-    """It has found no place once more; ``now``: log time (ms)."""
+    """Count another search without a place. ``now``: log time (ms)."""
     each, moves = state.queued.setdefault(uid, QueuedAs()), state.ledger.moves
     each.rounds = each.rounds + 1 if each.moves == moves else 1
     each.moves, each.rests_until = moves, now + ROUND_MS if each.rounds >= ROUNDS else 0
@@ -99,7 +101,7 @@ def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
 
 
 def observed(state: AdmitterState, uid: str) -> None:
-    """What it asks for may be something else now."""
+    """The request of the job may have changed."""
     each, grow_from = state.unplaced.get(uid), state.grow_from.at.get(uid, 0)
     if each is not None:
         drop(state, uid)
@@ -109,7 +111,7 @@ def observed(state: AdmitterState, uid: str) -> None:
 
 
 def drop(state: AdmitterState, uid: str) -> None:
-    """It does not wait for room on the nodes any more."""
+    """The job no longer waits for room on the nodes."""
     each = state.unplaced.pop(uid, None)
     if each is not None:
         state.grow_from.put(uid, 0)
@@ -152,7 +154,9 @@ def chosen(state: AdmitterState) -> None:
 def retries_due(
     state: AdmitterState, view: View, growing: Growing
 ) -> Iterator[PlacesFound | NodesClaimed | NodesClaimEnded]:
-    """The jobs that are tried again, else a job that claims nodes. ``view``: without the places kept for others."""
+    """The jobs to try again; without such jobs, the nodes claimed by an unplaced job. ``view``: without the places kept
+    for other jobs.
+    """
     if not state.unplaced:
         return
     mode = state.placement.strategy
@@ -166,7 +170,7 @@ def retries_due(
         suppose(state, view)
     claims_due = True
     left: dict[str, int] = {}
-    """kind of pod -> no more of it have room beside those that are tried"""
+    """kind of pod -> the number of pods with room beside the jobs tried again"""
     while heads:
         head, key, index = heappop(heads)
         kind, each, line = state.lines[key].sought, state.unplaced[head.uid], state.lines[key].places
@@ -177,7 +181,7 @@ def retries_due(
                 heads = [entry for entry in heads if _may_fit(state.lines[entry[1]], left)]
                 heapify(heads)
             if not fits and not _may_grow(state, view, each, growing):
-                continue  # Nor have those behind it, with the same request.
+                continue  # Later jobs of the line have no room either.
             claims_due = False
             yield _found(each, growth=not fits)
         if index + 1 < len(line) and _may_fit(state.lines[key], left):
@@ -187,20 +191,20 @@ def retries_due(
 
 
 def _may_fit(line: Line, left: Mapping[str, int]) -> bool:
-    """``left``: kind of pod -> no more of it have room."""
+    """``left``: kind of pod -> the number of pods with room."""
     return line.pods <= left.get(line.sought, line.pods)
 
 
 def _with_room(state: AdmitterState) -> list[str]:
-    """The lines for whose pods there may be room on the nodes."""
+    """The lines with possible room for their pods on the nodes."""
     without_pods = [repr([])] if repr([]) in state.lines else []
     return [key for each in state.ledger.sought.values() for key in each.within()] + without_pods
 
 
 def suppose(state: AdmitterState, view: View, *, only_owed: bool = False) -> None:
-    """As if those that are tried again had been admitted and had their places.
+    """Take the places of the jobs tried again, as if these jobs had been admitted.
 
-    ``only_owed``: those that are guaranteed what they ask for.
+    ``only_owed``: only jobs within a guarantee.
     """
     mode = state.placement.strategy
     if mode is None:
@@ -211,8 +215,8 @@ def suppose(state: AdmitterState, view: View, *, only_owed: bool = False) -> Non
 
 
 def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
-    """Those that are guaranteed what they ask for, and have room now, are tried again. Their room is taken in the view,
-    as is that of those that are tried already.
+    """Unplaced jobs within a guarantee and with room now are tried again. The view then lacks their room, and the room
+    of jobs already tried again.
     """
     suppose(state, view, only_owed=True)
     for key in _with_room(state):
@@ -224,7 +228,9 @@ def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
 
 
 def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]:
-    """The job that has claimed nodes is tried again when it has its places, before others have what is kept for it."""
+    """A job with claimed nodes is tried again once all its pods have places, before the kept room
+    goes to other jobs.
+    """
     mark, each = view.mark(), state.unplaced[uid]
     if state.gangs[uid].waits and has_room(state, view, each):
         yield _found(each)
@@ -232,13 +238,13 @@ def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]
 
 
 def has_room(state: AdmitterState, view: View, each: Unplaced) -> bool:
-    """Whether it has a place for all of its pods; they are taken then."""
+    """Whether all pods of the job have a place; such places are then taken in the view."""
     uid, mode = each.ref.uid, state.placement.strategy
     return not _rests(state, uid) and (mode is None or place(view, asks_of(state, state.gangs[uid]), mode) is None)
 
 
 def _may_grow(state: AdmitterState, view: View, each: Unplaced, growing: Growing) -> bool:
-    """Whether node pools would give it what it lacks."""
+    """Whether node pools would add the missing nodes."""
     if not growing.pools or state.now < state.grow_from.at.get(each.ref.uid, 0):
         return False
     return isinstance(growing.plan(view, asks_of(state, state.gangs[each.ref.uid]), each.ref.uid, ()), Growth)

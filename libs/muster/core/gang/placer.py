@@ -1,6 +1,7 @@
-"""Gangs of pods get their nodes: all that a unit needs in one decision, or nothing; and a waiting one gets the reason.
+"""Gangs of pods are placed: all pods needed by a unit in a single decision, or none. A waiting gang has a notice with
+the reason.
 
-Nothing is held for a gang that does not fit, so that no two of them can hold each other up.
+No room is held for a gang that does not fit, so no two gangs can hold each other up.
 """
 
 from __future__ import annotations
@@ -29,40 +30,44 @@ from muster.model.workload import PodState
 
 
 class PodGangPlacer:
-    """One commit's worth: what has been placed so far, and which asks found no place."""
+    """The placements of a commit: the places so far, and the requests without a place."""
 
     def __init__(self, state: AdmitterState, view: View, unsettled: set[str], growing: Growing) -> None:
-        """``unsettled``: gangs of which pods lose their node in this commit: what they need is known after it."""
+        """``unsettled``: gangs with pods that lose their node in this commit: the need of such a gang is known
+        afterwards.
+        """
         self._state = state
         self._view = view
         self._strategy: Strategy = state.placement.strategy or "pack"
         self._until = state.now + state.placement.hold_ms
         self._hopeless: dict[str, tuple[Shortage, int]] = {}
-        """What is asked for -> why it found no place, and which of the asks is meant."""
+        """Request -> (why no place was found, index of the ask without a place)."""
         self._without: dict[tuple[str, str, tuple[int, int]], bool] = {}
-        """What is asked for, a gang that has places, how far the view had come -> whether it would fit without that."""
+        """(request, gang with places, mark of the view) -> whether the request would fit without
+        the pods of the gang.
+        """
         self._done = unsettled
-        """Gangs that are not tried (again)."""
+        """Gangs not to be tried, or not again."""
         self._any = False
         """Pods have been placed in this commit."""
         self._apart, self._looked = False, 0
-        """Whether anything placed so far keeps others away, as far as that has been looked at."""
+        """Whether any pod placed so far keeps other pods away, and the number of places looked at."""
         self.claimed = False
         """A gang claims nodes in this commit."""
         self.growing = growing
         self._plans: dict[str, Growth | list[PoolRefusal]] = {}
-        """The gang that represents a unit -> which nodes would do, or why none."""
+        """Gang that represents a unit -> nodes that would help, or refusals of the pools."""
 
     def claimant(self, claim: NodeClaim) -> Iterator[Decision]:
-        """A gang of pods with a claim is tried before others that wait."""
+        """A gang of pods with a claim is tried before other waiting gangs."""
         gang = self._state.pods.gangs.get(claim.gang)
         if gang is not None and gang.waiting and gang.key not in self._done:
             self._done.add(gang.key)
-            self._hopeless.clear()  # What is kept for this one was kept from those before it.
+            self._hopeless.clear()  # Room kept for this gang was kept from earlier requests.
             yield from self._try(unit_of(self._state, gang))
 
     def asks_of_claim(self, claim: NodeClaim) -> list[Ask]:
-        """What the gang of a claim asks for."""
+        """The request of a claim's gang."""
         if claim.ref is not None:
             gang_of_job = self._state.gangs.get(claim.ref.uid)
             return asks_of(self._state, gang_of_job) if gang_of_job is not None else []
@@ -70,7 +75,7 @@ class PodGangPlacer:
         return self._asks_of(unit_of(self._state, gang)) if gang is not None and gang.waiting else []
 
     def decisions_due(self) -> Iterator[Decision]:
-        """Every decision that is due for pods that wait, and for gangs that are no longer whole."""
+        """The due decisions for waiting pods, and for gangs no longer whole."""
         yield from podunits.broken(self._state)
         if not self._state.pods.open:
             return
@@ -87,8 +92,8 @@ class PodGangPlacer:
                 yield from self._try(unit)
 
     def _rests(self, gang: PodGang) -> bool:
-        """Whether trying a parked gang would change nothing: others with the same request have found no place in this
-        commit, and it has neither a new notice nor a claim now.
+        """Whether a try of a parked gang would change nothing: another gang with the same request has found no place in
+        this commit, and no notice or claim is due.
         """
         parked, state, ledger = gang.parked, self._state, self._view.ledger
         if parked is None or parked.key not in self._hopeless or not is_parked(state, gang):
@@ -98,7 +103,7 @@ class PodGangPlacer:
             self._apart = self._apart or any(each.ask.rules.apart for each in taken[self._looked :])
             self._looked = len(taken)
         if ledger.averse or self._apart:
-            return False  # Pods that ask for the same may differ by their labels.
+            return False  # Pods with the same request may differ in their labels.
         if not self.claimed and nodeclaims.may_claim(state, gang):
             return False
         return self._any or podunits.told_lately(self._state, gang) or self._told_the_same(gang, parked)
@@ -121,7 +126,7 @@ class PodGangPlacer:
                 why.setdefault(self._state.pods.gang_of[pod.ref.uid], Why("no_nodes", shortage=one))
             else:
                 places += one
-        # Those that wait for their quota keep their places from the others of this commit.
+        # Pods that wait for quota keep their places from other pods of this commit.
         yield from podquota.proposal(self._state, unit, places, refused)
         places = podquota.charged(self._state, unit, places)
         if places:
@@ -133,20 +138,20 @@ class PodGangPlacer:
                 yield from self._tell(unit, gang, why[gang.key])
 
     def _claim(self, unit: Unit) -> Iterator[Decision]:
-        """One gang at a time claims nodes: the first that has waited too long, and would ever fit."""
+        """A single gang at a time claims nodes: the first that has waited too long, and would ever fit."""
         if not self.claimed:
             found = nodeclaims.claim(self._state, unit.gangs[0], self._asks_of(unit), self._strategy)
             self.claimed = bool(found)
             yield from found
 
     def _asks_of(self, unit: Unit) -> list[Ask]:
-        """What a unit needs to start, shape by shape."""
+        """The request needed for the start of a unit, shape by shape."""
         return self._asks([pod for key, pool in unit.pools.items() for pod in pool[: unit.needs[key]]])[0]
 
     # --- places -----------------------------------------------------------------------------------------------
 
     def _whole(self, unit: Unit) -> list[PodPlace] | Shortage:
-        """Places for all pods of a unit that start together, else for as many as its gangs need."""
+        """Places for all pods of a unit that start together; otherwise for as many as needed by its gangs."""
         everyone = [pod for pool in unit.pools.values() for pod in pool]
         found = self._place(everyone)
         if not isinstance(found, Shortage) or all(len(pool) == unit.needs[key] for key, pool in unit.pools.items()):
@@ -171,7 +176,7 @@ class PodGangPlacer:
         return found
 
     def _place(self, pods: list[PodState]) -> list[PodPlace] | Shortage:
-        """A node for each of the pods, or why there is none for all of them."""
+        """A node for each of the pods, or the reason why some pod has no node."""
         asks, alike, key = self._asks(pods)
         if key in self._hopeless:
             short, index = self._hopeless[key]
@@ -192,7 +197,7 @@ class PodGangPlacer:
         return sorted(found, key=lambda each: (each.ref.namespace, each.ref.name))
 
     def _asks(self, pods: list[PodState]) -> tuple[list[Ask], list[list[PodState]], str]:
-        """(what pods ask for, those that ask alike, a text that is equal for equal asks)."""
+        """(asks, the pods of each ask, a text equal for equal requests)."""
         digests = self._state.pods.shapes
         shapes: dict[str, list[PodState]] = {}
         for pod in pods:
@@ -208,7 +213,7 @@ class PodGangPlacer:
         return [self._ask(alike, asked) for _, alike in ordered], [alike for _, alike in ordered], key
 
     def _blocked_by(self, unit: Unit, gang: PodGang) -> str:
-        """The gang that was admitted before, and without the pods of which this one would have its places; or empty."""
+        """The gang admitted before, if this gang would have places without the other's pods; otherwise empty."""
         state, view = self._state, self._view
         other = self._other(gang)
         if other is None:
@@ -233,7 +238,7 @@ class PodGangPlacer:
         return None if other is None or other.key in gang.group or not other.count("placed", "bound") else other
 
     def _labels_asked(self, pods: Iterable[PodState]) -> list[str]:
-        """The labels of pods that rules between pods look at: pods that differ in others only are alike."""
+        """The label keys used by rules between pods: pods that differ only in other labels are alike."""
         ledger = self._view.ledger
         rules: list[PodRules] = [pod.rules for pod in pods]
         rules += [ledger.occupants[key].rules for key in ledger.averse]
@@ -257,13 +262,13 @@ class PodGangPlacer:
     # --- telling ----------------------------------------------------------------------------------------------
 
     def _tell(self, unit: Unit, gang: PodGang, why: Why) -> Iterator[Decision]:
-        """Why a gang waits, if it is due to say so now."""
+        """A notice of the reason why a gang waits, if a notice is due now."""
         now, told = self._state.now, gang.told
         if why.patient and now < gang.since + podunits.GRACE_MS:
             return
         tried = why.reason == "no_nodes"
         if tried and self._any:
-            return  # A gang was admitted just now: what that means for this one is said when it is in force.
+            return  # A gang was admitted just now: the notice is made once the admission is in force.
         if tried and podunits.told_lately(self._state, gang):
             return
         over = tried and podunits.over(self._state, gang)
@@ -301,7 +306,7 @@ class PodGangPlacer:
         yield event
 
     def _told_the_same(self, gang: PodGang, parked: Parked) -> bool:
-        """Whether the same would be said of a parked gang as before; false also where that takes more than a look."""
+        """Whether the next notice of a parked gang would equal the last; also false where a glance does not tell."""
         told, other, short = gang.told, self._other(gang), self._hopeless[parked.key][0]
         passed = other is not None and self._without.get((parked.key, other.key, self._view.mark()))
         if (
@@ -327,7 +332,7 @@ class PodGangPlacer:
         return told.said == said(event)
 
     def _growth_of(self, unit: Unit, gang: PodGang) -> tuple[Growth | None, tuple[PoolRefusal, ...]]:
-        """The nodes that a unit lacks, of pools that may have them; else why no pool can help."""
+        """The nodes missing for a unit in pools that may add nodes; otherwise the refusals of the pools."""
         if not self.growing.pools:
             return None, ()
         if gang.growth is not None and self._state.now < gang.growth_until:
@@ -339,7 +344,7 @@ class PodGangPlacer:
         return (plan, ()) if isinstance(plan, Growth) else (None, tuple(plan))
 
     def _ask(self, alike: list[PodState], asked: list[str]) -> Ask:
-        """What pods that differ in nothing that matters ask for."""
+        """The ask of pods that are alike in all labels asked for."""
         pod = alike[0]
         labels = {key: pod.labels[key] for key in asked if key in pod.labels}
         rules = in_force(self._state, pod.ref.key, replace(pod.rules, labels=labels))

@@ -1,10 +1,10 @@
-"""Victims and nodes: a plan is tried before a victim is suspended, and the places that are found for its claimant are
-kept once it is ordered.
+"""Trials of plans, and kept places: a plan is tried before any victim is suspended, and the places found for the
+claimant are kept from the order on.
 
-It is tried on the nodes as they will be when all earlier orders are carried out: their victims are gone and their
-claimants have their places. Where node pools are declared, nodes may still be added for a job that lacks quota, so
-missing nodes are no objection. What the victims release is kept for the job as long as the quota that is claimed with
-it, then until it is placed, or until ten minutes after the last of them has left.
+A plan is tried on the nodes as expected after all earlier orders: their victims are gone, and their claimants have
+places. Where node pools are declared, nodes may still be added for a job that lacks quota, so missing nodes are no
+objection. The room released by the victims is kept as long as the claim on quota, then until the job is placed, or
+until ten minutes after the last victim has left.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
 
 
 def opened(state: AdmitterState, _at: Position, event: ClaimOpened) -> None:
-    """What is owed and awaits the victims of others has its places beside theirs."""
+    """A claim for owed quota without own victims has an order too: its places come from victims of other orders."""
     if event.kind != "age" and event.ref.uid not in state.orders:
         state.orders[event.ref.uid] = NodesOrder((), 0, {}, {}, open=True, claims=event.queue)
 
 
 def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
-    """The places that were found for it are kept from here on, as are those of the jobs that are moved for it."""
+    """The places found for the claimant, and for the jobs moved for the claimant, are kept from now on."""
     plan, before = state.plans.pop(event.ref.uid, None), state.orders.get(event.ref.uid)
     places = plan.tried.places if plan is not None and plan.tried is not None else ()
     for past in [uid for uid, each in state.orders.items() if not _stands(state, each)]:
@@ -96,7 +96,9 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
 
 
 def _leaves(state: AdmitterState, places: Sequence[Placement]) -> dict[str, list[str]]:
-    """Uid of a victim of another order -> its occupants on the nodes of these places, which may count on its room."""
+    """{uid of a victim of another order: its occupants on the nodes of ``places``}: the places may
+    count on this room.
+    """
     going = {uid for order in state.orders.values() for uid in order.going}
     found: dict[str, list[str]] = {}
     for node in {each.node: None for each in places} if going else ():
@@ -107,7 +109,7 @@ def _leaves(state: AdmitterState, places: Sequence[Placement]) -> dict[str, list
 
 
 def _shared(state: AdmitterState, leaving: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
-    """Node -> the GPU devices of which some have shares. ``leaving``: uid -> keys of its occupants"""
+    """{node: GPU devices shared by the occupants}. ``leaving``: uid -> keys of its occupants."""
     found: dict[str, list[int]] = {}
     for each in (state.ledger.occupants[key] for keys in leaving.values() for key in keys):
         if each.share:
@@ -117,7 +119,7 @@ def _shared(state: AdmitterState, leaving: Mapping[str, Sequence[str]]) -> dict[
 
 
 def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
-    """A victim does not leave, or not soon: the room that the plan counts on does not come."""
+    """A victim does not leave, or not soon: the room expected by the plan does not come."""
     if isinstance(event, EffectFailed) and event.action != "suspend":
         return
     for uid in [uid for uid, each in state.orders.items() if event.ref.uid in each.leaving]:
@@ -129,17 +131,17 @@ def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed
 def over(
     state: AdmitterState, _at: Position, event: GangAdmitted | GangDeferred | GangAwaitingNodes | WorkloadDequeued
 ) -> None:
-    """It has its places, or has been tried with all victims gone, or wants none any more."""
+    """The job has its places, or was tried with all victims gone, or no longer wants places."""
     _without_places(state, event.ref.uid)
     for order in state.orders.values() if isinstance(event, GangAdmitted) else ():
-        order.leaving.pop(event.ref.uid, None)  # It has left, and runs elsewhere.
+        order.leaving.pop(event.ref.uid, None)  # The job has left, and runs elsewhere.
 
 
 def charged(state: AdmitterState, at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
-    """No quota is held for it any more; its places are until it is admitted.
+    """No quota is held for the job any more; its places are kept until its admission.
 
-    One whose quota was claimed for another has the places, too. Of those that ask alike, the first to have its quota
-    has the places for which the victims have left, and the other one waits for its own.
+    A job with quota claimed for another job has the other's places, too. Among jobs with the same request, the first to
+    have quota has the places of victims already gone; the other job waits for its own victims.
     """
     uid = event.ref.uid
     if isinstance(event, QuotaReserved):
@@ -153,14 +155,14 @@ def charged(state: AdmitterState, at: Position, event: QuotaReserved | WorkloadA
 
 
 def _taken_over(state: AdmitterState, uid: str, served: str) -> None:
-    """A job has the quota that was claimed for another one."""
+    """A job has the quota claimed for another job."""
     order, own = state.orders.pop(served, None), state.orders.get(uid)
     if order is not None and (own is None or not own.places) and _asks_alike(state, uid, served):
         state.orders[uid] = order
 
 
 def _exchanged(state: AdmitterState, uid: str) -> None:
-    """A job has its quota, and its victims are still leaving: it has the places of one of which all have left."""
+    """A job has quota while its victims still leave: the job swaps orders with a like job without victims left."""
     own = state.orders.get(uid)
     if own is None or not own.claims or not own.places or not _awaited(state, own):
         return
@@ -184,7 +186,7 @@ def ended(state: AdmitterState, _at: Position, event: ClaimEnded | WorkloadGone)
 
 
 def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
-    """A victim has left. What was to be moved and does not come back at once has no place kept."""
+    """A victim has left. A job to be moved that does not come back at once loses its kept places."""
     for order in state.orders.values():
         if event.ref.uid in order.going:
             del order.going[event.ref.uid]
@@ -195,7 +197,7 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
 
 
 def observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
-    """What asks for something else by now than when it was to be moved has no place kept."""
+    """A job to be moved with another request than at the order loses its kept places."""
     uid = event.workload.ref.uid
     found = state.orders.get(uid)
     if found is not None and found.moved and found.moved != repr(asks_of(state, state.gangs[uid])):
@@ -203,7 +205,7 @@ def observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> No
 
 
 def _without_places(state: AdmitterState, uid: str) -> None:
-    """No places are kept for it any more; a claim on quota still waits for the victims."""
+    """No places are kept for the job any more; a claim on quota still waits for the victims."""
     order = state.orders.get(uid)
     if order is not None:
         order.places = ()
@@ -215,13 +217,13 @@ def _without_places(state: AdmitterState, uid: str) -> None:
 
 
 def kept(state: AdmitterState) -> Iterator[str]:
-    """Uids of jobs that places are kept for, in the order in which that was ordered."""
+    """Uids of jobs with kept places, in the order of their orders."""
     return (uid for uid, order in state.orders.items() if order.places)
 
 
 def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
-    """Whether places that are kept for a job may be had by a claimant that has quota and no places of its own: of its
-    queue, those of a job of no higher priority; of another, those of a job that has no quota yet.
+    """Whether a claimant with quota and without places may take the places kept for job ``uid``. In the same queue:
+    where the job has no higher priority. From another queue: where the job has no quota yet.
     """
     reservation, order, queue = state.reservations.get(uid), state.orders.get(uid), state.reservations[claimant].queue
     if reservation is None and order is not None and order.claims != queue:
@@ -232,7 +234,7 @@ def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
 
 
 def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:
-    """(uid of a job, its victims and places), in the order in which they were ordered."""
+    """(uid of a job, order) of the orders in force with places, in the order of their making."""
     return ((uid, order) for uid, order in state.orders.items() if order.places and _stands(state, order))
 
 
@@ -246,7 +248,7 @@ def _awaited(state: AdmitterState, order: NodesOrder) -> bool:
 
 
 def awaits(state: AdmitterState, uid: str) -> bool:
-    """Whether a victim is still on the nodes, or a device is still kept for one that was."""
+    """Whether a victim is still on the nodes, or a device is still kept for a victim."""
     order, ledger = state.orders.get(uid), state.ledger
     if order is None or not order.places or not _stands(state, order):
         return False
@@ -259,9 +261,9 @@ def awaits(state: AdmitterState, uid: str) -> bool:
 
 
 def keep(state: AdmitterState, view: View, but: Container[str] = ()) -> dict[str, list[tuple[str, Kept]]]:
-    """Keep what is free of these nodes for the jobs of the orders; of each, what that is.
+    """Keep the free room of ordered places for their jobs; returns {uid: kept room}.
 
-    ``but``: jobs for which nothing is kept.
+    ``but``: jobs without kept room.
     """
     found: dict[str, list[tuple[str, Kept]]] = {}
     for uid, asked, places, frees in _kept(state):
@@ -275,11 +277,11 @@ def keep(state: AdmitterState, view: View, but: Container[str] = ()) -> dict[str
 
 
 KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequence[int]]]
-"""(uid of a job, its request, its places, node -> the GPU devices that its victims share)"""
+"""(uid of a job, its request, its places, node -> GPU devices shared by its victims)"""
 
 
 def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
-    """As ordered, and as they would be until a plan is ordered or stale."""
+    """The kept places of orders in force, then of plans that fit, until the plan is ordered or stale."""
     for uid, order in sorted(in_force(state), key=lambda each: _awaited(state, each[1])):
         if uid in state.gangs and (state.gangs[uid].waits or order.moved or order.growth is not None):
             yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places, order.frees
@@ -292,8 +294,8 @@ def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
 
 
 def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask]) -> bool:
-    """Take the places that were planned for one of a move; False where they do no longer. ``view``: less what is kept
-    for the others.
+    """Take the places planned for a job of a move; False where the places no longer do. ``view``: without the room kept
+    for other jobs.
     """
     order, mode = state.orders.get(uid), state.placement.strategy
     if order is None or not order.places or not _stands(state, order) or not order.of_move or mode is None:
@@ -313,9 +315,7 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask]) -> boo
 
 
 def supposed(state: AdmitterState, but: str = "") -> View:
-    """The nodes as they will be when all orders for other jobs, and all plans that are to be tried next, are carried
-    out.
-    """
+    """The nodes as expected after all orders for other jobs, and after all plans that fit."""
     view, mode, gone = View(state.ledger), state.placement.strategy, set[str]()
 
     def give(keys: Iterable[str]) -> None:
@@ -327,7 +327,7 @@ def supposed(state: AdmitterState, but: str = "") -> View:
     for uid, order in state.orders.items() if mode is not None else ():
         if not order.places:
             give(key for victim in order.going for key in occupants_of(state, victim))
-            if mode is not None and uid != but:  # Its places are not known: any that would do.
+            if mode is not None and uid != but:  # Unknown places: any places would do.
                 place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
     for _, order in in_force(state):
         give(key for keys in order.leaving.values() for key in keys)
@@ -337,8 +337,8 @@ def supposed(state: AdmitterState, but: str = "") -> View:
 
 
 def settled(state: AdmitterState, but: str = "") -> View:
-    """As :func:`supposed`, less what only the end of another job makes free: a job that moves has its place whatever
-    becomes of the victims of other orders.
+    """Like :func:`supposed`, without room that only the end of another job would free: a moved job has its place
+    whatever happens to victims of other orders.
     """
     view = View(state.ledger)
     keep(state, view, (but,))
@@ -350,7 +350,7 @@ def settled(state: AdmitterState, but: str = "") -> View:
 
 
 def trials_due(state: AdmitterState) -> Iterator[PlanTried]:
-    """Whether a plan has its places, one plan at a time; none is tried where placement is off."""
+    """The trial of a plan, for a single plan at a time; none where placement is off."""
     mode, plan = state.placement.strategy, next((each for each in state.plans.values() if each.tried is None), None)
     if mode is None or plan is None:
         return

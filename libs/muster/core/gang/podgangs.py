@@ -1,7 +1,7 @@
-"""Gangs of pods that Muster binds: what is known of each, and how events change that.
+"""Gangs of pods bound by Muster: the state of each gang, and its changes by events.
 
-A pod of no gang is a gang of one, kept under its uid. The last notice about a gang is here as well, so that it is
-repeated only when it has changed.
+A pod of no gang is a gang by itself, under the uid of the pod. The last notice about a gang is kept here, too, so that
+only a changed notice is repeated.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ leaving    it is being deleted, or bound by another scheduler: it waits for noth
 
 
 class Placed(Struct):
-    """A pod that has a node and has not been seen to be bound to it."""
+    """A pod with a node and without an observed binding."""
 
     place: PodPlace
     cause: Cause
-    """The decision that placed it: what becomes of an older one says nothing of this one."""
+    """The decision that placed the pod: outcomes of an older decision do not count."""
     until: int
     applied: bool = False
     """The API server has taken the binding."""
     released: bool = False
-    """It is to lose its node, and does so when the actuator says that it has not been bound."""
+    """The pod is about to lose its node: after the actuator's report of no binding."""
 
 
 class Rest(Struct):
-    """A pod that the API server refused to bind: it is left alone for a while."""
+    """A pod with a binding refused by the API server: no try for a while."""
 
     times: int
     until: int
@@ -61,38 +61,38 @@ class Rest(Struct):
 
 
 class Told(Struct):
-    """What was said of a gang last."""
+    """The last notice about a gang."""
 
     reason: HeldBackReason
     said: str
-    """Everything else that was said, to know whether it is different now."""
+    """The rest of the notice, for comparison with the next."""
     at: int
     growing: bool = False
-    """It was said which nodes would do."""
+    """The notice named nodes that would help."""
     refused: bool = False
-    """It was said that no node pool can help."""
+    """The notice said that no node pool can help."""
     pools: int = 0
-    """As of which declaration of pools."""
+    """resourceVersion of the declaration of pools at the notice."""
 
 
 class Claimant(Struct):
-    """A gang, of pods or of a job, as one that may claim nodes."""
+    """The waiting times of a gang of pods or of a job, for claims on nodes."""
 
     since: int = 0
-    """Log time at which it was said first that the nodes have no place for it; 0 while it was not."""
+    """Log time (ms) of the first notice without a place; 0 before."""
     claimed: int = 0
-    """Log time at which it claimed nodes last."""
+    """Log time (ms) of the last claim."""
 
 
 class NodeClaim(Struct):
-    """What becomes free on these nodes is kept for a gang."""
+    """A claim on nodes: room that becomes free there is kept for a gang."""
 
     gang: str
     places: tuple[Placement, ...]
     until: int
     cause: Cause
     ref: Ref | None = None
-    """The job whose gang it is; None for a gang of pods."""
+    """The job of the gang; None for a gang of pods."""
 
     @property
     def key(self) -> str:
@@ -100,7 +100,7 @@ class NodeClaim(Struct):
 
 
 def claim_key(gang: str, ref: Ref | None) -> str:
-    """What a claim is found by: the uid of its job, else namespace/name of its gang of pods."""
+    """The key of a claim: the uid of its job, or namespace/name of its gang of pods."""
     return ref.uid if ref is not None else gang
 
 
@@ -108,51 +108,51 @@ class Parked(Struct, frozen=True):
     """The request of a gang that found no place and has not changed since."""
 
     key: str
-    """Equal for all that ask for the same."""
+    """Equal for equal requests."""
     rank: tuple[int, int, str]
-    """Its place in the order."""
+    """The place in the order of tries."""
     names: tuple[str, ...]
-    """Of each shape the pod that represents it."""
+    """The first pod of each shape, by name."""
     owners: tuple[str, ...] = ()
-    """The owners of its pods."""
+    """The owners of the pods."""
 
 
 class PodGang(Struct):
-    """The pods of one gang, and how far it has come."""
+    """The pods of a gang, and the progress of the gang."""
 
     key: str
     since: int
-    """Log time at which the first of its pods was seen."""
+    """Log time (ms) at which the first pod was seen."""
     cause: Cause
-    """The newest fact about its pods."""
+    """The newest fact about a pod of the gang."""
     changed: int = 0
-    """Log time at which something of its pods changed last."""
+    """Log time (ms) of the last change of a pod."""
     declared: Declared | None = None
     """None for a pod of no gang."""
     pods: dict[str, Stage] = field(default_factory=dict)
-    """uid -> its stage, in the order they were seen"""
+    """uid -> stage, in the order of first sight"""
     waiting: dict[str, None] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     """Stage -> how many pods."""
     started: bool = False
-    """Its minimum was reached once."""
+    """The minimum was reached in the past."""
     granted: dict[str, None] = field(default_factory=dict)
-    """Pods that were given a node once: should they lose it, they are given another one on their own."""
+    """Pods placed in the past: such a pod is placed again by itself after a loss of its node."""
     cycle: int = 0
     cycle_since: int = 0
     claimant: Claimant = field(default_factory=Claimant)
     by: str = ""
-    """The gang that was admitted last while its pods waited."""
+    """The gang admitted last while pods of this gang waited."""
     told: Told | None = None
     growth: Growth | None = None
-    """The nodes that it waits for."""
+    """The awaited nodes."""
     growth_until: int = 0
-    """Log time until which it goes on waiting for just those."""
+    """Log time (ms) until which the gang waits for just these nodes."""
     parked: Parked | None = None
-    """None also where it is not that plain what it asks for."""
+    """The request, after a notice without a place; None where the request is not plain."""
 
     def moved_to(self, uid: str, stage: Stage | None) -> None:
-        """A pod has another stage now; None: it is gone."""
+        """A pod has another stage now; None: the pod is gone."""
         before = self.pods.get(uid)
         if before == stage:
             return
@@ -174,12 +174,12 @@ class PodGang(Struct):
 
     @property
     def counted(self) -> GangCounts:
-        """What its policy counts, besides pods that are to be placed."""
+        """The pods counted by the policy, without pods still to be placed."""
         return GangCounts(0, self.count("placed", "bound"), self.count("succeeded"), self.started)
 
     @property
     def lacks(self) -> int:
-        """How many pods a gang that has started lacks of its minimum, none of which waits."""
+        """The number of pods below the minimum in a started gang without waiting pods; 0 for any other gang."""
         said, running = self.declared, self.count("placed", "bound")
         if said is None or said.refusal is not None or not self.started or self.waiting or not running:
             return 0
@@ -187,40 +187,40 @@ class PodGang(Struct):
 
     @property
     def group(self) -> tuple[str, ...]:
-        """The gangs that start together with it, itself among them."""
+        """The gangs that start together with this gang, with the gang's own key."""
         return self.declared.group if self.declared is not None else (self.key,)
 
 
 class PodGangs(Struct):
-    """Every pod that we bind or that has the marks of a gang, by gang; and every PodGroup."""
+    """All pods bound by Muster or marked as a gang, by gang; and all PodGroups."""
 
     pods: dict[str, PodState] = field(default_factory=dict)
     gang_of: dict[str, str] = field(default_factory=dict)
     """uid of a pod -> key of its gang"""
     shapes: dict[str, str] = field(default_factory=dict)
-    """uid of a pod -> digest of its request: pods that ask alike have the same"""
+    """uid of a pod -> digest of its request; equal for equal requests"""
     gangs: dict[str, PodGang] = field(default_factory=dict)
     placed: dict[str, Placed] = field(default_factory=dict)
     reserved: dict[str, None] = field(default_factory=dict)
-    """Pods of no job whose quota is charged."""
+    """Standalone pods with charged quota."""
     proposed: dict[str, str] = field(default_factory=dict)
-    """uid of a pod that waits for its quota -> the key of the gang that it was proposed with"""
+    """uid of a pod that waits for its quota -> key of the gang in the proposal"""
     proposals: dict[str, dict[str, bool]] = field(default_factory=dict)
-    """that key -> uids of its pods, and whether they start together"""
+    """key of the gang in the proposal -> {uid of a pod: whether the pod starts together with others}"""
     refusals: dict[str, PodsDenied] = field(default_factory=dict)
-    """that key -> what refuses those that wait still"""
+    """key of the gang in the proposal -> refusal of the pods still waiting"""
     rests: dict[str, Rest] = field(default_factory=dict)
     """By uid of the pod."""
     pod_groups: dict[str, PodGroup] = field(default_factory=dict)
     """By uid."""
     named: dict[str, dict[str, None]] = field(default_factory=dict)
-    """namespace/name -> uids of the PodGroups of that name: there may be one of each API group"""
+    """namespace/name -> uids of the PodGroups with the name: each API group may have its own"""
     open: dict[str, None] = field(default_factory=dict)
-    """Gangs with pods that wait."""
+    """Gangs with waiting pods."""
     broken: dict[str, None] = field(default_factory=dict)
-    """Gangs that have started, and of which less than the minimum is left"""
+    """Started gangs with fewer pods than the minimum."""
     claims: dict[str, NodeClaim] = field(default_factory=dict)
-    """uid of the job, else namespace/name of the gang of pods -> its claim; no node is in two of them"""
+    """uid of the job, or namespace/name of the gang of pods -> claim; no node is in two claims"""
 
     def settled(self, uid: str) -> None:
         """A pod waits for no quota any more."""
@@ -236,18 +236,16 @@ class PodGangs(Struct):
 
 
 REFUSED_MS = 30_000
-"""How long a pod rests after the API server refused to bind it; twice as long each time, up to 64 times that."""
+"""The rest of a pod after a binding refused by the API server; doubled each time, up to 64 times the first."""
 
 
 # --- pods -------------------------------------------------------------------------------------------------------
 
 
 def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
-    """A pod that we bind, or of a gang, looks like this now."""
+    """Note the present state of a pod bound by Muster, or of a gang."""
     uid = pod.ref.uid
-    if not pod.ours and (
-        pod.scheduler != DEFAULT_SCHEDULER or pod.group
-    ):  # A gang that kube-scheduler knows is its own.
+    if not pod.ours and (pod.scheduler != DEFAULT_SCHEDULER or pod.group):  # kube-scheduler owns gangs of its own API.
         pod_gone(state, uid, at.at)
         return
     said = declared_by(pod)
@@ -319,7 +317,7 @@ def _reopen(state: PodGangs, gang: PodGang) -> None:
 
 
 def _declare(state: PodGangs, gang: PodGang) -> None:
-    """What the oldest of its pods says counts, and the PodGroup of its name above that."""
+    """The declaration of a gang: by its oldest pod, and by the PodGroup of the name above the pod."""
     pod = state.pods[next(iter(gang.pods))]
     gang.declared = declared_by(pod, pod_group_of(state, gang.key))
 
@@ -362,7 +360,7 @@ def _redeclare(state: PodGangs, key: str) -> None:
 
 
 def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> bool:
-    """A pod has a node from here on; False when it wants none any more."""
+    """A pod has a node from now on; False for a pod that no longer waits."""
     uid = place.ref.uid
     gang = state.gangs.get(state.gang_of.get(uid, ""))
     if gang is None or uid not in gang.waiting:
@@ -379,21 +377,21 @@ def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> boo
 
 
 def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
-    """Gangs were admitted while others had pods that wait already."""
+    """Gangs were admitted while pods of other gangs waited."""
     for key in state.open if gangs else ():
         if key not in gangs:
             state.gangs[key].by = gangs[0]
 
 
 def release(state: PodGangs, place: PodPlace) -> None:
-    """A pod is to lose its node, unless it has been bound meanwhile."""
+    """A pod is about to lose its node, unless bound meanwhile."""
     found = state.placed.get(place.ref.uid)
     if found is not None and found.place.node == place.node and not found.applied:
         found.released = True
 
 
 def _unplace(state: PodGangs, uid: str, cause: Cause) -> bool:
-    """A pod that is not bound has its node no more; False when that was so, or ``cause`` names an older place."""
+    """A pod without a binding loses its node; False for a pod without a node, or an older placement than ``cause``."""
     found = state.placed.get(uid)
     if found is None or found.cause != cause:
         return False
@@ -413,7 +411,7 @@ def bind_applied(state: PodGangs, uid: str, cause: Cause) -> None:
 
 
 def bind_failed(state: PodGangs, event: EffectFailed, now: int) -> bool:
-    """A binding failed for good: the pod waits again, unless it is gone or not ours; False for an older one."""
+    """A binding failed for good: the pod waits again, unless gone or not Muster's. False for an older binding."""
     uid, reason = event.ref.uid, event.reason
     if not _unplace(state, uid, event.cause):
         return False
@@ -428,7 +426,7 @@ def bind_failed(state: PodGangs, event: EffectFailed, now: int) -> bool:
 
 
 def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0) -> PodGang | None:
-    """It was said why a gang waits; the end of a round begins the next. Returns the gang, if it still exists."""
+    """Keep a notice about a waiting gang; the end of a round begins the next. Returns the gang, if still known."""
     key = event.gang or (event.pods[0].uid if event.pods else "")
     gang = state.gangs.get(key)
     if gang is None:
@@ -447,7 +445,7 @@ def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0
 
 
 def said(event: GangHeldBack) -> str:
-    """What is said of a gang besides the reason, to compare."""
+    """The text of a notice without the reason, for comparison."""
     reason = "" if event.reason == "timed_out" else event.reason
     parts = (
         reason,

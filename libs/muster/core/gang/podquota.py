@@ -1,6 +1,6 @@
-"""Pods of no job that have places wait for their quota: the accountant is asked for it, and those that it has charged
-are placed. Where the cluster has no object of a quota there is nothing to wait for. One that is not judged yet counts:
-the accountant judges it first, and only then answers.
+"""Quota of standalone pods with places: the admitter proposes the pods to the accountant, and charged pods are placed.
+Where the cluster has no object of a quota, no pod waits. A quota not judged yet counts: the accountant judges the quota
+first, and answers after that.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def owes(state: AdmitterState, pod: PodState) -> bool:
 
 
 def without_refused(state: AdmitterState, unit: Unit) -> tuple[Unit, dict[str, None]]:
-    """(a unit without the pods that its quota had no room for, the uids of these)."""
+    """(the unit without the pods refused by their quota, the uids of these pods)."""
     key = unit.gangs[0].key
     if key not in state.pods.refusals:
         return unit, {}
@@ -70,13 +70,13 @@ def without_refused(state: AdmitterState, unit: Unit) -> tuple[Unit, dict[str, N
     tried = [*unit.alone, *(pod for pool in unit.pools.values() for pod in pool)]
     found = {pod.ref.uid: None for pod in tried if pod.ref.uid in said and owes(state, pod)}
     pools = {key: [pod for pod in pool if pod.ref.uid not in found] for key, pool in unit.pools.items()}
-    whole = all(len(pool) >= unit.needs[key] for key, pool in pools.items())  # They start together, or none does.
+    whole = all(len(pool) >= unit.needs[key] for key, pool in pools.items())  # Together, or not at all.
     alone = [pod for pod in unit.alone if pod.ref.uid not in found]
     return replace(unit, pools=pools if whole else {}, needs=unit.needs if whole else {}, alone=alone), found
 
 
 def charged(state: AdmitterState, unit: Unit, places: list[PodPlace]) -> list[PodPlace]:
-    """The places of pods that wait for no quota; of those that start together all, or none."""
+    """The places of pods that wait for no quota. Of pods that start together: all places, or none."""
     found = [place for place in places if not owes(state, state.pods.pods[place.ref.uid])]
     if len(found) < len(places):
         pods = {place.ref.uid for place in found}
@@ -90,7 +90,7 @@ def charged(state: AdmitterState, unit: Unit, places: list[PodPlace]) -> list[Po
 def proposal(
     state: AdmitterState, unit: Unit, places: Iterable[PodPlace], refused: Mapping[str, None]
 ) -> Iterator[PodsProposed]:
-    """The pods of a unit that have places and wait for their quota, if that is not known."""
+    """A proposal of the unit's pods with places that wait for quota; none where the open proposal covers the pods."""
     found = {place.ref.uid for place in places if owes(state, state.pods.pods[place.ref.uid])} | refused.keys()
     if not found:
         return
@@ -112,12 +112,12 @@ def proposal(
 
 
 def held_up(state: AdmitterState, refused: Iterable[str]) -> Iterable[str]:
-    """The gangs of pods that their quota has no room for."""
+    """The gangs of refused pods."""
     return dict.fromkeys(state.pods.gang_of[uid] for uid in refused)
 
 
 def why(state: AdmitterState, unit: Unit) -> Why:
-    """Why they wait."""
+    """The reason why the pods wait: a paused queue, or a shortfall."""
     refusal = state.pods.refusals[unit.gangs[0].key]
     if refusal.short is None:
         return Why("no_quota", problem("", "queue_paused", queue=refusal.queue))

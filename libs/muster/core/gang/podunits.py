@@ -1,16 +1,11 @@
-"""Units of pod gangs: which may be tried, which are parked, and when a notice is due.
+"""Units of pod gangs: which unit may be tried, which gang is parked, and when a notice is due.
 
-When it is said again that a gang waits, or has lost a part, and by which code of the closed list.
+A unit is the gangs of a group that start together. Order: priority, then age, then name. For each unit: the pods that
+count, and the obstacles to a try.
 
-What may be tried: the gangs that start together, the pods that count, and what keeps a gang from being tried.
-
-A unit is the gangs of one group. Order: priority, then age, then name.
-
-Gangs that found no place and have not changed since: kept with their requests, so that they need not be looked at
-pod by pod as long as others with the same request find no place either.
-
-Kept is only what of the gang itself says all there is to say: every pod that waits is needed, asks for its own node
-room alone and waits for nothing but that. Whatever changes a gang makes it forget this.
+A parked gang found no place and has not changed since. Its request is kept, so no look at its pods is needed while
+other gangs with the same request find no place either. Only a plain gang is parked: every waiting pod is needed, asks
+for its own node room alone, and waits for nothing else. Any change of the gang ends the parking.
 """
 
 from __future__ import annotations
@@ -36,46 +31,46 @@ from muster.model.workload import SCHEDULERS, PodState
 
 
 TELL_AGAIN_MS = 60_000
-"""That a gang waits for the same reason, in other numbers, is said again no sooner than this."""
+"""The shortest pause between notices with the same reason and other numbers."""
 GRACE_MS = 10_000
-"""How long the pods of a gang may take to come before it is said that some are missing."""
+"""The time for the pods of a gang to come before the first notice of missing pods."""
 BROKEN_MS = 60_000
-"""How long a gang that has lost pods may take to get others until it is said that it lacks them."""
+"""The time for a gang to replace lost pods before a notice."""
 STARVED_MS = 20 * 60_000
-"""How long others may be admitted before a gang until that is called starving."""
+"""The time of admissions before a waiting gang until the gang counts as starved."""
 LONGEST_ROUND = 6
-"""Each round takes twice as long as the one before it, so many times."""
+"""The number of rounds with twice the length of the round before."""
 
 
 def told_lately(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether it was said a short while ago that a gang has found no place, and nothing is new."""
+    """Whether a notice of missing places was made shortly before, and no news is due."""
     told = gang.told
     if told is None or not lacks_nodes(told.reason) or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
         return False
-    # That another gang took the room is said at once, also where it was said lately that there is none. So is what
-    # became of the nodes that were named to it, and what others are declared now.
+    # News is due at once where another gang took the room, where the nodes named to the gang do not come,
+    # and where other pools are declared now.
     return not (passed(gang) or elsewhere(state, gang))
 
 
 def gave_way(state: AdmitterState, gang: PodGang) -> HeldBackReason:
-    """What it is called that another gang was placed before it: for so long, it starves."""
+    """The reason for a gang passed by another gang: ``gave_way``, after ``STARVED_MS`` ``starved``."""
     since = gang.claimant.since
     starved = since and state.now >= since + STARVED_MS
     return "starved" if starved else "gave_way"
 
 
 def over(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether the time of its round is over."""
+    """Whether the round of the gang is over."""
     return bool(gang.cycle_since) and state.now >= round_ends(gang)
 
 
 def passed(gang: PodGang) -> bool:
-    """Whether another gang took the room since it was said that there is none."""
+    """Whether another gang took the room since the notice of missing places."""
     return gang.told is not None and gang.told.reason == "no_nodes" and bool(gang.by)
 
 
 def elsewhere(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether nodes that were named to a gang come no more, or pools are declared that were not named to it."""
+    """Whether nodes named to a gang do not come, or the declaration of pools has changed since the notice."""
     told = gang.told
     if told is None or (told.growing and gang.growth is None):
         return told is not None
@@ -83,7 +78,7 @@ def elsewhere(state: AdmitterState, gang: PodGang) -> bool:
 
 
 def broken(state: AdmitterState) -> Iterator[GangHeldBack]:
-    """Gangs that have started and lost so many pods that less than their minimum is left, told once."""
+    """A notice for each started gang with fewer pods than its minimum, made only once."""
     for key in state.pods.broken:
         gang = state.pods.gangs[key]
         if state.now >= gang.changed + BROKEN_MS and (gang.told is None or gang.told.reason != "broken"):
@@ -98,13 +93,13 @@ def broken(state: AdmitterState) -> Iterator[GangHeldBack]:
 
 
 def named(state: AdmitterState, gang: PodGang) -> list[str]:
-    """The pods that an event names, by uid."""
+    """The waiting pods named in an event, as uids."""
     pods = state.pods.pods
     return sorted(gang.waiting, key=lambda uid: pods[uid].ref.name)[:MAX_PODS_NAMED]
 
 
 def round_ends(gang: PodGang) -> int:
-    """Log time at which the round of a gang is over."""
+    """Log time (ms) at which the round of a gang is over."""
     first = gang.declared.timeout_ms if gang.declared is not None else 600_000
     return gang.cycle_since + (first << min(max(gang.cycle - 1, 0), LONGEST_ROUND))
 
@@ -113,9 +108,9 @@ def round_ends(gang: PodGang) -> int:
 
 
 MAX_AT_ONCE = 1_500
-"""Pods that one decision places at most: it is one message of the log."""
+"""The most pods in a decision, which is a single message of the log."""
 OWNER_MS = 5_000
-"""How long a pod waits for its owner to be heard of, which may have a place for it."""
+"""The wait of a pod for news of its owner, which may have a place for the pod."""
 
 
 class Why(Struct, frozen=True):
@@ -126,7 +121,7 @@ class Why(Struct, frozen=True):
     shortage: Shortage | None = None
     short: Shortfall | None = None
     patient: bool = False
-    """What is missing may be on its way."""
+    """The missing pods may be on their way."""
 
 
 class Unit(Struct):
@@ -134,17 +129,17 @@ class Unit(Struct):
 
     gangs: list[PodGang]
     rank: tuple[int, int, str]
-    """What its place in the order is: the lower, the earlier."""
+    """The place in the order; the lowest is tried first."""
     pools: dict[str, list[PodState]] = field(default_factory=dict)
     """Key of a gang -> its pods that start together, by name."""
     needs: dict[str, int] = field(default_factory=dict)
-    """Key of a gang -> how many of them it needs to start."""
+    """Key of a gang -> the number of these pods needed for the start."""
     alone: list[PodState] = field(default_factory=list)
-    """Pods that start on their own: their gang has its minimum, or is none."""
+    """Pods that start singly: their gang has its minimum, or no gang is declared."""
 
 
 def units(state: AdmitterState) -> list[Unit | PodGang]:
-    """Everything with pods that wait, first the ones to be tried first; of a parked gang only the gang."""
+    """All gangs with waiting pods in the order of tries; units, and parked gangs without their unit."""
     found: list[tuple[tuple[int, int, str], Unit | PodGang]] = []
     done: set[str] = set()
     pods = state.pods
@@ -163,7 +158,7 @@ def units(state: AdmitterState) -> list[Unit | PodGang]:
 
 
 def unit_of(state: AdmitterState, of: PodGang) -> Unit:
-    """A gang with pods that wait, and those that start together with it."""
+    """The unit of a gang with waiting pods: all gangs of its group."""
     pods = state.pods
     gangs = [pods.gangs[each] for each in of.group if each in pods.gangs and pods.gangs[each].group == of.group]
     waiting = [pods.pods[uid] for gang in gangs for uid in gang.waiting]
@@ -187,19 +182,19 @@ def unit_of(state: AdmitterState, of: PodGang) -> Unit:
             unit.pools[gang.key] = sorted(pool, key=lambda pod: pod.ref.name)[: max(need, MAX_AT_ONCE - taken)]
             unit.needs[gang.key] = need
             taken += len(unit.pools[gang.key])
-    # The head of a Ray cluster first: its workers wait for it.
+    # The head of a Ray cluster first: its workers wait for the head.
     unit.alone.sort(key=lambda pod: (not is_ray_head(pod.labels), pod.ref.namespace, pod.ref.name))
     return unit
 
 
 def _need(gang: PodGang) -> int:
-    """How many pods a gang must start with at once; 0 when pods of it start on their own."""
+    """The number of pods that a gang must start with at once; 0 where its pods start singly."""
     said = gang.declared
     return 0 if said is None or said.refusal is not None else max(missing(said.policy, said.minimum, gang.counted), 0)
 
 
 def may_be_tried(state: AdmitterState, gang: PodGang, pod: PodState) -> bool:
-    """Whether a pod that waits may be given a node at all now."""
+    """Whether a waiting pod may have a node now."""
     if not pod.ours or pod.gated or resting(state.pods, pod.ref.uid, state.now):
         return False
     if gang.declared is not None and gang.declared.refusal is not None and not heldplaces.admitted_job(state, pod):
@@ -214,7 +209,7 @@ def resting(pods: PodGangs, uid: str, now: int) -> bool:
 
 
 def problems(state: AdmitterState, unit: Unit) -> dict[str, Why]:
-    """Key of a gang -> what keeps it from being tried."""
+    """{key of a gang: obstacle to a try}."""
     own = {gang.key: why for gang in unit.gangs if (why := _own_problem(state, unit, gang)) is not None}
     if len(unit.gangs[0].group) < 2 or not unit.needs:
         return own
@@ -268,12 +263,12 @@ def _own_problem(state: AdmitterState, unit: Unit, gang: PodGang) -> Why | None:
 
 
 def key_of(shapes: Iterable[tuple[str, int]]) -> str:
-    """A text that is equal for equal asks: so many pods of each shape, in the order of these."""
+    """A text equal for equal requests: (shape, number of pods) in order."""
     return repr(list(shapes))
 
 
 def park(state: AdmitterState, gang: PodGang) -> None:
-    """Remember what a gang asks for that has found no place just now, if that is plain."""
+    """Keep the request of a gang that found no place just now, where the request is plain."""
     gang.parked = None
     said, told = gang.declared, gang.told
     if said is None or told is None or not lacks_nodes(told.reason) or not gang.waiting or len(gang.group) > 1:
@@ -294,6 +289,6 @@ def park(state: AdmitterState, gang: PodGang) -> None:
 
 
 def is_parked(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether its record holds: the job of its pods may have been admitted with their places."""
+    """Whether the parked request still holds: the job of the pods may have been admitted with places for the pods."""
     parked = gang.parked
     return parked is not None and not any(state.owners.get(uid, uid) in state.whole for uid in parked.owners)

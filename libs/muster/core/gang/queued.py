@@ -1,4 +1,4 @@
-"""What decisions say of a job under its newest attempt, however often its object is gone and seen again."""
+"""The terms of a job's newest attempt, kept while the job's object is gone and seen again."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from msgspec import Struct
 
 
 class QueuedAs(Struct):
-    """From its queueing until that attempt is over."""
+    """The terms of an attempt, from the queueing until the attempt is over."""
 
     attempt: int = 0
     rank: tuple[int, int] = (0, 0)
-    """Its priority, negated; its place in its queue, ms since the epoch."""
+    """(negated priority, place in the queue in ms since the epoch)."""
     placement: str = ""
-    """How its queue wants its pods laid out on nodes, as was said last; empty: as everything else."""
+    """The layout of the pods on nodes asked for by the queue, as last decided; empty: the layout of the cell."""
     rounds: int = 0
-    """How often it was said to have room and had none, though nothing on the nodes has changed since the first time."""
+    """The number of searches without a place while no node has changed since the first."""
     moves: int = 0
-    """Of the nodes (``NodeLedger``), when that was so last."""
+    """``NodeLedger.moves`` at the last search without a place."""
     rests_until: int = 0
-    """Log time (ms) until which it is not tried again for that, if nothing changes; 0 where it may be."""
+    """Log time (ms) until which the job rests after such rounds, without a change of nodes; 0 without a rest."""
 
 
 def queued_as(queued: Mapping[str, QueuedAs], uid: str) -> QueuedAs:
-    """As a job was queued last; one that was adopted has no place in any queue."""
+    """The terms of a job's newest attempt; an adopted job has the default terms, because no queue has a place for the
+    job.
+    """
     return queued.get(uid) or QueuedAs()

@@ -1,4 +1,4 @@
-"""The claimants: waiting jobs that are owed quota, that outrank running ones, or that have waited too long."""
+"""The claimants: waiting jobs owed quota, jobs that outrank running work, and jobs that have waited too long."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from muster.model.resources import Vector, add_into
 
 
 def owed(state: PreemptorState) -> Iterator[Claimant]:
-    """The jobs that are refused their guarantee, and would be admitted if there were room; in order, each found when it
-    is asked for.
-    """
+    """The jobs refused within their guarantee that free quota would admit, in order. The search runs on demand."""
     given, shares = basis(state.queues.ledger), state.queues.ledger.fair.shares
 
     def entitled(shape: Shape, job: Job) -> bool:
@@ -55,8 +53,9 @@ def owed(state: PreemptorState) -> Iterator[Claimant]:
 
 
 def _in_question(state: PreemptorState) -> Mapping[str, None]:
-    """The queues where a refused job may ask for no more than it is owed: of all others this can be said at a glance.
-    What inner nodes are guaranteed any queue below them may be owed.
+    """The queues with refused jobs that may be owed quota; a glance rules out all other queues.
+
+    Any queue below an inner node may be owed the guarantee of the node.
     """
     ledger, waiting = state.queues.ledger, state.queues.book.queues
 
@@ -69,8 +68,8 @@ def _in_question(state: PreemptorState) -> Mapping[str, None]:
 
 
 def _may_be_owed(state: PreemptorState, queue: str) -> Iterator[Shape]:
-    """The refused shapes of a queue that ask for no more than it may be owed; where that is a guarantee, and for more
-    than is free beside firm claims.
+    """The refused shapes within the amounts that a queue may be owed. For a guarantee: only shapes larger than the
+    quota free beside firm claims.
     """
     ledger = state.queues.ledger
     left = left_of(ledger, queue, chain_of(queue), ledger.leaving.extra)
@@ -93,7 +92,7 @@ def _may_be_owed(state: PreemptorState, queue: str) -> Iterator[Shape]:
 
 
 def outranking(state: PreemptorState) -> list[Claimant]:
-    """Waiting jobs of queues in which work of lower priority is evicted, and could make room; in order."""
+    """Waiting jobs for which evicted work of lower priority in the same queue could make room, in order."""
     nodes = state.queues.ledger.nodes
     given = basis(state.queues.ledger)
 
@@ -116,9 +115,10 @@ def outranking(state: PreemptorState) -> list[Claimant]:
 
 
 def _could_make_room(state: PreemptorState, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
-    """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.
+    """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of the leaf.
 
-    It gives enough itself, or the leaf is within its min without it, so that others might.
+    Either the amounts are enough, or the leaf is within its min without the work, so victims in other queues are
+    possible.
     """
     lower: Vector = {}
     for each, amounts in state.sums.get(queue, {}).items():
@@ -143,9 +143,7 @@ def _entitled(
     entitled: Entitled,
     shapes: Callable[[PreemptorState, str], Iterator[Shape]],
 ) -> Iterator[Claimant]:
-    """The waiting jobs of ``shapes`` of these queues, and the clusters that are refused growth, where they may claim;
-    in order.
-    """
+    """The waiting jobs of ``shapes`` and the clusters with refused growth, in queues that may claim; in order."""
     growths = growthclaims.refused(state, may_claim)
     for queue in sorted({**dict.fromkeys(queues), **growths}, key=partial(turn_of, state)):
         waiting = sorted(state.claimants(shapes(state, queue)), key=_place)
@@ -159,12 +157,12 @@ def _place(claimant: Claimant) -> Place:
 
 
 def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
-    """The job that has waited longest at the head of its queue beyond the age limit, and the uppermost limit that
-    refuses it.
+    """The head that has waited longest beyond the age limit, and the uppermost limit that refuses the head.
 
-    None where quota is held for age already, or was until lately, or where enough jobs run that were admitted so; nor
-    for a job that needs what others are owed, whose claim is below theirs, or that empty nodes could not take. It moves
-    up where others have filled a node above meanwhile: else they could keep it out for ever.
+    None where quota is held for age already, or was held until lately, or enough running jobs were admitted by claims
+    for age. None too for a job that needs quota owed to others, a job whose claim is below theirs, and a job too large
+    for empty nodes. A claim moves up where other jobs have filled a higher node meanwhile: otherwise these jobs could
+    keep the claimant out for ever.
     """
     aged = [*state.queues.ledger.claims.for_age()]
     held, owing = state.age_claims.held(state.queues.ledger), Owing(state.queues.ledger)
@@ -198,8 +196,8 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
 
 
 def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:
-    """The heads of queues for which something may be held, those first that have waited longest: at a glance, none that
-    is refused only where another has a claim for age.
+    """The heads for which quota may be held, longest wait first. Heads refused only at a node with another claim for
+    age are ruled out at a glance.
     """
     queues, heads = state.queues, state.heads
     refused = heads.refused(queues, {path for claim in aged for path in claim.paths()})
@@ -208,8 +206,8 @@ def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:
 
 
 def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
-    """Whether a limit of a node at which another has a claim for age refuses a job, claims apart: its own would be held
-    there too.
+    """Whether a node with another job's claim for age refuses the job, claims apart. A second claim would be held at
+    the same node.
     """
     if claim.uid == job.ref.uid:
         return False
@@ -223,7 +221,7 @@ def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
 
 
 def next_claims(state: PreemptorState) -> list[int]:
-    """Log times (ms) at which the preemption delays of waiting jobs are over."""
+    """Log times (ms) at which preemption delays and graces of waiting jobs and clusters end."""
     queues = state.queues
     later = [job for uid in state.delayed if (job := queues.jobs.get(uid)) and state.claims_from(job) > state.now]
     shapes = [(job, queues.book.shapes.get(job.shape)) for job in later if queues.ledger.by_shares(job.queue)]
@@ -236,7 +234,7 @@ def next_claims(state: PreemptorState) -> list[int]:
 
 
 def _graces(state: PreemptorState) -> Iterator[int]:
-    """Log times (ms) at which the graces of jobs that are owed quota are over."""
+    """Log times (ms) at which the graces of jobs owed quota end."""
     for key in state.owed_since:
         shape = state.queues.book.shapes.get(key)
         job = state.claimant(shape) if shape is not None else None
@@ -245,7 +243,7 @@ def _graces(state: PreemptorState) -> Iterator[int]:
 
 
 def turn_of(state: PreemptorState, queue: str) -> tuple[int, int, str]:
-    """The claimants of the queue that is first in this order are looked at first, in each queue those in its order."""
+    """The order of queues: priority of the queue, share used, path. In a queue, jobs keep their own order."""
     return -state.queues.queue_priorities.get(queue, 0), share(state.queues.ledger, queue), queue
 
 
@@ -255,5 +253,5 @@ def place_of(state: PreemptorState, shape: Shape, job: Job) -> tuple[tuple[int, 
 
 
 def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:
-    """What a claim of a job is planned against: most have none that would have to be left out."""
+    """The basis for the plan of a job; only a job with a claim needs its own basis, without this claim."""
     return basis(state.queues.ledger, job.ref.uid) if job.ref.uid in state.queues.ledger.claims.by_uid else given

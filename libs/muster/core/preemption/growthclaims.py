@@ -1,9 +1,7 @@
-"""Ray clusters that scale themselves, as claimants.
+"""Ray clusters with refused growth, as claimants. A refused piece of growth asks like a waiting job.
 
-Ray clusters that are refused growth, as claimants: each piece that was refused asks like a job that waits.
-
-One piece of a cluster is planned for at a time, as often as it is owed. A piece for which nothing can be taken back is
-passed over, and the next is planned for; when there is none the cluster rests like a job.
+The preemptor plans for one piece of a cluster at a time, as many times as the piece is owed. A piece without victims is
+passed over, and the next piece is planned for. After the last piece the cluster rests like a job.
 """
 
 from __future__ import annotations
@@ -29,13 +27,13 @@ from muster.model.keys import Position
 
 
 def scales_itself(state: PreemptorState, uid: str, elastic: Elastic | None) -> None:
-    """One that was charged with a fixed size is granted just that once it scales itself."""
+    """A cluster charged with a fixed size is granted the same size once the cluster scales."""
     if uid in state.charged and uid not in state.granted and elastic is not None:
         state.granted[uid] = granted_before(state.fixed.pop(uid, {}), elastic)
 
 
 def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -> None:
-    """What a Ray cluster may give depends on the one that runs; a plan is tried again where that has changed."""
+    """A new RayCluster may change the smallest worker groups of a workload; plans are then tried again."""
     workload = state.queues.workloads.get(event.child.owner_uid)
     before = state.scaling.of(workload) if workload is not None else None
     state.scaling.observed(event)
@@ -46,7 +44,7 @@ def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -
 
 
 def head_heard(state: PreemptorState, _at: Position, event: RayDemandObserved) -> None:
-    """Which workers of a Ray cluster have nothing to do: those go first."""
+    """The idle workers of a Ray cluster, by worker group: idle workers go first."""
     counts: Counts = {}
     for each in event.demand.idle:
         counts[each.group] = counts.get(each.group, 0) + 1
@@ -58,7 +56,7 @@ def head_heard(state: PreemptorState, _at: Position, event: RayDemandObserved) -
 
 
 def _minimum(elastic: Elastic | None) -> Counts | None:
-    """What the worker groups of a cluster never give; None where it gives nothing."""
+    """{worker group: replicas never taken}; None where the cluster releases no workers."""
     return {group.name: group.least for group in elastic.groups} if elastic is not None else None
 
 
@@ -76,7 +74,7 @@ Entitled = Callable[[Shape, Job], bool]
 
 
 def requested(state: PreemptorState, at: Position, event: GrowthRequested) -> None:
-    """What is asked for; it replaces what the cluster asked for before."""
+    """Keep the request of the cluster; a new request replaces the older request."""
     before = state.growing.pop(event.ref.uid, None)
     if event.units:
         state.growing[event.ref.uid] = RefusedGrowth(event, before.since if before is not None else at.at)
@@ -92,7 +90,7 @@ def denied(state: PreemptorState, at: Position, event: GrowthDenied) -> None:
 
 
 def over(state: PreemptorState, _at: Position, event: GrowthGranted | GrowthWithdrawn | QuotaReleased) -> None:
-    """The request is void: the cluster asks again for the replicas that it lacks."""
+    """The request is void: the cluster asks again for the missing replicas."""
     state.growing.pop(event.ref.uid, None)
 
 
@@ -109,7 +107,7 @@ def passed_over(state: PreemptorState, event: ReclaimDeferred) -> bool:
 
 
 def job_of(state: PreemptorState, uid: str) -> Job | None:
-    """A cluster that is refused growth as the job that it is in its queue; None where it may claim nothing."""
+    """A cluster with refused growth, as a job of its queue; None where the cluster may claim nothing."""
     found, charge = state.growing.get(uid), state.queues.ledger.charges.get(uid)
     workload, claim = state.queues.workloads.get(uid), state.queues.ledger.claims.by_uid.get(uid)
     leaves = uid in state.leaving or uid in state.shrinking
@@ -135,12 +133,12 @@ def job_of(state: PreemptorState, uid: str) -> Job | None:
 
 
 def key_of(uid: str) -> str:
-    """What the growth of a cluster is called among shapes."""
+    """The key of a cluster's growth among the keys of shapes."""
     return f"growth {uid}"
 
 
 def refused(state: PreemptorState, may_claim: Callable[[str], bool]) -> dict[str, list[str]]:
-    """Queue -> the uids of its clusters that are refused growth; of queues that may claim."""
+    """{queue: uids of clusters with refused growth}, of the queues that may claim."""
     found: dict[str, list[str]] = {}
     for uid in state.growing:
         charge = state.queues.ledger.charges.get(uid)
@@ -150,7 +148,7 @@ def refused(state: PreemptorState, may_claim: Callable[[str], bool]) -> dict[str
 
 
 def claimants(state: PreemptorState, uids: Iterable[str], entitled: Entitled) -> Iterator[Claimant]:
-    """The first piece of each of these clusters that is entitled, as often as it is."""
+    """For every cluster its first entitled piece, as many times as the piece is entitled."""
     for uid in uids:
         found, job = state.growing[uid], None if state.is_gated(uid) else job_of(state, uid)
         if job is None:
@@ -165,7 +163,7 @@ def claimants(state: PreemptorState, uids: Iterable[str], entitled: Entitled) ->
 def _largest(
     state: PreemptorState, found: RefusedGrowth, job: Job, groups: Counts, short: Shortfall, entitled: Entitled
 ) -> Claimant | None:
-    """A piece as often as it is asked for and entitled."""
+    """A piece, as many times as asked for and entitled; None where the piece is not entitled once."""
     low, high = 0, asked_times(found.asked, groups)
     best: Claimant | None = None
     while low < high:
@@ -191,7 +189,7 @@ def _claimant(
 
 
 def deadlines(state: PreemptorState) -> Iterator[int]:
-    """Log times (ms) from which a cluster may claim what it is owed, though nothing happens."""
+    """Log times (ms) from which a cluster may claim owed quota without a further event."""
     for uid in state.growing:
         waits = state.delay_ms(uid) or key_of(uid) in state.owed_since
         job = job_of(state, uid) if waits else None

@@ -1,13 +1,12 @@
-"""The heads of the queues, and what claims for age may cost.
+"""The heads of the queues, and the limits on claims for age.
 
-Claims for age: how much jobs that have waited too long may cost the others, per node of the quota tree.
+Claims for age: the cost to other jobs of jobs that have waited too long, per node of the quota tree. Quota held for
+such a job is idle. Once the job runs, the job uses quota that a younger or shorter job would have had. Both parts of
+the node's limit stay small on average: after a job that takes more at once, no quota is held for age at the node until
+the average is reached again.
 
-The quota that is held for such a job is idle; once the job runs, it uses quota that a younger or shorter job would
-have had. Both are small parts of the node's limit, on average: after a job that takes more at once, nothing is
-held for age at this node until the average is reached again.
-
-The heads of the queues: by the time since when they wait, and by the amounts they ask for. Of those that may be
-refused no other is looked at.
+The heads of the queues: sorted by the start of their wait, and by the amounts asked for. Only heads that may be refused
+are looked at.
 """
 
 from __future__ import annotations
@@ -33,24 +32,25 @@ from muster.model.resources import Vector, add_into
 
 
 RUNS_PART = 20
-"""Jobs admitted by claims for age hold one part in this many of the node's limit: at a time, but for one job that is
-wider by itself, and on average."""
+"""Jobs admitted by claims for age hold at most 1/20 of the node's limit, at a time and on average. A single wider job
+may hold more at a time.
+"""
 
 IDLE_PART = 200
-"""One part in this many of a node's limit is idle for age, on average."""
+"""1/200 of a node's limit is idle for age, on average."""
 
 MILLION = 1_000_000
 
 
 class AgeClaim(Struct):
-    """A claim for age: the node at which it is held, and what was idle there for it, as the claim counts it."""
+    """A claim for age: the node of the claim, and the amounts idle for the claim so far."""
 
     top: str
     idle: Vector = field(default_factory=dict)
 
 
 class AgeRun(Struct, frozen=True):
-    """A job that was admitted by a claim for age: the node of the claim, and its part of the limit of that node."""
+    """A job admitted by a claim for age: the node of the claim, and the job's part of the node's limit."""
 
     top: str
     part: int
@@ -58,23 +58,23 @@ class AgeRun(Struct, frozen=True):
 
 
 class AgeClaims(Struct):
-    """What is held for age, what runs by it, and until when a node has had enough of both."""
+    """The claims for age in force, the jobs admitted by such claims, and the rest times of nodes."""
 
     claims: dict[str, AgeClaim] = field(default_factory=dict)
-    """claimant uid -> its claim for age in force"""
+    """claimant uid -> claim for age in force"""
     runs: dict[str, AgeRun] = field(default_factory=dict)
-    """uid of a charged workload that was admitted by a claim for age -> where"""
+    """uid of a charged workload admitted by a claim for age -> node and part"""
     rests: dict[str, int] = field(default_factory=dict)
-    """node -> log time (ms) until which nothing more is held there for age"""
+    """node -> log time (ms) until which no more quota is held for age there"""
 
     def opened(self, uid: str, top: str, ledger: Ledger, now: int) -> None:
         before = self.claims.get(uid)
-        if before is not None:  # It was held further down until now.
+        if before is not None:  # The claim was at a lower node until now.
             self._paid_back(before, ledger, now)
         self.claims[uid] = AgeClaim(top)
 
     def time_passed(self, ledger: Ledger) -> None:
-        """What is idle was so for longer."""
+        """Idle amounts have grown with the time."""
         for uid, claim in self.claims.items():
             claim.idle = dict(ledger.claims.by_uid[uid].idle)
 
@@ -90,13 +90,15 @@ class AgeClaims(Struct):
                 self._paid_back(claim, ledger, now)
 
     def left(self, uid: str, since: int | None, now: int) -> None:
-        """A charge was released that had run since ``since``: a job wider than ``RUNS_PART`` allows took too much."""
+        """A charge that had run from ``since`` (log time, ms) was released. The node of a job wider than ``RUNS_PART``
+        allows now rests.
+        """
         run = self.runs.pop(uid, None)
         if run is not None and since is not None and run.part * RUNS_PART > MILLION:
             self._rest(run.top, now, (now - since) * (run.part * RUNS_PART - MILLION) // MILLION)
 
     def held(self, ledger: Ledger) -> dict[str, Vector]:
-        """Node -> what runs by claims for age that were held there."""
+        """{node: amounts of charged jobs admitted by claims for age at the node}."""
         found: dict[str, Vector] = {}
         for uid, run in self.runs.items():
             charge = ledger.charges.get(uid)
@@ -105,28 +107,28 @@ class AgeClaims(Struct):
         return found
 
     def rests_until(self, queue: str) -> int:
-        """Log time (ms) until which nothing is held for a job of a queue; 0 for none."""
+        """Log time (ms) until which no quota is held for the jobs of a queue; 0 without a rest."""
         return max((self.rests.get(path, 0) for path in chain_of(queue)), default=0) if self.rests else 0
 
     def _paid_back(self, claim: AgeClaim, ledger: Ledger, now: int) -> None:
         self._rest(claim.top, now, paid_back_ms(ledger, claim.top, claim.idle, IDLE_PART))
 
     def _rest(self, top: str, now: int, pause: int) -> None:
-        """A node rests for so long (ms); rests that are over are forgotten."""
+        """A node rests for ``pause`` ms; rests in the past are forgotten."""
         until = max(now + pause, self.rests.get(top, 0))
         self.rests = {path: at for path, at in {**self.rests, top: until}.items() if at > now}
 
 
 def has_room(top: Shortfall, held: Mapping[str, Vector]) -> bool:
-    """Whether what runs by claims for age leaves room for one more that a limit refuses; for one always. ``held``: as
-    of ``AgeClaims.held``.
+    """Whether the jobs admitted by claims for age leave room for the refused job; always true without such jobs.
+    ``held``: see ``AgeClaims.held``.
     """
     already = held.get(top.path, {}).get(top.resource, 0)
     return not already or (already + top.asked) * RUNS_PART <= top.limit
 
 
 def _part(ledger: Ledger, path: str, amounts: Vector) -> int:
-    """Millionths of a node's limit, of the resource of which it is most."""
+    """Millionths of a node's limit, for the resource with the largest part."""
     limits = {name: limit_of(ledger, path, name) for name in amounts}
     return max((amounts[name] * MILLION // limit for name, limit in limits.items() if limit), default=0)
 
@@ -135,8 +137,7 @@ def _part(ledger: Ledger, path: str, amounts: Vector) -> int:
 
 
 FEW = 8
-"""Where less than one part in this many of the queues comes into question, they are sorted; else their order is gone
-through."""
+"""Where fewer than 1/8 of the queues come into question, only these are sorted; otherwise the kept order is read."""
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -146,44 +147,44 @@ class RankedHead(Struct):
 
     uid: str
     since: int
-    """Log time (ms) from which its age counts."""
+    """Log time (ms) from which the age of the head counts."""
     asks: Vector
 
 
 class Refused(Struct):
-    """Queues whose heads may be refused."""
+    """Queues with heads that may be refused."""
 
     sure: dict[str, None]
     large: list[tuple[str, str, int]] = field(default_factory=list)
-    """(node above queues, resource, what is free of it): heads below it that ask for more are refused, too"""
+    """(node above queues, resource, free amount): a head below the node that asks for more is refused, too"""
     most: int = 0
     """No more than so many are."""
 
 
 class Heads(Struct):
-    """Only a queue that an event has touched changes its place."""
+    """The heads of all queues. Only a queue touched by an event changes its place."""
 
     heads: dict[str, RankedHead] = field(default_factory=dict)
     """queue -> its head"""
     order: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
-    """root -> sorted (since when the head waits, its uid, queue)"""
+    """root -> sorted (start of the wait, uid of the head, queue)"""
     asks: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
-    """node above queues -> resource -> sorted (amount that a head asks for, queue)"""
+    """node above queues -> resource -> sorted (amount asked for by a head, queue)"""
     full: dict[str, None] = field(default_factory=dict)
-    """queues that refuse their own head, claims apart"""
+    """queues with limits that refuse their own head, claims apart"""
     near: dict[str, None] = field(default_factory=dict)
-    """queues where a refused job may ask for no more than they leave of their guarantee, or of their share"""
+    """queues where a refused job may fit in the rest of the queue's guarantee, or of its share"""
 
     @classmethod
     def of(cls, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> Heads:
-        """All of them."""
+        """The heads of all queues, from an empty state."""
         found = cls()
         for queue in queues.book.lines:
             found._look(queue, queues, evictions, service)
         return found
 
     def settle(self, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
-        """Bring the queues in line that were touched since."""
+        """Look again at the queues touched since the last call."""
         for queue in queues.book.stirred:
             self._look(queue, queues, evictions, service)
         queues.book.stirred.clear()
@@ -232,8 +233,10 @@ class Heads(Struct):
                 del self.asks[path]
 
     def refused(self, queues: Queues, but: Collection[str] = ()) -> Refused | None:
-        """The queues that have a claim, and those whose heads may be refused by a node, those of ``but`` apart: by all
-        that is used and held there, whatever is held for them. None where that depends on more.
+        """The queues with a claim, and the queues with heads that a node may refuse, by all used and held quota there.
+
+        Held quota counts for its own claimant too. ``but``: nodes left out. None where refusal depends on loans or
+        shares.
         """
         ledger = queues.ledger
         if ledger.lends or ledger.shares.names:
@@ -251,7 +254,7 @@ class Heads(Struct):
         return found
 
     def _all_of(self, among: Refused) -> dict[str, None]:
-        """Their names, where they are few."""
+        """The names of these queues; only for few queues."""
         found = dict(among.sure)
         for path, name, room in among.large:
             asks = self.asks[path][name]
@@ -265,8 +268,8 @@ class Heads(Struct):
         )
 
     def due(self, queues: Queues, rests: AgeClaims, now: int, among: Refused | None) -> Iterator[str]:
-        """The queues for whose heads something may be held, those first that have waited longest; each is looked at as
-        its turn comes. ``among``: only these; None for all.
+        """The queues with heads for which quota may be held, longest wait first; lazily. ``among``: only these queues;
+        None for all.
         """
         trees = (self._due(queues, root, rests, now, among) for root in queues.ledger.trees)
         return (queue for _, _, queue in merge(*trees))
@@ -274,7 +277,7 @@ class Heads(Struct):
     def _due(
         self, queues: Queues, root: str, rests: AgeClaims, now: int, among: Refused | None
     ) -> Iterator[tuple[int, str, str]]:
-        """Those of one tree, as in its order."""
+        """The due heads of one tree, in order."""
         order, limit = self.order.get(root, []), queues.ledger.trees[root].rules.age_limit_ms
         if not limit or (rests.rests and rests.rests_until(root) > now):
             return
@@ -301,7 +304,7 @@ class Heads(Struct):
             ends = [until for path, until in rests.rests.items() if root_of(path) == root and until > now]
             for _, _, queue in order[:old] if ends else ():
                 if found is not None and found <= min(ends):
-                    break  # None of these is due before the first of them.
+                    break  # No head is due before the end of the first rest.
                 due = rests.rests_until(queue)
                 if due > now and queue in queues.ledger.nodes and (found is None or due < found):
                     found = due
@@ -318,9 +321,10 @@ class Heads(Struct):
 def left_of(
     ledger: Ledger, queue: str, paths: Collection[str], leaving: Mapping[str, Mapping[str, int]]
 ) -> Callable[[str], int] | None:
-    """How much of a resource a job of a queue may ask for that is owed it, at a glance: what the guarantee of one of
-    these ``paths`` leaves, or the share of its queue. None where it is owed nothing. ``leaving``: what leaves, as
-    negative amounts.
+    """By resource, the most a job may ask for and be owed, at a glance; None where the queue is owed nothing.
+
+    The amount is the rest of the largest guarantee among ``paths``, or of the share of the queue. ``leaving``: amounts
+    of leaving jobs, negative.
     """
     nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
 
@@ -343,14 +347,14 @@ def left_of(
 
 
 def _refused(queues: Queues, queue: str) -> Iterator[RefusalSlot]:
-    """What is parked of a queue, and may be admitted some day."""
+    """The slots with parked requests of a queue that limits may admit some day."""
     parked = queues.book.parked
     slots = (slot for path in chain_of(queue) if path in parked for slot in parked[path].values())
     return (slot for slot in slots if not slot.of_min and queue in slot.asks)
 
 
 def waits_since(job: Job, evictions: Mapping[str, list[int]], service: Service) -> int:
-    """Log time from which its age counts: a job that made room for jobs with less service has had its turn before."""
+    """Log time (ms) from which the age of a job counts: after an eviction for service, from the last eviction."""
     if job.ref.uid not in service.times:
         return job.queued_at
     return max(job.queued_at, *evictions.get(job.ref.uid, (0,)))

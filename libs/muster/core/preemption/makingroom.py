@@ -1,9 +1,9 @@
-"""Jobs with room in their quota that find no place on the nodes: other jobs are moved or evicted for them.
+"""Jobs with room in their quota and no place on the nodes: other jobs are moved or evicted for such a job.
 
-Searched once for each time that one has found no place: in KAI queues first for moves, then between queues, then in
-its own. The victims that were found are proposed; the gang admitter confirms the places. Where quota has become short
-since it found no place, the proposal brings it back to its queue: only there something is held for it. Where no victims
-leave room the job rests until what may go, or the nodes, have changed.
+One search follows every ``gang_deferred``: in KAI queues first for moves, then between queues, then in the queue of the
+job. The preemptor proposes the victims; the gang admitter confirms the places. If quota has become short meanwhile, the
+proposal brings the job back to its queue: only queued jobs can hold a claim. Without victims that leave room, the job
+rests until the candidates or the nodes change.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from muster.events.reasons import OrderKind
 from muster.model.keys import Position, root_of
 
 ROOM_MS = 600_000
-"""How long no further job is suspended for a job, since the last of its victims has left."""
+"""The time after the departure of the last victim in which no further job is suspended for the same claimant."""
 
 
 def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
-    """It has found no place. Where room is kept for a gang that came before it, no victim leaves for it.
+    """A job has found no place. No victim leaves for the job while room is kept for an earlier gang.
 
-    One that came back to its queue by its own proposal has not found none again: else two that take each other's quota
-    while they are tried would propose without end.
+    A job back in its queue by its own proposal keeps its search: otherwise two jobs that take each other's quota would
+    propose without end.
     """
     job = state.queues.jobs.get(event.ref.uid)
     before = _drop(state, event.ref.uid)
@@ -69,7 +69,7 @@ def _entry(found: UnplacedClaimant) -> tuple[int, str]:
 
 
 def _noted(state: PreemptorState, found: UnplacedClaimant) -> None:
-    """From when others may leave for it, and until when it rests."""
+    """Note from when victims may leave for a job, and until when the job rests."""
     found.may_at = max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
     state.unplaced_from.put(found.job.ref.uid, found.may_at)
     _rests(state, found, found.gate)
@@ -101,7 +101,7 @@ def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDeq
 
 
 def observed(state: PreemptorState, _at: Position, event: WorkloadObserved | ObjectUnreadable) -> None:
-    """Its labels may say something else of how long it waits."""
+    """New labels may change the delays of the job."""
     ref = event.workload.ref if isinstance(event, WorkloadObserved) else event.ref
     found = state.unplaced.get(ref.uid)
     if found is not None:
@@ -122,7 +122,7 @@ def proposed(state: PreemptorState, event: PreemptionProposed) -> None:
 
 
 def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
-    """No rule has victims for it; they are asked again when this gate opens."""
+    """No rule has victims for the job; the rules are tried again when this gate opens."""
     found = state.unplaced.get(uid)
     if found is not None:
         found.tried = dict.fromkeys(_KINDS)
@@ -130,8 +130,9 @@ def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
 
 
 def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) -> None:
-    """No job is suspended for it as was proposed. Where the nodes have not ``refused`` it, something has changed since:
-    it is asked again at once, but once until then, for two could take each other's quota while they are tried.
+    """The proposed jobs are not suspended. Unless the nodes ``refused`` the job, the state has changed since the
+    proposal: the job asks again at once, but only once until the gate opens. Two jobs could take each other's quota
+    meanwhile.
     """
     found = state.unplaced.get(uid)
     if found is None or not found.asked:
@@ -144,7 +145,7 @@ def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) ->
 
 
 def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: int) -> None:
-    """Jobs are suspended for it; if its quota lacks room it waits for that, in its queue."""
+    """Victims are suspended for the job. If quota is short too, the job waits in its queue for the quota."""
     if isinstance(event, ClaimOpened) or not event.for_nodes:
         _drop(state, event.ref.uid)
         return
@@ -171,12 +172,14 @@ def awaited_in_vain(state: PreemptorState, uid: str) -> None:
 
 
 def _tried(state: PreemptorState, found: UnplacedClaimant) -> dict[str, None]:
-    """The rules that found no victim for it lately; all are tried again when the running work has changed."""
+    """The rules without victims for the job lately; none once the gate has opened."""
     return {} if state.opens(found.gate) else found.tried
 
 
 def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred | None:
-    """The victims for the first job that has some, after the jobs that were found to have none."""
+    """The decision for the first due job with candidates: a proposal, or a deferral without victims; None without such
+    a job.
+    """
     if not state.unplaced:
         return None
     priorities = state.queues.queue_priorities
@@ -195,7 +198,7 @@ def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred 
 
 
 def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
-    """The jobs for which a rule may find victims: of all others this can be said at a glance."""
+    """The jobs for which a rule may find victims; a glance rules out all others."""
     ledger, found = state.queues.ledger, state.unplaced
     leaving = ledger.leaving.extra
     inner = {**ledger.inner_below, **{path: None for path in leaving if path in ledger.pooled}}
@@ -228,7 +231,7 @@ def _is_within(left: Callable[[str], int], job: Job) -> bool:
 
 
 def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
-    """Whether it waits as it did, and no victim leaves for it yet."""
+    """Whether the job still waits unchanged, and no victim is leaving for the job."""
     job, ledger = found.job, state.queues.ledger
     uid = job.ref.uid
     workload = state.queues.workloads.get(uid)
@@ -247,14 +250,14 @@ def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
 
 
 def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
-    """Whether it is in its queue and its quota has room."""
+    """Whether the job is in its queue and its quota has room."""
     uid, ledger = found.job.ref.uid, state.queues.ledger
     queued = uid in state.queues.jobs
     return queued and ledger.shortfall(found.job.queue, found.job.demand, now=state.now, uid=uid) is None
 
 
 def deadlines(state: PreemptorState) -> Iterator[int]:
-    """Log times (ms) at which others may leave for a job, though nothing happens."""
+    """Log times (ms) at which victims may leave for a job without a further event."""
     now, unplaced = state.now, state.unplaced
     yield from (at for at, _ in islice(state.unplaced_from.after(now), 1))
     over = (at for at, uid in state.rests.after(now) if state.has_changed(unplaced[uid].gate))
@@ -266,7 +269,7 @@ def deadlines(state: PreemptorState) -> Iterator[int]:
 
 
 def _later(state: PreemptorState, queue: str) -> Iterator[int]:
-    """Log times (ms) from which some may go for a queue that may not go now."""
+    """Log times (ms) from which further candidates may leave for a queue."""
     if state.moves:
         yield from (at + HOUR_MS for at in state.moved.values() if at + HOUR_MS > state.now)
     if (state.stays or state.queues.ledger.protects) and (at := state.evictable_from(queue, own=True)):
@@ -298,7 +301,7 @@ def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionPropo
 
 
 def _elsewhere(state: PreemptorState, job: Job) -> Found:
-    """The jobs of KAI queues that move for it, those that lose the least work: none is evicted where that is enough."""
+    """The jobs of KAI queues to move for the job, least lost work first. No job is evicted where moves are enough."""
     ledger, site = state.queues.ledger, site_now(state, job) if state.moves else None
     if site is None or not state.reclaims(job.queue):
         return profiles.NO_VICTIMS

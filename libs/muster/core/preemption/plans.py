@@ -1,12 +1,8 @@
 """Plans of the preemptor: the candidates for eviction, the victims of a claimant, and the proposal.
 
-The list of candidates for eviction: for each leaf its running work, in the order in which it is evicted.
-
-The victims for a waiting job, as the preemptor sees the queues and the nodes.
-
-Proposals for a claimant: its victims or the quota held for it, or why nothing can be reclaimed.
-
-Waiting jobs that have had less service than running ones that keep their work, and the victims for them.
+*Enlisting*: for each leaf its running work, in the order of eviction. *Owed*: the victims for a waiting job, from the
+queues and nodes as the preemptor sees both. *Plans*: a proposal with victims or with quota to hold, or the reason for a
+deferral. *Underserved*: waiting jobs with less service than running ones, and the victims for such jobs.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ from muster.model.victims import PartialVictim, Victim
 
 
 EVICTION_MS = 300_000
-"""Each eviction of a workload counts like so much work that it would lose: work evicted before goes later."""
+"""Each past eviction of a workload counts like this much lost work: work evicted before goes later."""
 
 
 def enlist(state: PreemptorState, uid: str) -> None:
@@ -73,7 +69,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
     job = state.queues.jobs.get(uid)
     priority = job.priority if job is not None else state.queues.priority_of(workload)
     came = job.queued_at if job is not None else workload.queued_at or workload.created
-    # Work beyond its grant is the first of its priority to be evicted.
+    # Work beyond its grant is evicted first of its priority.
     kept = max(since, min(workload.checkpointed_at, state.now))
     spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
     run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
@@ -99,9 +95,7 @@ def weigh(state: PreemptorState, queue: str) -> None:
 
 
 def is_outranked(state: PreemptorState, queue: str) -> bool:
-    """Whether work of lower priority may be suspended in a leaf than that of a job that waits there, or found no
-    place.
-    """
+    """Whether work in a leaf has lower priority than a job that waits in the leaf or found no place."""
     line, found = state.queues.book.lines.get(queue), state.unplaced_in.get(root_of(queue), {}).get(queue)
     negated = min(line[0][0].below if line else UNBOUNDED, found[0][0] if found else UNBOUNDED)
     return queue in state.runs and state.runs[queue][0].priority < -negated
@@ -125,7 +119,7 @@ May = Callable[[str], bool]
 
 
 def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = None) -> Found:
-    """The victims for the quota it is owed; ``may``: by another measure than whether they may be evicted now."""
+    """The victims for owed quota. ``may``: replaces the check whether a job may be evicted now."""
     ledger, queue, demand = state.queues.ledger, job.queue, job.demand
     shares = shares_with(ledger, job.ref.uid, queue, demand) if ledger.by_shares(queue) else None
     candidates = state.candidates(queue, may)
@@ -135,8 +129,10 @@ def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = N
 
 
 def with_moves(state: PreemptorState, job: Job, candidates: Candidates) -> Candidates:
-    """The same, and the jobs that may move for it, whatever their queues and priorities, for they go on elsewhere. A
-    job that has taken part in a move takes part in no other for an hour, so no two can move each other.
+    """The candidates, with the jobs that may move for the claimant, of any queue and priority: moved jobs go on
+    elsewhere.
+
+    A job that took part in a move takes part in no other for an hour, so no two jobs can move each other.
     """
     lately = {uid for uid, at in state.moved.items() if at > state.now - HOUR_MS}
     if job.ref.uid in lately:
@@ -152,7 +148,9 @@ def with_moves(state: PreemptorState, job: Job, candidates: Candidates) -> Candi
 def outranked(
     state: PreemptorState, job: Job, site: Site | None, may: May | None = None, *, others: bool = True
 ) -> Found:
-    """The victims for its priority; ``may``: as for ``owed``. ``others``: those of other queues may, too."""
+    """The victims for the priority of a job. ``may``: as for ``owed``. ``others``: victims of other
+    queues are allowed.
+    """
     ledger, queue = state.queues.ledger, job.queue
     given, reclaims = basis(ledger, job.ref.uid), others and ledger.rules_of(queue).reclaim != "disabled"
     candidates = state.candidates(queue, may)
@@ -160,12 +158,12 @@ def outranked(
 
 
 def nodes_for(state: PreemptorState, job: Job) -> Site | None:
-    """The nodes as a job sees them; None where it is not placed on them, or more may be added."""
+    """The nodes as a job sees them; None where jobs are not placed on nodes, or where node pools may add nodes."""
     return None if state.places.pools else site_now(state, job)
 
 
 def site_now(state: PreemptorState, job: Job) -> Site | None:
-    """The same where it counts only which nodes there are."""
+    """The nodes as a job sees them, without the nodes of pools; None where jobs are not placed."""
     said = laid_out(state.queues.ledger.nodes, job.queue)
     grows = (job.growth, job.demand.pods) if job.growth is not None else None
     return site_of(state.places, job.ref.uid, said, grows=grows)
@@ -175,8 +173,9 @@ def site_now(state: PreemptorState, job: Job) -> Site | None:
 
 
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-    """Borrowers above their own guarantee are evicted, or it is said why none is. What leaves for others may free all
-    the quota that it lacks, and no place: then they are for its places alone.
+    """A proposal to evict borrowers above their own guarantee, or a deferral with the reason.
+
+    Leaving jobs may free all the missing quota and still no place: then the victims are for places alone.
     """
     cause, short = _refusal(state, shape, job)
     if state.grace_over_at(job) is None:
@@ -211,8 +210,8 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
 
 
 def _wastes(state: PreemptorState, job: Job, short: Shortfall, uids: list[str]) -> bool:
-    """Whether these are more than a job lacks for which others leave already: they would make room elsewhere, and those
-    would have left for nothing.
+    """Whether the victims are more than a job lacks, while other victims leave for the same job. The new victims would
+    make room elsewhere. The earlier victims would have left for nothing.
     """
     ledger = state.queues.ledger
     claim, gives = ledger.claims.by_uid.get(job.ref.uid), [0]
@@ -225,10 +224,9 @@ def _wastes(state: PreemptorState, job: Job, short: Shortfall, uids: list[str]) 
 def _parts(
     state: PreemptorState, shape: Shape, given: Basis, whole: list[str], below: int | None = None
 ) -> tuple[PartialVictim, ...]:
-    """Ray clusters that release workers instead of the jobs that would leave as a whole, none of higher priority than
-    they.
+    """Workers to release of Ray clusters, instead of whole jobs; no cluster has a higher priority than these jobs.
 
-    ``below``: those of the claimant's own queue, of lower priority than this; None: those of other queues.
+    ``below``: only clusters of the claimant's queue with a priority lower than this; None: clusters of other queues.
     """
     givers = state.spares()
     if not givers:
@@ -242,7 +240,7 @@ def _parts(
 
 
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-    """Work of lower priority in its own queue is evicted, or it is said why none is."""
+    """A proposal to evict work of lower priority in the claimant's queue, or a deferral with the reason."""
     cause, short = _refusal(state, shape, job)
     found = _in_its_queue(state, shape, job, cause, short)
     if found is not None:
@@ -259,7 +257,7 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
 
 
 def clear(state: PreemptorState, found: UnplacedClaimant, job: Job, kind: OrderKind, plan: Found) -> PreemptionProposed:
-    """These jobs are evicted or moved for one that has found no place; its quota may be short as well."""
+    """A proposal to evict or move jobs for a job without a place. The quota may be short as well."""
     inside = job if kind == "priority" else None
     chosen = tuple(replace(_victim(state, uid, inside), moves=uid in plan.moving) for uid in plan.uids)
     short = basis(state.queues.ledger, job.ref.uid).refusal(job.queue, job.demand)
@@ -268,7 +266,7 @@ def clear(state: PreemptorState, found: UnplacedClaimant, job: Job, kind: OrderK
 
 
 def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Decision:
-    """Work that has had more service is evicted for it."""
+    """A proposal to evict work with more service than the claimant."""
     cause, short = _refusal(state, shape, job)
     chosen = tuple(_victim(state, uid) for uid in uids)
     withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
@@ -276,7 +274,7 @@ def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Dec
 
 
 def hold(state: PreemptorState, shape: Shape, job: Job, top: Shortfall) -> Decision:
-    """What leaves is held for it, up to the uppermost limit that refuses it."""
+    """A proposal to hold released quota for the claimant, up to the uppermost limit that refuses the job."""
     cause = shape.denial.cause if shape.denial is not None else job.cause
     return _proposal(state, job, cause, top, kind="age")
 
@@ -285,7 +283,7 @@ Withheld = Literal["", "reclaim_disabled"]
 
 
 def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shortfall]:
-    """What refused those of this shape, and what they lack by now without regard to age claims."""
+    """The cause of the shape's denial, and the present shortfall without regard to age claims."""
     short = basis(state.queues.ledger, job.ref.uid).short(shape.queue, shape.demand)
     if shape.denial is None or short is None:
         raise AssertionError(f"{job.ref} is parked and fits")
@@ -295,7 +293,9 @@ def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shor
 def _in_its_queue(
     state: PreemptorState, shape: Shape, job: Job, cause: Cause, short: Shortfall
 ) -> PreemptionProposed | None:
-    """The eviction of work of lower priority in its own queue, if that makes room; workers before whole jobs."""
+    """The proposal to evict work of lower priority in the claimant's queue; workers before whole jobs. None without
+    room.
+    """
     uids = outranked(state, job, nodes_for(state, job)).uids
     parts = _parts(state, shape, basis(state.queues.ledger, job.ref.uid), uids, below=job.priority)
     if not uids and not parts:
@@ -319,7 +319,9 @@ def _in_its_queue(
 def _deferral(
     state: PreemptorState, job: Job, cause: Cause, short: Shortfall, reason: DeferralReason, until: int
 ) -> ReclaimDeferred:
-    """No work is evicted for it now; ``until``: log time that may change that, 0: only news may."""
+    """No eviction for the claimant now. ``until``: log time (ms) of a possible change; 0: only an event may change the
+    answer.
+    """
     return ReclaimDeferred(
         cause=cause,
         ref=job.ref,
@@ -367,7 +369,7 @@ def _proposal(
 
 
 def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
-    """``claimant``: the job that outranks it, if they are of one queue."""
+    """``claimant``: the job that outranks the victim, where both are in the same queue."""
     charge, workload = state.queues.ledger.charges[uid], state.queues.workloads[uid]
     attempt = state.charged[uid]
     outranked = claimant is not None and charge.queue == claimant.queue
@@ -376,13 +378,13 @@ def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Vic
 
 
 def _leaving(state: PreemptorState, plan: Found, uid: str) -> Victim:
-    """What becomes of one of a plan: it moves, is left to end, or leaves."""
+    """A victim of a plan: the job moves, is left to end, or is suspended."""
     victim = _victim(state, uid)
     return replace(victim, moves=True) if uid in plan.moving else _ending(state, victim)
 
 
 def _ending(state: PreemptorState, victim: Victim) -> Victim:
-    """One that is expected to end before its suspension would free its quota is left to end, once in a run."""
+    """A victim expected to end before a suspension would free its quota is left to end, once in a run."""
     ends_by = state.ends_by(victim.ref)
     return replace(victim, ends_by=ends_by) if ends_by else victim
 
@@ -391,7 +393,7 @@ def _ending(state: PreemptorState, victim: Victim) -> Victim:
 
 
 def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
-    """The first that could be admitted so, and the uids of its victims; None when there is none."""
+    """The first job that evictions for service could admit, with the uids of the victims; None without such a job."""
     if not state.served:
         return None
     most, ledger = max(state.served.values()), state.queues.ledger
@@ -417,7 +419,7 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
 
 
 def _victims(state: PreemptorState, given: Basis, job: Job, level: int) -> list[str]:
-    """Of those above its level the highest first, then the one that loses least."""
+    """Victims above the claimant's level, the highest level first, then the least lost work."""
     root, runs = root_of(job.queue), dict[str, list[Run]]()
     for uid, above in state.served.items():
         started = state.started[uid]

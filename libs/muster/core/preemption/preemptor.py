@@ -1,10 +1,11 @@
-"""The preemptor: which work should be suspended for which job; the accountant judges it and only then it is ordered.
+"""The preemptor: proposes the running work to suspend for a job. The accountant judges a proposal before any
+suspension.
 
-One proposal is open at a time, any number of claims are in force. It proposes for jobs that stay within a guarantee and
-are refused above it: queues in their order (priority, used/min, age), in each the head first. Without those, it looks
-for jobs that outrank running ones of their own queue, where the tree allows evictions of lower priority. Else it
-proposes victims for a job whose quota has room and the nodes have not, or that released quota is held for a head that
-has waited too long: big work must not starve behind small. A Ray cluster that is refused growth asks as a job does.
+At most one proposal is open at a time; any number of claims are in force. First come jobs within a guarantee and
+refused above it: queues in order (priority, used/min, age), in each queue the head first. Next come jobs that outrank
+running jobs of the same queue, where the tree allows preemption. Next come jobs whose quota has room and for which no
+nodes are free. Last, released quota is held for a head that has waited too long: large jobs must not starve behind
+small ones. A Ray cluster with refused growth asks as a job does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from muster.events.base import Decision, Event
 from muster.events.decisions import ReclaimDeferred
 
 MAX_LOOKED_AT = 16
-"""Claimants that are planned for in one commit: a budget of steps."""
+"""The most claimants planned for in one commit: a budget of steps."""
 
 
 class Preemptor(Stage[PreemptorState]):
@@ -51,13 +52,15 @@ class Preemptor(Stage[PreemptorState]):
 
     @staticmethod
     def settle(state: PreemptorState) -> None:
-        """A commit is folded: the queues that it touched are looked at, and those whose shares it changed."""
+        """After the fold of a commit: look at the queues touched by the commit, and at the queues
+        whose shares changed.
+        """
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         if state.queues.book.stirred:
             preemptorfolds.stirred(state)
 
     def decide(self, state: PreemptorState) -> list[Decision]:
-        """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
+        """A proposal for the first claimant, after a deferral for every earlier claimant."""
         if not state.admitting or state.open:
             return []
         found = _for_quota(state)
@@ -81,7 +84,9 @@ class Preemptor(Stage[PreemptorState]):
         return min([*times, aged] if aged is not None else times, default=None)
 
     def check(self, state: PreemptorState) -> list[Violation]:
-        """I5 for the copy of the ledger; what is listed as running is charged there."""
+        """I5 for the copy of the ledger; I16 for the heads and the outranked leaves; I6: every
+        listed run has a charge.
+        """
         found = []
         ledger = state.queues.ledger
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
@@ -108,14 +113,17 @@ def _of_places() -> dict[type[Event], Arm]:
 
 
 def _for_quota(state: PreemptorState) -> list[Decision]:
-    """What is proposed for jobs that are owed quota or outrank running ones: a proposal changes what the others would
-    be planned against, a deferral does not.
+    """The decisions for jobs owed quota and for jobs that outrank running work, at most ``MAX_LOOKED_AT``.
+
+    A proposal changes the state for every other plan; a deferral does not.
     """
     return list(islice(_looked_at(state), MAX_LOOKED_AT))
 
 
 def _looked_at(state: PreemptorState) -> Iterator[Decision]:
-    """Up to the first that is proposed. Those that are owed are found one by one: most often the first is enough."""
+    """The deferrals up to the first proposal. Claimants owed quota are looked up singly: most often the first is
+    enough.
+    """
     outranking, entitled = claimants.outranking(state), claimants.owed(state)
     owed = [*entitled] if outranking else [*islice(entitled, 1)]
     while owed or outranking:
@@ -130,7 +138,7 @@ def _looked_at(state: PreemptorState) -> Iterator[Decision]:
 
 def _first_of(state: PreemptorState, owed: list[Claimant], outranking: list[Claimant]) -> Decision:
     if outranking:
-        # A tree that lets priority preempt does not want lower priority of the same queue to be helped before it.
+        # Where priority preempts, no job of lower priority goes before a job of the same queue.
         first = {job.queue: job.place for _, job in reversed(outranking)}
         owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
         helped = {job.ref.uid for _, job in owed}

@@ -53,10 +53,12 @@ from muster.events.system import PlacementChosen
 from muster.model.keys import Position, root_of
 
 KEPT_MS = 600_000
-"""How long a cluster that could not give workers is not asked for some again; it may be suspended as a whole."""
+"""The time in which a cluster that could not release workers is asked for none; meanwhile the cluster may be suspended
+as a whole.
+"""
 
 NO_NODES_MS = 60_000
-"""A job that would find no place on the nodes is looked at again after this, if the candidates have changed."""
+"""The time until the next look at a job without places on the nodes, if the candidates have changed."""
 
 
 def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObserved) -> None:
@@ -82,7 +84,7 @@ def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
 
 
 def unreadable(state: PreemptorState, _at: Position, event: ObjectUnreadable) -> None:
-    """What cannot be read any more may still run, and cannot be suspended: its controller's word is unknown."""
+    """An unreadable workload may still run, and cannot be suspended: the state of its controller is unknown."""
     _delays(state, event.ref.uid)
     changed(state, event.ref.uid)
     state.gates.pop(event.ref.uid, None)
@@ -90,7 +92,7 @@ def unreadable(state: PreemptorState, _at: Position, event: ObjectUnreadable) ->
 
 
 def stirred(state: PreemptorState) -> None:
-    """What is kept of the queues that a commit has touched."""
+    """Look again at the queues touched by a commit."""
     for queue in state.queues.book.stirred:
         weigh(state, queue)
     state.heads.settle(state.queues, state.evictions, state.service)
@@ -99,7 +101,7 @@ def stirred(state: PreemptorState) -> None:
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
     _delays(state, event.ref.uid)
     changed(state, event.ref.uid)
-    if event.ref.uid in state.queues.jobs:  # Its age counts from another time.
+    if event.ref.uid in state.queues.jobs:  # The age of a later job counts from another time.
         state.queues.book.stirred[state.queues.jobs[event.ref.uid].queue] = None
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
@@ -135,7 +137,7 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
 
 
 def _graces_over(state: PreemptorState) -> None:
-    """A shape that is not owed any more, or does not wait, has a grace again the next time."""
+    """A shape not owed quota now, or without waiting jobs, has a new grace the next time."""
     asking = {growthclaims.key_of(uid) for uid in state.growing}
     for key in [each for each in state.owed_since if each not in asking]:
         shape = state.queues.book.shapes.get(key)
@@ -144,13 +146,13 @@ def _graces_over(state: PreemptorState) -> None:
 
 
 def _may_be_owed(state: PreemptorState, shape: Shape) -> bool:
-    """Whether it stays within a guarantee of its queue; in a KAI queue its share says that, which moves."""
+    """Whether the shape stays within a guarantee of its queue. In a KAI queue always true: shares move."""
     ledger = state.queues.ledger
     return ledger.by_shares(shape.queue) or ledger.owed(shape.queue, shape.demand)
 
 
 def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
-    """It is a candidate as work of another leaf from here on."""
+    """The workload is a candidate of another leaf from now on."""
     enlist(state, event.ref.uid)
     state.supply += 1
 
@@ -173,7 +175,7 @@ def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> N
 
 
 def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> None:
-    """Others may be suspended in its place; one that still leaves is not asked for again."""
+    """Other jobs may be suspended instead; a victim that still leaves is not asked for again."""
     state.supply += 1
     makingroom.awaited_in_vain(state, event.ref.uid)
     if event.reason == "runs_again":
@@ -184,10 +186,10 @@ def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> Non
 
 
 def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
-    """It could not be suspended: it is left alone for a while, and others may go in its place."""
+    """The workload could not be suspended: no new attempt for a while, and other jobs may be victims."""
     makingroom.awaited_in_vain(state, uid)
     times = 1
-    if uid in state.leaving:  # What fails late, or once more, was counted when it failed.
+    if uid in state.leaving:  # A late or second failure was counted at the first.
         del state.leaving[uid]
         times = state.failed[uid] = state.failed.get(uid, 0) + 1
     state.stays[uid] = max(at.at + stays_ms(times), state.stays.get(uid, 0))
@@ -228,12 +230,12 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
 
 
 def queued(state: PreemptorState, _at: Position, event: WorkloadQueued) -> None:
-    """A new attempt asks for something else, or elsewhere: what was found for the one before says nothing about it."""
+    """A new attempt asks for other amounts, or elsewhere: gates of the last attempt are void."""
     state.gates.pop(event.ref.uid, None)
 
 
 def changed(state: PreemptorState, uid: str) -> None:
-    """What could be taken back may have changed."""
+    """Enlist the workload again; the supply changes where its run does."""
     before = state.started.get(uid)
     was = (before.listed, before.run) if before is not None else None
     enlist(state, uid)
@@ -258,13 +260,13 @@ def _rules_changed(state: PreemptorState) -> None:
 
 
 def shares_changed(state: PreemptorState, _at: Position, event: SharesChanged) -> None:
-    """A job that was refused may be within its share now, though nothing became free."""
+    """A refused job may be within its share now, although no quota became free."""
     if event.usage:
         state.supply += 1
 
 
 def queue_changed(state: PreemptorState, _at: Position, _event: QueueObserved | QueueGone) -> None:
-    """A Queue object was seen, or is gone: what is paused may have changed."""
+    """A Queue object was seen, or is gone: the pauses may have changed."""
     pauses = {path: parts for path, parts in state.queues.paused.items() if parts}
     if pauses != state.shown_pauses:
         state.shown_pauses = pauses
@@ -272,8 +274,8 @@ def queue_changed(state: PreemptorState, _at: Position, _event: QueueObserved | 
 
 
 def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
-    """Nothing is proposed for it for now, at most until its grace or its own delay is over: from then on it may claim
-    quota that was not looked for before. A job that is gone needs no gate.
+    """Shut a gate for a claimant, at most until its grace or its own delay ends: from then on the job may claim further
+    quota. A job without a workload needs no gate.
     """
     if uid in state.queues.workloads:
         job = growthclaims.job_of(state, uid) or state.queues.jobs.get(uid)
@@ -321,8 +323,8 @@ def _rests_ms(reason: DeferralReason) -> int:
 
 
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
-    """It is looked at again if anything has changed since it was proposed: the nodes that it was tried on may be others
-    by the time that this is heard.
+    """The claimant asks again after a change since the proposal: the nodes of the plan may differ by the time of this
+    event.
     """
     proposed = state.open.pop(event.ref.uid, state.shut(0))
     gate, refused = replace(proposed, rest=at.at + NO_NODES_MS), rests_on_nodes(event.reason)
@@ -335,7 +337,7 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     state.open.pop(event.ref.uid, None)
     makingroom.ordered(state, event, at.at)
     if isinstance(event, ClaimOpened):
-        state.gates.pop(event.ref.uid, None)  # What it is owed is another question, and has not been asked.
+        state.gates.pop(event.ref.uid, None)  # The owed quota is a separate question, not asked yet.
         if event.kind == "age":
             state.age_claims.opened(event.ref.uid, event.top, state.queues.ledger, at.at)
         else:
@@ -366,8 +368,8 @@ def placement_chosen(state: PreemptorState, _at: Position, event: PlacementChose
 
 
 def workers_kept(state: PreemptorState, at: Position, event: WorkersKept) -> None:
-    """It gives no workers; as a whole it may be suspended after a while. What was on its way back by itself can be
-    taken again.
+    """The cluster releases no workers; after a while the cluster may be suspended as a whole. Workers that the cluster
+    was about to release unasked may be taken again.
     """
     if event.unasked:
         state.supply += 1
@@ -384,8 +386,8 @@ def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOr
 
 
 def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
-    """The held quota is free for other plans. A plan that failed rests as long as it lasted without progress; then it
-    is looked at again, for work that could not go before may be asked again by then.
+    """The held quota is free for other plans. The claimant of an expired claim rests as long as a claim lasts without
+    progress. Later the preemptor may ask again for victims that could not leave before.
     """
     state.supply += 1
     state.age_claims.looked(state.queues.ledger, state.now)

@@ -1,14 +1,11 @@
-"""The state of the preemptor.
+"""The state of the preemptor: the queues as the sorter sees them, the running work, and the claimants without a plan.
 
-Victims that end by themselves before their suspension would free anything: to evict them would gain nothing.
-
-What a suspension takes is learned from the log: from a decision until it is written on its object, and from there until
-a suspended job has released its quota. How long a job still holds its quota is what it declares, or what most of those
-took that were like it. One that is expected to end first is chosen before others, for nothing is lost by that, and is
-not suspended: its quota is planned for the claimant as if it left, and the claimant waits for that no longer than the
-suspension would have taken. Then it is planned for again, and a job that was left to end once is not left to end again.
-
-What the preemptor knows: the queues as the sorter sees them, what runs where, and which jobs it cannot help now.
+Victims that end by themselves: an eviction gains nothing where the job ends before a suspension would free its quota.
+The time of a suspension is learned from the log: from the decision to the write, and from the write to the release. The
+time until a job's end is declared by the job, or learned from similar jobs. A job expected to end first is chosen
+before others, because no work is lost. Such a job is not suspended, and its quota is planned for the claimant. The
+claimant waits no longer than a suspension would have taken. Then the preemptor plans again; a job left to end once is
+not left to end again.
 """
 
 from __future__ import annotations
@@ -46,25 +43,25 @@ from muster.model.resources import Vector
 
 
 class Ends(Struct):
-    """How long jobs hold their quota, and how long it takes to suspend them."""
+    """Durations of jobs, and durations of their suspensions."""
 
     runs: Durations = field(default_factory=Durations)
-    """From when a job was resumed until it had ended by itself and released its quota."""
+    """From the resume of a job until the release of its quota, for jobs that ended by themselves."""
     stops: Durations = field(default_factory=Durations)
     """From when a suspension was written until the quota was released."""
     resumes: RunTimes = field(default_factory=RunTimes)
-    """From a decision to resume a job until it was written."""
+    """From a decision to resume a job until the write."""
     suspends: RunTimes = field(default_factory=RunTimes)
-    """The same of suspensions: those ask more of the API server."""
+    """From a decision to suspend a job until the write: suspensions need more calls of the API server."""
     decided: dict[str, int] = field(default_factory=dict)
-    """uid of a job that is to be resumed or suspended -> log time (ms) of that decision"""
+    """uid of a job to be resumed or suspended -> log time (ms) of the decision"""
     suspended: dict[str, int] = field(default_factory=dict)
-    """uid of a job that was suspended and has not released its quota -> log time (ms) of the write"""
+    """uid of a suspended job that still holds its quota -> log time (ms) of the write"""
     due: list[tuple[int, str]] = field(default_factory=list)
-    """(log time (ms) at which it is expected to end, uid) of the jobs that run, in order; where that is known"""
+    """sorted (log time (ms) of the expected end, uid) of running jobs with a known end"""
     due_at: dict[str, int] = field(default_factory=dict)
     left: dict[str, None] = field(default_factory=dict)
-    """uids of jobs that were left to end by themselves in this run: they are not once more"""
+    """uids of jobs left to end by themselves in this run: not to be left again"""
 
     def began(self, ref: Ref, charge: Charge, since: int) -> None:
         """A job runs since a log time (ms)."""
@@ -74,15 +71,16 @@ class Ends(Struct):
             insort(self.due, (at, ref.uid))
 
     def stopped(self, uid: str) -> None:
-        """It runs no more."""
+        """The job no longer runs."""
         self.left.pop(uid, None)
         at = self.due_at.pop(uid, None)
         if at is not None:
             del self.due[bisect_left(self.due, (at, uid))]
 
     def about(self, now: int) -> list[str]:
-        """The jobs of which as many may have ended as not by the time that a suspension takes, the first to end first:
-        those that are expected to have ended by then, and not so long ago that they are not like others.
+        """Jobs with even odds of an end before a suspension takes effect, earliest expected end first.
+
+        The expected ends are at most one suspension time ahead or ago: a job overdue for longer is not like the others.
         """
         takes = self._takes((ANY,))
         begin, end = (bisect_left(self.due, (at, "")) for at in (now - takes, now + takes + 1))
@@ -96,7 +94,7 @@ class Ends(Struct):
             self.suspended[uid] = now
 
     def released(self, event: QuotaReleased, since: int | None, now: int) -> None:
-        """``since``: log time (ms) at which it was resumed; None where it was not."""
+        """``since``: log time (ms) of the resume; None without a resume."""
         self.decided.pop(event.ref.uid, None)
         suspended = self.suspended.pop(event.ref.uid, None)
         kinds = kinds_of(event.ref.namespace, event.ref.name, event.queue, event.request)
@@ -106,8 +104,8 @@ class Ends(Struct):
             self.runs.ended(kinds, now - since)
 
     def ends_by(self, ref: Ref, charge: Charge, since: int, now: int) -> int:
-        """Log time (ms) by which a job is expected to have ended that was resumed at ``since``, where no suspension
-        would free its quota before that; else 0.
+        """Log time (ms) by which a job resumed at ``since`` is expected to end, if a suspension would free quota no
+        earlier; otherwise 0.
         """
         kinds = kinds_of(ref.namespace, ref.name, charge.queue, charge.request)
         takes = self._takes(kinds) if ref.uid not in self.left else 0
@@ -115,12 +113,12 @@ class Ends(Struct):
         return now + takes if takes and (declared or self.runs.ends_within(kinds, now - since, takes)) else 0
 
     def _takes(self, kinds: tuple[str, ...]) -> int:
-        """How long (ms) it takes until a suspension of such jobs frees their quota; 0 where that is not known."""
+        """The time (ms) from an order until a suspension of such jobs frees their quota; 0 where unknown."""
         known = [most for each in (self.resumes, self.suspends) if (most := each.most()) is not None]
         if not known:
             return 0
         write = max(known)
-        stop = self.stops.left(kinds, 0)  # Where that is not known: its controller has to write as well.
+        stop = self.stops.left(kinds, 0)  # Where unknown: the controller has to write as well.
         return write + (write if stop is None else stop)
 
 
@@ -128,170 +126,171 @@ class Ends(Struct):
 
 
 MIN_PAUSE_MS = 1_000
-"""Between two looks at a job that outranks running ones."""
+"""The pause between two looks at a job that outranks running jobs."""
 
 MAX_REMEMBERED = 16
-"""Evictions of one workload."""
+"""The most evictions remembered for one workload."""
 
 HOUR_MS = 3_600_000
 
 EVICTIONS_AN_HOUR = 5
-"""A workload that has been evicted so often within an hour goes last."""
+"""A workload with this many evictions within an hour goes last."""
 
 EVICTIONS_IN_ALL = 8
-"""A workload that has been evicted so often goes last from then on."""
+"""A workload with this many evictions goes last from then on."""
 
 _NO_SLOTS: Mapping[str, RefusalSlot] = {}
 
 NEVER = -1
-"""A supply that has always changed since: a gate with it opens when its rest is over."""
+"""A supply unequal to all real values: a gate with ``NEVER`` opens at the end of its rest."""
 
 
 class RetryGate(Struct, frozen=True):
-    """Why nothing is proposed for a claimant for now, and what opens the gate again."""
+    """The state of a refused plan, and the changes that open the gate again."""
 
     supply: int
-    """It is looked at again when what could be taken back has changed since, ..."""
+    """The gate opens when the supply has changed since, ..."""
     until: int = 0
     """... or at this log time (ms), ..."""
     nodes: int = -1
-    """... or when the nodes have; -1 where they say nothing."""
+    """... or when the nodes have changed; -1: nodes do not matter."""
     rest: int = 0
-    """Not before this log time (ms), whatever else has changed."""
+    """The gate stays shut until this log time (ms), whatever else has changed."""
 
 
 class Started(Struct):
-    """What runs under a charge, and since when."""
+    """The run of a charged workload."""
 
     leaf: str
     run: Run
     since: int
-    """Log time (ms) at which it was resumed."""
+    """Log time (ms) of the resume."""
     kept: int = 0
     """Log time (ms) of the last checkpoint of this run; ``since`` before the first."""
     listed: bool = False
     gives: Vector = field(default_factory=dict)
-    """The amounts it releases, while it is listed."""
+    """The amounts released by an eviction, while the run is listed."""
 
 
 class UnplacedClaimant(Struct):
-    """A job that has released its quota, for it has found no place on the nodes."""
+    """A job that has released its quota after a search for nodes without a result."""
 
     job: Job
-    """As it was queued then."""
+    """The job as queued at the time."""
     since: int
-    """Log time (ms) at which it found none first."""
+    """Log time (ms) of the first search without a place."""
     cause: Cause
     gate: RetryGate = RetryGate(NEVER)
-    """When it is looked at again by rules that have been tried."""
+    """When the rules already tried are tried again."""
     awaits: tuple[str, ...] = ()
-    """uids of the victims that were ordered to leave for it and have not left"""
+    """uids of ordered victims that have not left"""
     asked: bool = False
-    """That others leave for it is proposed, and not answered."""
+    """A proposal of victims for the job is open."""
     ordered: bool = False
-    """Others were ordered to leave for it since it found none last."""
+    """Victims were ordered to leave for the job since its last search for nodes."""
     tried: dict[str, None] = field(default_factory=dict)
-    """By which rules others were proposed to leave for it since it found none last."""
+    """Rules that made a proposal, or found no victim, since the last search for nodes."""
     again_at: int = 0
-    """Log time (ms) before which what has changed under a plan is no reason for another at once."""
+    """Log time (ms) before which a change under a plan is no reason to plan again at once."""
     may_at: int = 0
-    """Log time (ms) from which others may leave for it: after its own preemption delay, and its reclaim grace."""
+    """Log time (ms) from which victims may leave for the job: after its preemption delay and its reclaim grace."""
 
 
 class RefusedGrowth(Struct):
-    """More replicas that a Ray cluster asks for and was refused."""
+    """The growth refused to a Ray cluster."""
 
     asked: GrowthRequested
     since: int
-    """Log time (ms) since when it has asked for more without a break."""
+    """Log time (ms) since which the cluster has asked for more without a break."""
     cause: Cause | None = None
     """The refusal; None while there is none."""
     refusals: tuple[tuple[Counts, Shortfall], ...] = ()
-    """(what was asked for in one piece, what refuses it), in the order in which they would be granted"""
+    """(growth asked for in one piece, shortfall), in the order of granting"""
     passed: tuple[Counts, ...] = ()
-    """The pieces for which nothing could be taken back."""
+    """The pieces for which no quota could be taken back."""
 
 
 class PreemptorState(StageState):
-    """The queues, and what may be taken back."""
+    """The queues, and the quota that may be taken back."""
 
     queues: Queues = field(default_factory=Queues)
     places: AdmitterState = field(default_factory=AdmitterState)
     """The nodes as the gang admitter sees them."""
     runs: dict[str, list[Run]] = field(default_factory=dict)
-    """leaf -> its running work that may be suspended, in the order in which it is evicted"""
+    """leaf -> running work that may be suspended, in the order of eviction"""
     alike: Alike = field(default_factory=Alike)
-    """The same, those of a leaf that are alike together"""
+    """The same runs, with similar runs of a leaf together."""
     sums: dict[str, dict[int, Vector]] = field(default_factory=dict)
-    """leaf -> priority -> the amounts that the runs there of that priority release together"""
+    """leaf -> priority -> the amounts released by all runs of the priority"""
     started: dict[str, Started] = field(default_factory=dict)
-    """uid of a charged workload that has been resumed -> its place among the runs"""
+    """uid of a charged workload after its resume -> place among the runs"""
     scaling: RunningClusters = field(default_factory=RunningClusters)
     idle: dict[str, Counts] = field(default_factory=dict)
-    """uid of a RayCluster -> {worker group: pods with nothing to do}, as its head said last"""
+    """uid of a RayCluster -> {worker group: idle pods}, as last reported by the head"""
     granted: dict[str, Counts] = field(default_factory=dict)
-    """uid of a charged Ray cluster that scales itself -> replicas granted to its groups"""
+    """uid of a charged Ray cluster with autoscaling -> replicas granted to its groups"""
     fixed: dict[str, Counts] = field(default_factory=dict)
-    """uid of a Ray cluster that was charged with a fixed size -> its pods by worker group"""
+    """uid of a Ray cluster charged with a fixed size -> its pods by worker group"""
     shrinking: dict[str, Counts] = field(default_factory=dict)
-    """uid of one that was ordered to release workers -> the workers its groups are left with"""
+    """uid of a cluster ordered to release workers -> the workers left to its groups"""
     kept: dict[str, int] = field(default_factory=dict)
-    """uid of one that could not give workers -> log time until which it is not asked for some again"""
+    """uid of a cluster that could not release workers -> log time (ms) until which no workers are asked for"""
     charged: dict[str, int] = field(default_factory=dict)
-    """uid of a charged workload -> the attempt it is charged under; it may wait under a newer one"""
+    """uid of a charged workload -> the attempt of the charge; the workload may wait under a newer attempt"""
     leaving: dict[str, None] = field(default_factory=dict)
-    """uids of those that have been ordered to leave"""
+    """uids of workloads ordered to leave"""
     evictions: dict[str, list[int]] = field(default_factory=dict)
-    """workload uid -> log times at which it was suspended for another, the newest last, at most MAX_REMEMBERED"""
+    """workload uid -> log times (ms) of its evictions, newest last, at most MAX_REMEMBERED"""
     stays: dict[str, int] = field(default_factory=dict)
-    """uid of a workload that could not be suspended -> log time from which it is tried again"""
+    """uid of a workload that could not be suspended -> log time (ms) of the next attempt"""
     failed: dict[str, int] = field(default_factory=dict)
-    """uid of a workload that could not be suspended -> how often in this run"""
+    """uid of a workload that could not be suspended -> failures in this run"""
     supply: int = 0
-    """How often what could be taken back, what is used, or what is held for others has changed."""
+    """The number of changes in the used, reclaimable or held quota."""
     gates: dict[str, RetryGate] = field(default_factory=dict)
     open: dict[str, RetryGate] = field(default_factory=dict)
-    """uids of claimants whose proposal has not been answered"""
+    """uids of claimants with an unanswered proposal"""
     sighted: bool = False
-    """Everything that is required has been listed once: work found running after that started without an admission."""
+    """All required kinds have been listed once: work found running later started without an admission."""
     found: dict[str, None] = field(default_factory=dict)
-    """uids of workloads without an intent of ours that were there when the cluster was first seen"""
+    """uids of workloads without an intent of Muster, found at first sight of the cluster"""
     foreign: dict[str, None] = field(default_factory=dict)
-    """Roots of the trees in which work was charged that was never admitted and that ran when the cluster was first
-    seen."""
+    """Roots of trees with charged work that ran without an admission at first sight of the cluster."""
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """quota path -> what its Queue object was last seen to pause"""
+    """quota path -> pauses of the Queue object, as last seen"""
     unplaced: dict[str, UnplacedClaimant] = field(default_factory=dict)
-    """uid of a job that found no place on the nodes, where nodes may be cleared for it"""
+    """uid of a job without a place on the nodes, where victims may make room"""
     unplaced_in: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
-    """root of a tree -> queue -> sorted (priority, negated; uid) of those jobs"""
+    """root of a tree -> queue -> sorted (negated priority, uid) of unplaced jobs"""
     unplaced_from: DueTimes = field(default_factory=DueTimes)
-    """From when others may leave for those jobs"""
+    """From when victims may leave for unplaced jobs."""
     rests: DueTimes = field(default_factory=DueTimes)
-    """Until when nothing is proposed for those jobs"""
+    """Until when no plan is made for unplaced jobs."""
     outranked: dict[str, None] = field(default_factory=dict)
-    """leaves in which work of lower priority may be suspended than that of a job that waits there, or found no place"""
+    """leaves with work of lower priority than a job that waits in the leaf or found no place"""
     moves: int = 0
     """How many jobs may be moved at once; 0: none."""
     moved: dict[str, int] = field(default_factory=dict)
-    """uid of a job that was moved, or had others moved for it -> log time (ms), for an hour"""
+    """uid of a moved job, or of a claimant of moves -> log time (ms), for an hour"""
     age_claims: AgeClaims = field(default_factory=AgeClaims)
-    """What is held for age, and runs by it."""
+    """Quota held for age, and the jobs admitted by age claims."""
     service: Service = field(default_factory=Service)
-    """The attained service of jobs, and how often they were evicted for it."""
+    """The attained service of jobs, and their evictions for service."""
     heads: Heads = field(default_factory=Heads)
     delayed: dict[str, None] = field(default_factory=dict)
-    """uids of workloads that have a preemption delay"""
+    """uids of workloads with a preemption delay"""
     ends: Ends = field(default_factory=Ends)
     owed_since: dict[str, int] = field(default_factory=dict)
-    """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
+    """key of an owed shape that waits for its grace -> log time (ms) of the finding"""
     growing: dict[str, RefusedGrowth] = field(default_factory=dict)
-    """uid of a charged workload -> what its Ray cluster asks for"""
+    """uid of a charged workload -> growth refused to its Ray cluster"""
     served: dict[str, int] = field(default_factory=dict)
-    """uid of a running workload -> the level below which a waiting job may take its place, where that is any"""
+    """uid of a running workload -> the level below which a waiting job may take its place; absent without a level"""
 
     def reclaims(self, queue: str) -> bool:
-        """Whether evictions are on for a queue: by its tree's own word, else unless foreign work ran at first sight."""
+        """Whether evictions are on for a queue: by the rules of its tree; without a rule, unless foreign work ran at
+        first sight.
+        """
         tree = self.queues.ledger.tree_of(queue)
         if tree is None or tree.rules.reclaim == "disabled":
             return False
@@ -302,27 +301,29 @@ class PreemptorState(StageState):
         return self.may_evict_unpaused(uid, queue) and "evictions" not in self.queues.resting(self.started[uid].leaf)
 
     def may_evict_unpaused(self, uid: str, queue: str) -> bool:
-        """Whether it might be if evictions were not paused."""
+        """Whether a workload could be suspended now without a pause of evictions."""
         return self.now >= self.evictable_at(self.started[uid], queue)
 
     def may_give_workers(self, uid: str) -> bool:
-        """Whether a Ray cluster may lose workers now: no minimum run time of its queue protects what it has grown."""
+        """Whether a Ray cluster may lose workers now: the minimum run time of the queue has passed, without a pause or
+        a rest.
+        """
         started = self.started[uid]
         least = self.queues.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(uid, ())))
         resting = "evictions" in self.queues.resting(started.leaf)
         return not resting and self.now >= max(started.since + least, self.stays.get(uid, 0))
 
     def evictable_at(self, started: Started, queue: str) -> int:
-        """Log time at which a workload has run for as long as it may before a claimant of a queue has it suspended."""
+        """Log time (ms) at which the minimum run time of a workload against claimants of a queue has passed."""
         least = self.queues.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
         least = max(least, protected_ms(self.queues.ledger, started.leaf, queue))
         return max(started.since + least, self.stays.get(started.run.uid, 0))
 
     def evictable_from(self, queue: str, *, own: bool = False) -> int:
-        """Log time at which the next workload has run for its minimum for a claimant of a queue; 0 when there is none
-        to wait for.
+        """Log time (ms) at which the next workload has run for its minimum for a claimant of a queue; 0 without such a
+        workload.
 
-        ``own``: one of that queue, if it has any.
+        ``own``: only workloads of the claimant's queue, where these still have to wait.
         """
         least = any(tree.rules.min_run_ms or tree.by_shares for tree in self.queues.ledger.trees.values())
         if not (least or self.evictions or self.stays):
@@ -333,8 +334,8 @@ class PreemptorState(StageState):
         return min((at for at in times if at > self.now), default=0)
 
     def claims_from(self, job: Job) -> int:
-        """Log time (ms) from which a waiting job may have others suspended: its own preemption delay, from when it was
-        queued or evicted last.
+        """Log time (ms) from which a waiting job may have victims: its preemption delay, counted from its queueing or
+        last eviction.
         """
         delay = self.delay_ms(job.ref.uid)
         return max(job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + delay if delay else 0
@@ -345,20 +346,20 @@ class PreemptorState(StageState):
         return preemption_delay_ms(workload.labels) if workload is not None else 0
 
     def grace_ms(self, job: Job) -> int:
-        """How long a job waits for the quota it is owed before others are evicted for it."""
+        """The time (ms) that a job waits for owed quota before any eviction."""
         workload = self.queues.workloads.get(job.ref.uid)
         own = reclaim_grace_ms(workload.labels) if workload is not None else 0
         return max(self.queues.ledger.rules_of(job.queue).reclaim_grace_ms, own)
 
     def grace_over_at(self, job: Job) -> int | None:
-        """Log time (ms) at which its grace is over; None where no job of its shape was found owed and refused yet."""
+        """Log time (ms) of the end of the grace; None where no job of the shape was found owed and refused yet."""
         grace, since = self.grace_ms(job), self.owed_since.get(job.shape)
         if not grace:
             return 0
         return None if since is None else max(since, job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + grace
 
     def may_claim_at(self, job: Job) -> int:
-        """Log time (ms) from which a waiting job may claim what it is owed: after its own delay, and its grace."""
+        """Log time (ms) from which a waiting job may claim owed quota: after its own delay and its grace."""
         return max(self.claims_from(job), self.grace_over_at(job) or 0)
 
     def is_gated(self, uid: str) -> bool:
@@ -373,15 +374,15 @@ class PreemptorState(StageState):
         return self.now >= gate.rest and (due or self.has_changed(gate))
 
     def has_changed(self, gate: RetryGate) -> bool:
-        """Whether what may go, or what the nodes hold, has changed since a gate was shut."""
+        """Whether the supply, or the nodes, have changed since the gate was shut."""
         return gate.supply != self.supply or 0 <= gate.nodes != self.places.ledger.changes
 
     def shut(self, rest: int) -> RetryGate:
-        """A gate for a plan that finds no room on the nodes as they are, until this log time (ms) at least."""
+        """A gate for a plan without room on the present nodes, shut until ``rest`` (log time, ms) at least."""
         return RetryGate(self.supply, nodes=self.places.ledger.changes, rest=rest)
 
     def in_turn(self, job: Job) -> bool:
-        """Whether its queue admits it when there is room: admissions are not paused, and no job blocks it there."""
+        """Whether the queue would admit the job, given room: admissions are not paused, and no job blocks the job."""
         if "admissions" in self.queues.resting(job.queue):
             return False
         if not self.queues.is_blocking(job.queue) or job.growth is not None:
@@ -392,12 +393,14 @@ class PreemptorState(StageState):
         return first and not self.queues.before_on_nodes(job.queue, job.place)
 
     def candidates(self, queue: str, may: Callable[[str], bool] | None = None) -> Candidates:
-        """What runs, and which of it may go for a claimant of a queue; ``may``: by another measure than that of now."""
+        """The running work, and which jobs may leave for a claimant of a queue. ``may``: replaces the check of this
+        moment.
+        """
         may = may or partial(self.may_evict, queue=queue)
         return Candidates(self.runs, may, self.deprioritised, self.now, self.alike, self.ending)
 
     def ending(self, among: Callable[[str], bool]) -> Iterator[str]:
-        """The jobs that are left to end if they are chosen, as far as that is to be expected without a look at each."""
+        """The chosen jobs that will probably be left to end; a look at every job is not needed."""
         for uid in self.ends.about(self.now):
             if self.started[uid].listed and among(uid) and self.ends_by(self.queues.workloads[uid].ref):
                 yield uid
@@ -407,7 +410,7 @@ class PreemptorState(StageState):
         return self.ends.ends_by(ref, self.queues.ledger.charges[ref.uid], self.started[ref.uid].since, self.now)
 
     def spares(self) -> dict[str, list[Spare]]:
-        """{uid: what it may give} of the Ray clusters that are granted more than their minimum."""
+        """{uid: workers to spare} of the Ray clusters granted more than their minimum."""
         found = {}
         for uid, groups in self.granted.items():
             charge = self.queues.ledger.charges.get(uid)
@@ -421,9 +424,9 @@ class PreemptorState(StageState):
         return found
 
     def deprioritised(self, uid: str) -> bool:
-        """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
+        """Whether a workload has reached the limit of evictions, in the last hour or in all.
 
-        Those for less service count only in the last hour; of work that was saved in this run only all of them count.
+        Evictions for service count only in the last hour. For a run with a checkpoint only the limit in all counts.
         """
         started = self.started.get(uid)
         saved = started is not None and started.kept > started.since
@@ -431,11 +434,11 @@ class PreemptorState(StageState):
         return lately >= EVICTIONS_AN_HOUR or self.suffered(uid) >= EVICTIONS_IN_ALL
 
     def suffered(self, uid: str) -> int:
-        """How often a workload was evicted for quota that others were owed, or for priority."""
+        """The number of evictions of a workload for owed quota or for priority."""
         return len(self.evictions.get(uid, ())) - self.service.times.get(uid, 0)
 
     def may_be_next(self, job: Job) -> bool:
-        """Whether it is in turn, and nothing is held for age for a job before it in its queue."""
+        """Whether the job is in turn, and no quota is held for age for an earlier job of its queue."""
         for uid in self.age_claims.claims:
             before = self.queues.jobs.get(uid)
             if before is not None and before.queue == job.queue and before.priority >= job.priority and before != job:
@@ -443,8 +446,10 @@ class PreemptorState(StageState):
         return self.in_turn(job)
 
     def claimant(self, shape: Shape) -> Job | None:
-        """The job of a shape for which too little is on its way: the first for which nothing leaves, or the last of
-        those that quota is held for where that lacks some, for a victim could not be suspended.
+        """The job of a shape for which too little quota is on its way.
+
+        The first job without a claim, or with an age claim and without leaving victims. But if the quota of earlier
+        claims falls short, because a victim could not be suspended: the last job with such a claim.
         """
         claims, jobs, comes, last = self.queues.ledger.claims, self.queues.jobs, None, None
         for place in shape.waiting:
@@ -452,33 +457,33 @@ class PreemptorState(StageState):
             if uid not in claims.by_uid or (uid in claims.aged and uid in claims.calm):
                 return last or jobs[uid]
             if uid not in claims.aged:
-                comes = self._comes(claims.by_uid[uid]) if comes is None else comes  # For one as for all alike.
+                comes = self._comes(claims.by_uid[uid]) if comes is None else comes  # As for all similar jobs.
                 last = last if comes else jobs[uid]
         return last
 
     def _comes(self, claim: Claim) -> bool:
-        """Whether a claim has its quota once all victims have left."""
+        """Whether a claim has its quota after the departure of all victims."""
         return basis(self.queues.ledger, claim.uid).refusal(claim.queue, claim.demand) is None
 
     def below_guarantee(self, queue: str) -> bool:
-        """Whether a leaf or a node above it, except the root, uses less than its guarantee of anything."""
+        """Whether a leaf, or a node above except the root, uses less than its guarantee of any resource."""
         return any(path in self.queues.ledger.below for path in chain_of(queue)[:-1])
 
     def claimants(self, shapes: Iterable[Shape]) -> Iterator[tuple[Shape, Job]]:
-        """Each of these with the job for which something may be proposed. They may fit by now: see ``is_refused``."""
+        """Every shape with the job for a proposal. The shape may fit by now: see ``is_refused``."""
         for shape in shapes:
             job = self.claimant(shape)
             if job is not None and not self.is_gated(job.ref.uid):
                 yield shape, job
 
     def is_refused(self, shape: Shape) -> bool:
-        """Whether a shape that was refused is refused now: by the limit that refused it, or by any other."""
+        """Whether a refused shape is refused now, by the same limit or by another."""
         ledger = self.queues.ledger
         return not clear(shape, ledger) or ledger.shortfall(shape.queue, shape.demand, now=self.now) is not None
 
     def parked(self, queue: str, most: Callable[[str], int] = lambda _: UNBOUNDED) -> Iterator[Shape]:
-        """The shapes of a queue that were refused and could be admitted some day; ``most``: no more of a resource may
-        they ask for.
+        """The refused shapes of a queue that limits may admit some day. ``most``: by resource, the largest request to
+        consider.
         """
         book = self.queues.book
         for path in chain_of(queue):
@@ -489,6 +494,6 @@ class PreemptorState(StageState):
                         yield shape
 
     def is_parked(self, shape: Shape) -> bool:
-        """Whether a shape was refused and could be admitted some day: the limit may have grown since it was refused."""
+        """Whether limits may admit a refused shape some day: a limit may have grown since the denial."""
         short = shape.denial.short if shape.denial is not None else None
         return short is not None and not short.of_min and not self.queues.ledger.is_final(short)

@@ -1,10 +1,10 @@
-"""What would start when, if nothing came and every job took as long as such jobs did: the queue, played forward.
+"""The queue, played forward: the start of each job if no job came and every job ran as long as similar jobs did.
 
-The rules are those of the sorter and the ledger, simplified: the best queue first (priority, then the order of its
-tree; queues of fair shares are ordered like all others), its best job first, every job that fits passes one that does
-not, a released amount wakes the jobs parked on it, and no job passes one that has waited for the age limit of the tree
-at the node that refuses it. Left out are later jobs, evictions and nodes: calibration learns their effect. Integers
-only; equal queues give equal times, in whatever order their entries are.
+The rules are those of the sorter and the ledger, simplified. The best queue goes first (priority, then the order of its
+tree; KAI queues are ordered like other queues), in the queue its best job. Every job that fits passes a job that does
+not. A released amount wakes the jobs parked on the amount. No job passes a job that has waited for the age limit of the
+tree, at the node of its refusal. Later jobs, evictions and nodes are left out: calibration learns their effect. All
+numbers are integers; equal queues have equal times, in any order of their entries.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from muster.core.quota.demand import Scratch, chain_of, counted, left_by
 from muster.model.demand import Demand
 
 LEAVING_MS = 30_000
-"""How long one is taken to hold its quota that is over, or suspended for others."""
+"""The time until the release of quota, for an ended or evicted job."""
 MAX_STARTS = 50_000
-"""Jobs that are started in one projection at most: jobs behind them get no time."""
+"""The most jobs started in a projection: jobs behind these have no time."""
 
 Slot = tuple[str, str]
-"""Path of a node and a resource that it limits."""
+"""Path of a node, and a limited resource of the node."""
 _Turn = tuple[tuple[int, int, int], str]
-"""How early a queue comes, and its path."""
+"""The sort key of a queue, and the path of the queue."""
 
 
 class Projected(Struct, frozen=True):
-    """When one would start, ms from now. ``owed``: within its guarantee, so that others are evicted for it."""
+    """The projected start of a job, ms from now. ``owed``: within a guarantee, so that victims make room."""
 
     wait: int
     owed: bool = False
 
 
 class _Line(Struct):
-    """The waiting of one shape, in their order; ``next`` is how many of them have started."""
+    """The waiting jobs of a shape, in order. ``next``: the number of started jobs."""
 
     queue: str
     demand: Demand
@@ -55,26 +55,28 @@ class _Line(Struct):
 
 
 class _Queue(Struct):
-    """One queue with the lines of it that may be tried."""
+    """A queue with the lines to try."""
 
     path: str
     heads: list[tuple[Place, str]] = field(default_factory=list)
     blocking: bool = False
     blocked: int = 0
-    """How many of its lines are parked, where no job passes the head."""
+    """The number of parked lines, in a queue where no job passes the head."""
     priority: int = 0
     order: str = ""
     used: dict[str, int] = field(default_factory=dict)
-    """line -> what the queue uses in its turn, until something of the queue starts or ends"""
+    """line -> used part of the queue in the order of turns, until the next start or end in the queue"""
     turn: tuple[int, int, int] | None = None
-    """The entry among the turns that counts: those before it are left there, and passed by."""
+    """The valid entry among the turns; older entries stay there and are skipped."""
 
 
 class Projection:
-    """The queues as they are now; :meth:`run` plays them forward."""
+    """The queues as of now; :meth:`run` plays the queues forward."""
 
     def __init__(self, queues: Queues, running: Mapping[str, int], durations: Durations, now: int) -> None:
-        """``running``: uid of a charged workload -> log time (ms) at which it began to run, 0 or none before that."""
+        """``running``: uid of a charged workload -> log time (ms) of the start of its run; 0 or absent before the
+        start.
+        """
         self._state = queues
         self._ledger = queues.ledger
         self._durations = durations
@@ -84,22 +86,22 @@ class Projection:
         self._parked: dict[Slot, list[tuple[int, str]]] = {}
         self._ends: list[tuple[int, str, str, Demand]] = []
         self._claims: dict[str, Claim] = {}
-        """key of a line -> the claim of its head"""
+        """key of a line -> claim of its head"""
         self._holders: dict[Slot, str] = {}
-        """slot -> key of the line whose head no job passes there"""
+        """slot -> key of the line with a head that no job passes there"""
         self._behind: dict[Slot, dict[str, None]] = {}
-        """slot -> keys of the lines that wait for that head to start"""
+        """slot -> keys of the lines that wait for the start of this head"""
         self._aging: list[tuple[int, str, str]] = []
-        """(when a parked head will have waited for the age limit, its uid, its line)"""
+        """(time at which a parked head will have waited for the age limit, uid of the head, its line)"""
         self._resting: dict[str, Slot] = {}
         """key of a parked line -> where"""
         self._known: dict[tuple[str, str, str], int | None] = {}
         self._lines: dict[str, _Line] = {}
         self._queues: dict[str, _Queue] = {}
         self.found: dict[str, Projected] = {}
-        """workload uid -> when it would start"""
+        """workload uid -> projected start"""
         self.steps = 0
-        """How much work it was: starts and releases."""
+        """The work of the projection: starts and releases."""
         for uid, charge in queues.ledger.charges.items():
             self._ends.append((self._end_of(uid, running.get(uid, 0)), uid, charge.queue, charge.demand))
         heapify(self._ends)
@@ -110,12 +112,14 @@ class Projection:
             self._hold(claim)
 
     def _is_behind(self, shape: Shape) -> bool:
-        """Whether none of its jobs passes one that waits for room on the nodes: when there is some is not foreseen."""
+        """Whether jobs of the shape may not pass a job that waits for room on the nodes. The time of such room is
+        unknown.
+        """
         blocking = self._state.is_blocking(shape.queue)
         return blocking and bool(self._state.without_place(shape.queue, shape.waiting[0]))
 
     def _hold(self, claim: Claim) -> None:
-        """No job passes a claimant at the nodes where quota is held for it."""
+        """No job passes a claimant at the nodes of its claim."""
         job = self._state.jobs.get(claim.uid)
         line = self._lines.get(job.shape) if job is not None else None
         if job is not None and line is not None and line.head.uid == claim.uid:
@@ -126,7 +130,7 @@ class Projection:
                     self._holders.setdefault(slot, job.shape)
 
     def _end_of(self, uid: str, since: int) -> int:
-        """When a charged workload releases its quota, ms from now."""
+        """The time (ms from now) at which a charged workload releases its quota."""
         workload, charge = self._state.workloads.get(uid), self._ledger.charges[uid]
         if workload is None or workload.phase in ("finished", "suspending") or uid in self._ledger.going:
             return LEAVING_MS
@@ -135,7 +139,9 @@ class Projection:
         return self._durations.left(kinds, ran) or 0
 
     def _join(self, key: str, shape: Shape) -> None:
-        """A shape takes part, unless it is more than a limit on its path: nothing that ends helps it."""
+        """A shape takes part, unless its request exceeds a limit on its path: no end of another job
+        helps such a shape.
+        """
         line = _Line(shape.queue, shape.demand, shape.waiting)
         amounts = counted(shape.demand)
         for path in chain_of(shape.queue):
@@ -164,7 +170,9 @@ class Projection:
     # --- forward ----------------------------------------------------------------------------------------------
 
     def run(self, until: str = "", *, beyond: int = 0, most: int = MAX_STARTS) -> None:
-        """Play forward until one has started and so many more have, or ``most``, or no waiting job can start."""
+        """Play forward until job ``until`` and ``beyond`` further jobs have started, or ``most`` jobs in all, or no job
+        can start.
+        """
         turns: list[_Turn] = []
         for queue in self._queues.values():
             self._turn(turns, queue)
@@ -181,7 +189,7 @@ class Projection:
                 self._release(turns)
 
     def _age(self, now: int) -> None:
-        """Parked heads that have waited for the age limit by now hold their slots, the highest priority first."""
+        """Parked heads past the age limit hold their slots, the highest priority first."""
         aged: list[tuple[Place, str]] = []
         while self._aging and self._aging[0][0] <= now:
             _, uid, key = heappop(self._aging)
@@ -191,7 +199,7 @@ class Projection:
             self._holders.setdefault(self._resting[key], key)
 
     def _order(self, queue: _Queue) -> tuple[int, int, int]:
-        """Which queue comes first: as in the sorter, but that queues of fair shares are ordered like all others."""
+        """The sort key of a queue: as in the sorter, with KAI queues ordered like other queues."""
         place, key = queue.heads[0]
         used = queue.used.get(key)
         if used is None:
@@ -200,7 +208,7 @@ class Projection:
         return (-queue.priority, used, place.rank)
 
     def _turn(self, turns: list[_Turn], queue: _Queue) -> None:
-        """A queue may come earlier than it was to."""
+        """Enter a queue that may have an earlier turn now."""
         order = self._order(queue)
         if order != queue.turn:
             queue.turn = order
@@ -234,13 +242,13 @@ class Projection:
                 self._park(turns, queue, key, now, lacking, held)
 
     def _is_held(self, slot: Slot, key: str, demand: Demand, now: int) -> bool:
-        """Whether a slot is held for the head of another line that would be late if one started now."""
+        """Whether a slot is held against the job by the head of another line, which the job would make late."""
         holder = self._holders.get(slot, key)
         claim, at = self._claims.get(holder), self._now + now
         return holder != key and not (claim is not None and claim.lets_in(left_by(at, demand.run_ms), at))
 
     def _passes(self, path: str, slot: Slot | None, demand: Demand) -> bool:
-        """Whether a guarantee opens a slot to a queue: not at its own node, nor against a job of its own."""
+        """Whether a guarantee opens a slot to a queue: not at its own node, nor against a job of the same queue."""
         holder = self._holders.get(slot) if slot is not None else None
         if slot is None or slot[0] == path or (holder is not None and self._lines[holder].queue == path):
             return False
@@ -254,7 +262,7 @@ class Projection:
         if lacking is None:
             assert held is not None
             self._behind.setdefault(held, {})[key] = None
-            self._lets_go(turns, key)  # Two that hold what the other needs would both wait for ever.
+            self._lets_go(turns, key)  # Two heads with held slots of each other would both wait for ever.
             return
         slot, asked = lacking
         heappush(self._parked.setdefault(slot, []), (asked, key))
@@ -332,4 +340,4 @@ class Projection:
                     del self._resting[woken[-1]]
                 self._wake(turns, woken)
         if own is not None and own.heads and not own.blocked:
-            self._turn(turns, own)  # It uses less now, so it may come earlier.
+            self._turn(turns, own)  # The queue uses less now, so its turn may be earlier.

@@ -1,19 +1,16 @@
-"""The promises that are open, and what projections proved to be worth.
+"""Open promises, and the calibration of projections.
 
-What projections are worth: how long jobs really waited, against what was projected for them.
+Calibration compares real waits with projected waits. The state is a histogram of scores: logarithms of real over
+projected waits. A promise is the projected wait times a quantile of the histogram. The quantile that keeps nine
+promises of ten is learned, too. A broken promise raises the quantile; a kept promise lowers the quantile by a ninth of
+that, until one of ten is broken. Waits that end together (a whole batch of jobs) make the plain quantile too low;
+learning corrects this from the log alone. All numbers are integers, memory is bounded, and old waits count less and
+less.
 
-Kept is a histogram of scores: the waits there were over the waits that were projected, as logarithms. A promise is the
-projected wait times a quantile of that. Which quantile it takes to keep nine promises of ten is learned as well: each
-broken promise raises it, each kept one lowers it, nine times as slowly, so that it comes to rest where one of ten is
-broken. Waits that go together (a whole batch of jobs) make the plain quantile too low; this corrects it from the log
-alone. In integers; memory is bounded, and what is long ago counts less and less.
-
-The promises that are open: what was promised to which job, so that each can be settled.
-
-One is made for each waiting job, soon after it is queued, whether a user asks or not: calibration learns from these. It
-is kept when the job is admitted in time, and broken once its bound has passed, whichever comes first; when the job is
-edited, held, paused or gone, nothing is learned from it. How often promises are made depends on how much work the last
-projection was, so that a long queue costs no more than a short one.
+Open promises: the promise to each job, for its settlement. Each waiting job has a promise soon after its queueing,
+whether a user asks or not: calibration learns from all. A promise is kept when the job is admitted in time, and broken
+once its bound has passed, whichever comes first. From a job edited, held, paused or gone nothing is learned. The pause
+between promises grows with the work of the last projection: a long queue costs no more than a short one.
 """
 
 from __future__ import annotations
@@ -33,22 +30,22 @@ from muster.core.queueing.queues import Queues
 KEPT_PERCENT = 90
 """How many of a hundred promises are to be kept."""
 UNIT = 1024
-"""Scores of one doubling."""
+"""Scores for a doubling of the wait."""
 WIDTH = 64
-"""Scores that one count represents."""
+"""Scores in a class of the histogram."""
 REMEMBERED = 4096
-"""Scores at which all counts are halved."""
+"""The total at which all counts are halved."""
 ENOUGH_WAITS = 20
-"""Ended waits that a promise rests on at least."""
+"""The fewest ended waits for a promise."""
 FLOOR_MS = 60_000
-"""Added to both waits before they are compared: a few seconds more or less say nothing."""
+"""Added to both waits of a comparison: a few seconds more or less do not matter."""
 MILLION = 1_000_000
 LOWEST = 700_000
-"""The quantile, in millionths, below which it is not lowered."""
+"""The lowest quantile, in millionths."""
 BEYOND = UNIT // 2
-"""Added to the highest score where even that is too low."""
+"""Added to the highest score where even the highest is too low."""
 STEP = 100
-"""Millionths by which a kept promise lowers it."""
+"""Millionths by which a kept promise lowers the quantile."""
 
 
 class Calibration(Struct):
@@ -58,17 +55,17 @@ class Calibration(Struct):
     total: int = 0
     """The sum of ``scores``."""
     level: int = MILLION * KEPT_PERCENT // 100
-    """The quantile that bounds are taken from, in millionths."""
+    """The quantile for bounds, in millionths."""
     kept: int = 0
     broken: int = 0
-    """Promises that were kept, and not, since the log began."""
+    """Promises kept and broken since the log began."""
 
     @property
     def ready(self) -> bool:
         return self.total >= ENOUGH_WAITS
 
     def waited(self, projected: int, wait: int) -> None:
-        """A wait (ms) is over that was projected to last so long."""
+        """A wait of ``wait`` ms with a projection of ``projected`` ms is over."""
         number = score_of(projected, wait)
         self.scores[number] = self.scores.get(number, 0) + 1
         self.total += 1
@@ -77,14 +74,16 @@ class Calibration(Struct):
             self.total = sum(self.scores.values())
 
     def settled(self, *, kept: bool) -> None:
-        """It is known now of a promise whether it was kept."""
+        """Learn from a settled promise."""
         self.kept += kept
         self.broken += not kept
         less, more = STEP, STEP * KEPT_PERCENT // (100 - KEPT_PERCENT)
         self.level = max(self.level - less, LOWEST) if kept else min(self.level + more, MILLION)
 
     def scale(self, lasting: Iterable[tuple[int, int]]) -> Scale:
-        """How to read projections now. ``lasting``: (projected wait, waited so far) of the waits that are not over."""
+        """The present reading of projections. ``lasting``: (projected wait, wait so far) of the
+        waits still going on.
+        """
         still: dict[int, int] = {}
         for projected, so_far in lasting:
             number = score_of(projected, so_far)
@@ -92,10 +91,10 @@ class Calibration(Struct):
         return Scale(self._quantile(still, MILLION // 2), self._quantile(still, self.level))
 
     def _quantile(self, still: Mapping[int, int], level: int) -> int:
-        """The score that so many waits do not exceed, in millionths, those counted in that last as long as they like.
+        """The score not exceeded by ``level`` millionths of all waits; waits still going on may last for any time.
 
-        It is the product-limit estimate (Kaplan and Meier): to leave out the waits that go on would say that waits
-        are short, for the short ones are over first.
+        This is the product-limit estimate (Kaplan and Meier). Without the waits still going on, waits would look short,
+        because the short ones end first.
         """
         longer, beyond = self.total + sum(still.values()), MILLION
         numbers = sorted({*self.scores, *still})
@@ -110,17 +109,17 @@ class Calibration(Struct):
 
 
 class Scale(Struct, frozen=True):
-    """The amounts to add to the logarithm of a projected wait for the median of real waits, and for the bound."""
+    """The amounts added to the logarithm of a projected wait: for the median of real waits, and for the bound."""
 
     half: int
     most: int
 
     def middle(self, projected: int) -> int:
-        """The wait (ms) that as many exceed as do not."""
+        """The median wait (ms) for a projection."""
         return _scaled(projected, self.half)
 
     def bound(self, projected: int) -> int:
-        """The wait (ms) that is promised not to be exceeded, never below :meth:`middle`."""
+        """The promised longest wait (ms) for a projection, never below :meth:`middle`."""
         return _scaled(projected, max(self.most, self.half))
 
 
@@ -134,13 +133,13 @@ def _scaled(projected: int, score: int) -> int:
 
 
 def _log(number: int) -> int:
-    """The logarithm to base 2 of a positive integer, in UNITs: exact for powers of 2, straight between them."""
+    """The logarithm to base 2 of a positive integer, in UNITs: exact for powers of 2, linear between these."""
     length = number.bit_length() - 1
     return UNIT * length + ((number * UNIT) >> length) - UNIT
 
 
 def _power(log: int) -> int:
-    """The integer whose logarithm that is, rounded down."""
+    """The inverse of ``_log``, rounded down to an integer."""
     length, part = divmod(log, UNIT)
     return ((UNIT + part) << length) // UNIT
 
@@ -151,49 +150,49 @@ def _power(log: int) -> int:
 PAUSE_MS = 60_000
 """Log time between two projections at least."""
 STEP_MS = 100
-"""And for each step that the last one took."""
+"""Further log time for each step of the last projection."""
 MAX_OPEN = 4096
-"""Promises that are open at once at most, and jobs that wait for theirs."""
+"""The most open promises, and the most jobs waiting for a promise."""
 
 
 class Open(Struct, frozen=True):
     """A promise. Times in ms."""
 
     at: int
-    """Log time at which it was made."""
+    """Log time of the promise."""
     projected: int
-    """The wait that was projected, before calibration."""
+    """The projected wait, before calibration."""
     latest: int
-    """Log time by which the job was promised to start; 0 while nothing can be promised."""
+    """Log time of the promised latest start; 0 without enough ended waits for a promise."""
     broken: bool = False
 
 
 class Promises(Struct):
-    """What is learned of runs and of waits, and what it is learned from next."""
+    """The learned durations of runs, the calibration of waits, and the open promises."""
 
     durations: Durations = field(default_factory=Durations)
     calibration: Calibration = field(default_factory=Calibration)
     open: dict[str, Open] = field(default_factory=dict)
-    """workload uid -> its promise"""
+    """workload uid -> promise"""
     fresh: dict[str, int] = field(default_factory=dict)
-    """workload uid -> log time (ms) at which it was queued; it has no promise yet"""
+    """uid of a workload without a promise -> log time (ms) of its queueing"""
     next_at: int = 0
-    """Log time (ms) before which none is made."""
+    """Log time (ms) of the next promises, at the earliest."""
 
     def queued(self, uid: str, now: int) -> None:
-        """It waits under a new attempt: what was promised for the old one means nothing."""
+        """The job waits under a new attempt: the promise for the old attempt is void."""
         self.open.pop(uid, None)
         self.fresh.pop(uid, None)
         if len(self.fresh) < MAX_OPEN:
             self.fresh[uid] = now
 
     def left(self, uid: str) -> None:
-        """It no longer waits, and did not start."""
+        """The job no longer waits, and did not start."""
         self.open.pop(uid, None)
         self.fresh.pop(uid, None)
 
     def admitted(self, uid: str, now: int) -> None:
-        """It starts."""
+        """The job starts: settle its promise."""
         self.fresh.pop(uid, None)
         promise = self.open.pop(uid, None)
         if promise is None:
@@ -206,7 +205,7 @@ class Promises(Struct):
         return bool(self.fresh or self.open) and now >= self.next_at
 
     def make(self, queues: Queues, running: Mapping[str, int], now: int) -> None:
-        """Break what has passed its bound, and make promises to the jobs that have waited for some time, none yet."""
+        """Break the promises past their bound, and make promises to jobs queued before ``now``."""
         self.next_at = now + PAUSE_MS
         self._settle(queues, now)
         old = [uid for uid, since in self.fresh.items() if since < now]

@@ -1,9 +1,9 @@
-"""The book of waiting work: which jobs wait in which queue, in which order, and for which request.
+"""The book of waiting work: the waiting jobs of each queue, their order, and their requests.
 
-Waiting work of one queue that asks for the same, of the quota and of the nodes, forms a *shape*: all of it is answered
-alike, so one denial parks the whole shape on exactly what refused it (path, resource), and a shape is looked at again
-only when that much is free there. Which shapes that are is known by the order of their asks: nothing is noted on a
-shape when room comes or goes.
+Waiting jobs of a queue with the same request of quota and nodes form a *shape*. All jobs of a shape have the same
+answer, so a single denial parks the whole shape on its shortfall (path, resource). A shape is looked at again only when
+the amount asked for is free there. The awake shapes follow from the order of the asks: no note is made on a shape when
+room comes or goes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Place(NamedTuple):
     """The place of a job in its queue; the smallest is the head."""
 
     below: int
-    """Its priority, negated: a higher priority comes first."""
+    """The negated priority: a higher priority comes first."""
     rank: int
-    """ms since the epoch: when it was queued, or what the order of the tree puts instead."""
+    """The time of queueing, ms since the epoch, or a later time by the order of the tree."""
     key: str
     """namespace/name"""
     uid: str
@@ -39,14 +39,16 @@ class Place(NamedTuple):
 
 
 class Denial(Struct, frozen=True):
-    """What refused a shape, with the numbers of the time; parked until as much as it asked for is free there."""
+    """The shortfall of a shape at the time of the denial; the shape is parked until the amount
+    asked for is free there.
+    """
 
     cause: Cause
     short: Shortfall
 
     @property
     def slot(self) -> str:
-        """What its shape is parked on at the node that refused it."""
+        """The slot of the shape at the node of the shortfall."""
         return slot_of(self.short.resource, of_min=self.short.of_min)
 
 
@@ -55,7 +57,7 @@ def slot_of(resource: str, *, of_min: bool) -> str:
 
 
 class Shape(Struct):
-    """Waiting work of one queue that asks for the same."""
+    """Waiting jobs of a queue with the same request."""
 
     queue: str
     demand: Demand
@@ -66,8 +68,8 @@ class Shape(Struct):
 
 
 def shape_key(queue: str, demand: Demand) -> str:
-    """``root/a|cpu=12000,memory=12000000000|3|9e722a1639c36eb9``, with ``|firm`` behind it for work that is not
-    preemptible, and the run time (ms) that it declares.
+    """``root/a|cpu=12000,memory=12000000000|3|9e722a1639c36eb9``, followed by ``|firm`` for work that is not
+    preemptible, and by the declared run time (ms).
     """
     request = demand.request
     asked = ",".join([f"{name}={request[name]}" for name in sorted(request)])
@@ -76,7 +78,7 @@ def shape_key(queue: str, demand: Demand) -> str:
 
 
 class RefusalSlot(Struct):
-    """The waiting shapes that one resource refused at one node."""
+    """The waiting shapes refused by the same resource at the same node."""
 
     resource: str
     of_min: bool
@@ -85,8 +87,9 @@ class RefusalSlot(Struct):
     least: list[tuple[int, str]] = field(default_factory=list)
     """sorted (the smallest ask of a queue, the queue)"""
     steps: list[tuple[int, Cause | None]] = field(default_factory=list)
-    """Sorted (amount, the change since which there is room for an ask of so much, and for smaller ones down to the step
-    before); the last is what is free."""
+    """Sorted (amount, change that made room for asks above the last step and up to this amount); the last amount is
+    free now.
+    """
 
     def park(self, queue: str, ask: tuple[int, str]) -> None:
         asks = self.asks.setdefault(queue, [])
@@ -116,40 +119,40 @@ class RefusalSlot(Struct):
             self.steps.append((room, cause))
 
     def first(self, room: int) -> list[tuple[int, str]]:
-        """(the smallest ask of a queue, the queue), where that is no more than this."""
+        """(smallest ask of a queue, queue), of asks up to ``room``."""
         return self.least[: bisect_left(self.least, (room + 1, ""))]
 
     def within(self, queue: str, room: int) -> list[str]:
-        """The keys of the shapes of a queue that ask for no more than this."""
+        """Keys of the shapes of a queue with asks up to ``room``."""
         asks = self.asks.get(queue, [])
         return [key for _, key in asks[: bisect_left(asks, (room + 1, ""))]]
 
     def since(self, asked: int) -> Cause | None:
-        """The change since which there is room for so much; None where that is not known."""
+        """The change that made room for ``asked``; None where unknown."""
         index = bisect_left(self.steps, (asked,))
         return self.steps[index][1] if index < len(self.steps) else None
 
 
 class Book(Struct):
-    """All shapes, and the index of the nodes they are parked on."""
+    """All shapes, and the index of the nodes with parked shapes."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     queues: dict[str, dict[str, None]] = field(default_factory=dict)
     """queue path -> keys of its shapes"""
     lines: dict[str, list[tuple[Place, str]]] = field(default_factory=dict)
-    """queue path -> (place, shape key) of everything that waits there, head first"""
+    """queue path -> (place, shape key) of its waiting jobs, head first"""
     untried: dict[str, None] = field(default_factory=dict)
-    """keys of the shapes that have waiting work and were never refused"""
+    """keys of shapes with waiting jobs and without a denial"""
     parked: dict[str, dict[str, RefusalSlot]] = field(default_factory=dict)
-    """path -> slot -> the shapes with waiting work that were refused there"""
+    """path -> slot -> the parked shapes with waiting jobs"""
     roomy: dict[str, None] = field(default_factory=dict)
-    """paths at which there may be room for a shape that is parked there"""
+    """paths with possible room for a parked shape"""
     stirred: dict[str, None] = field(default_factory=dict)
-    """queues whose line, use or rules have changed, until the stage that keeps them has taken note"""
+    """queues with a changed line, use or rules, until the stage that keeps the book has looked at these"""
     waiting: int = 0
 
     def add(self, key: str, queue: str, demand: Demand, place: Place, ledger: Ledger) -> None:
-        """One more workload of a shape waits."""
+        """A further job of a shape waits."""
         shape = self.shapes.get(key)
         if shape is None:
             shape = self.shapes[key] = Shape(queue, demand)
@@ -162,7 +165,7 @@ class Book(Struct):
             self._index(key, shape, ledger)
 
     def take(self, key: str, place: Place, ledger: Ledger) -> None:
-        """A waiting workload no longer waits (or is being proposed)."""
+        """A waiting job no longer waits, or is proposed."""
         shape = self.shapes[key]
         index = bisect_left(shape.waiting, place)
         if index == len(shape.waiting) or shape.waiting[index] != place:
@@ -189,7 +192,7 @@ class Book(Struct):
             self._drop_if_unused(key, shape)
 
     def deny(self, key: str, denial: Denial | None, ledger: Ledger) -> None:
-        """Park a shape on what refused it; None: on nothing."""
+        """Park a shape on the shortfall of a denial; None: the shape is untried."""
         shape = self.shapes[key]
         self.stirred[shape.queue] = None
         self._unindex(key, shape, ledger)
@@ -197,24 +200,24 @@ class Book(Struct):
         self._index(key, shape, ledger)
 
     def moved(self, queue: str, ledger: Ledger, cause: Cause) -> None:
-        """What is used at a queue has changed, and what is left for those that are parked on its path."""
+        """The use of a queue has changed, and with it the room for the shapes parked on its path."""
         self.used(queue)
         for path in chain_of(queue):
             self._resized(path, ledger, cause)
 
     def used(self, queue: str) -> None:
-        """What is used or proposed at a queue has changed, and above it: jobs may wait there that came when it was a
-        leaf.
+        """The used or proposed amounts of a queue have changed, and of the nodes above: a node above may have jobs from
+        its time as a leaf.
         """
         self.stirred.update(dict.fromkeys(chain_of(queue)))
 
     def resized(self, ledger: Ledger, cause: Cause) -> None:
-        """What some nodes may use by weight has changed."""
+        """The amounts that some nodes may use by weight have changed."""
         for path in ledger.shares.settle() if ledger.shares.resized else ():
             self._resized(path, ledger, cause)
 
     def rejudge(self, ledger: Ledger) -> None:
-        """The limits changed: nothing is known any more of a shape that what refused it has room for now."""
+        """The limits have changed: shapes with room at their slot now are untried again."""
         self.stirred.update(dict.fromkeys(self.lines))
         for path in self.parked:
             self._resized(path, ledger, None)
@@ -263,8 +266,8 @@ class Book(Struct):
                 del self.queues[shape.queue]
 
     def with_room(self, ledger: Ledger, *, by_shares: bool = False) -> Iterator[tuple[str, RefusalSlot, int, str]]:
-        """(path, slot there, the smallest ask of a queue, the queue), where there may be room for that; ``by_shares``:
-        only in trees of fair shares.
+        """(path, slot, smallest ask of a queue, queue) with possible room for the ask. ``by_shares``: only in trees of
+        fair shares.
         """
         for path in self.roomy:
             if by_shares and not ledger.by_shares(path):
@@ -274,19 +277,19 @@ class Book(Struct):
                     yield path, slot, asked, queue
 
     def awake(self, ledger: Ledger) -> Iterator[str]:
-        """Keys of the shapes that were refused where there is room for them now."""
+        """Keys of the refused shapes with room at their slot now."""
         for path, slot, _, queue in self.with_room(ledger):
             yield from slot.within(queue, room_at(ledger, queue, path, slot))
 
     def since(self, shape: Shape) -> Cause | None:
-        """The change that made a refused shape worth trying again, where that is known."""
+        """The change that woke a refused shape; None where unknown."""
         if shape.denial is None:
             return None
         slot = self.parked.get(shape.denial.short.path, _NO_SLOTS).get(shape.denial.slot)
         return slot.since(shape.denial.short.asked) if slot is not None else None
 
     def in_order(self, queue: str) -> Iterator[tuple[Place, str]]:
-        """(place, shape key) of everything that waits in a queue, head first."""
+        """(place, shape key) of the waiting jobs of a queue, head first."""
         return iter(self.lines.get(queue, ()))
 
     def head(self, queue: str) -> Place | None:
@@ -299,7 +302,7 @@ class Book(Struct):
         return tuple(place.key for place, _ in self.lines.get(queue, [])[:count])
 
     def first_rank(self, queue: str) -> int:
-        """The smallest rank of all that waits in a queue."""
+        """The smallest rank of the waiting jobs of a queue."""
         line, index, least = self.lines.get(queue, []), 0, UNBOUNDED
         while index < len(line):  # By rank within each priority.
             place = line[index][0]
@@ -308,8 +311,8 @@ class Book(Struct):
         return least
 
     def least_asked(self, queue: str) -> Vector:
-        """At least so much of a resource each waiting job of a queue asks for; empty where that takes a look at the
-        jobs.
+        """A lower bound for the requests of a queue's waiting jobs; empty where only a look at the jobs would give a
+        bound.
         """
         parked, least = 0, Vector()
         for path in chain_of(queue):
@@ -334,13 +337,13 @@ _NOTHING: Mapping[str, int] = {}
 
 
 def room_at(ledger: Ledger, queue: str, path: str, slot: RefusalSlot | Shortfall) -> int:
-    """How much a shape of a queue may ask for where it was refused, claims apart."""
+    """The most a shape of a queue may ask for at the slot of its denial, claims apart."""
     room = ledger.room(queue, path, slot.resource, of_min=slot.of_min)
     return UNBOUNDED if room is None else room
 
 
 class Rooms:
-    """What fits beside others at a glance, at one moment: where it does not, nothing that asks for so much does."""
+    """A glance at the room beside other demands, at a moment: where an ask has no room, no larger ask fits."""
 
     def __init__(self, ledger: Ledger, proposed: Scratch, now: int) -> None:
         self._ledger, self._proposed = ledger, proposed
@@ -351,7 +354,7 @@ class Rooms:
                 add_into(self._aged.setdefault(path, {}), claim.held_at(path))
 
     def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:
-        """Whether so much may fit in a queue where it was refused before, beside scratches."""
+        """Whether a queue may have room for ``asked`` at the slot of an earlier denial, beside the scratches."""
         room = self._left(queue, path, slot, *scratches)
         return asked <= room and asked <= room - self._held(queue, path, slot, asked)
 
@@ -362,7 +365,7 @@ class Rooms:
         return room
 
     def _held(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int) -> int:
-        """What claims hold against all of the queue: for those of others, and what age holds from borrowers."""
+        """The held amounts that count against the whole queue: firm claims of other queues, and quota held for age."""
         if slot.of_min or queue in self.claimants:
             return 0
         held = self._ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
@@ -372,11 +375,11 @@ class Rooms:
         return held + aged
 
     def aged_at(self, path: str, slot: RefusalSlot | Shortfall) -> int:
-        """What is held for age there."""
+        """The amount held for age at the path."""
         return 0 if slot.of_min else self._aged.get(path, _NOTHING).get(slot.resource, 0)
 
     def free(self, path: str, slot: RefusalSlot, *scratches: Scratch) -> int:
-        """How much any queue may ask for that has no claim, and is owed nothing, beside scratches."""
+        """The most a queue without a claim and without owed quota may ask for, beside the scratches."""
         room = self._left(path, path, slot, *scratches)
         if slot.of_min:
             return room
@@ -393,7 +396,7 @@ class Rooms:
 
 
 def clear(shape: Shape, ledger: Ledger) -> bool:
-    """Whether nothing known speaks against trying a shape: never denied, or what refused it has room now."""
+    """Whether a shape is worth a try: without a denial, or with room at the slot of the denial now."""
     if shape.denial is None:
         return True
     short = shape.denial.short

@@ -1,8 +1,7 @@
 """Which jobs to try now: per queue the best heads of its awake shapes, queues in turn by their order.
 
-Chosen are at most MAX_OPEN unanswered per queue, and only what the copy of the ledger lets expect to fit together
-with everything already proposed; the first of a shape that nothing is known about is tried anyway, so that its
-denial tells the whole shape what it waits for.
+At most MAX_OPEN proposals of a queue are unanswered. Chosen jobs fit together beside all open proposals, by the copy of
+the ledger. A job of an untried shape is tried in any case: a denial shows which room the whole shape waits for.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from muster.events.decisions import Candidate, WorkloadQueued
 from muster.model.keys import root_of
 
 MAX_CHOSEN_BYTES = 256 * 1024
-"""About how long the proposal may become: it is one event, and cannot be cut."""
+"""The approximate most bytes of a proposal: a single event, not to be cut."""
 
 MAX_OPEN = 128
 """Unanswered proposals per leaf queue."""
 
 
 def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]:
-    """The candidates to propose right after ``standings``, which are decided and not folded yet, best first."""
+    """The candidates to propose right after ``standings`` (decided and not folded yet), best first."""
     fresh: dict[str, list[Job]] = {}
     skip: set[str] = set()
     for standing in standings:
@@ -77,7 +76,7 @@ def _members(
     turn_of: Callable[[str], _Turn | None],
     rooms: Rooms,
 ) -> list[_Turn | SharedTurns]:
-    """Those that take turns: queues, and trees of fair shares as one."""
+    """The members that take turns: single queues, and trees of fair shares as a whole."""
     by_shares = state.queues.ledger.by_shares
     dividing: dict[str, dict[str, _Turn]] = {root_of(path): {} for path in state.queues.book.roomy if by_shares(path)}
     members: list[_Turn | SharedTurns] = []
@@ -95,8 +94,8 @@ def _in_turn(
     waiting: Iterator[tuple[Turn, _Turn]],
     scratch: Scratch,
 ) -> list[Candidate]:
-    """As many of their heads as fit beside each other, best first. ``waiting``: those that join when it is their turn,
-    in order; ``scratch``: of the chosen.
+    """The heads that fit beside each other, best first. ``waiting``: queues that join at their turn, in order.
+    ``scratch``: the demands of the chosen jobs.
     """
     heap: list[tuple[Turn, _Turn | SharedTurns]] = [(turn.at_first(), turn) for turn in members]
     heapify(heap)
@@ -111,7 +110,7 @@ def _in_turn(
             continue
         before, turn = heap[0]
         known = turn.queue in begun
-        # Where it comes first depends on nothing chosen; those chosen meanwhile may leave it no room.
+        # The first turn does not depend on the chosen jobs; later turns may find no room beside these.
         if not turn.has_room(scratch) or not turn.advance(scratch if known else Scratch()):
             heappop(heap)
             continue
@@ -128,7 +127,7 @@ def _in_turn(
 
 
 _BYTES = 256
-"""Of a candidate, besides its texts."""
+"""Bytes of a candidate without its texts."""
 
 
 def _candidate(state: SorterState, job: Job) -> Candidate:
@@ -156,7 +155,7 @@ def _is_among(uids: Container[str], job: Job) -> bool:
 
 
 class _ShapeLine:
-    """The waiting of one shape that take part, in order."""
+    """The waiting jobs of a shape that take part, in order."""
 
     def __init__(self, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
         known = shape.waiting if shape is not None else ()
@@ -167,11 +166,11 @@ class _ShapeLine:
         """Which of the waiting jobs may go on; None for all."""
         self.demand = shape.demand if shape is not None else fresh[0].demand
         self.untried = shape is None or (shape.denial is None and not shape.open)
-        """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""
+        """The shape has no answer yet: its first job is tried whatever the ledger predicts."""
 
 
 class _Turn:
-    """One queue while candidates are being chosen: the heads of its lines, best first."""
+    """A queue during the choice of candidates: the heads of its lines, best first."""
 
     def __init__(self, state: SorterState, queue: str, skip: set[str], reserve: Reserve, rooms: Rooms) -> None:
         self.state = state
@@ -180,26 +179,28 @@ class _Turn:
         self.queue = queue
         self.skip = skip
         self.slots = slots_of(state.queues, queue, rooms)
-        """Where shapes of the queue may have room; they join when it is their turn."""
+        """(path, slot) with possible room for shapes of the queue; such shapes join at their turn."""
         self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
         self.behind: Iterator[tuple[Place, str]] = iter(())
-        """(place, key) of the waiting of other shapes that may take part, in order"""
+        """(place, key) of the waiting jobs of further shapes that may take part, in order"""
         self.ahead: tuple[Place, str] | None = None
-        """The first of those."""
+        """The first entry of ``behind``."""
         self.admitted: tuple[Place, str] | None = None
-        """The head that is known to be one that may be proposed."""
+        """The head already known to be ready for a proposal."""
         self.blocking = state.queues.is_blocking(queue)
-        """No job overtakes the head of the queue: whether it may be tried or not, whatever the nodes have room for."""
+        """No job overtakes the head of the queue, whether the head may be tried or not, and whatever room the nodes
+        have.
+        """
         self.sure = False
-        """Whether it has shapes that take part whatever is free."""
+        """Some shapes of the queue take part whatever is free."""
         self.open = -1
 
     def __lt__(self, other: _Turn | SharedTurns) -> bool:
         return self.queue < other.queue
 
     def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
-        """A shape takes part, with those of it that are about to be queued; ``again``: whatever is free."""
+        """A shape takes part, with its jobs about to be queued. ``again``: whatever is free."""
         self.sure = True
         self._line(key, shape, fresh, again=again)
 
@@ -211,7 +212,7 @@ class _Turn:
             heappush(self.heads, (head, key))
 
     def _begin(self) -> None:
-        """All that have room by themselves take part, each when it comes to its first."""
+        """Find the shapes with room by themselves; each shape takes part from the turn of its first job."""
         book, ledger = self.state.queues.book, self.state.queues.ledger
         self.open = sum([book.shapes[key].open for key in book.queues.get(self.queue, ())])
         rooms = ((slot, room_at(ledger, self.queue, path, slot)) for path, slot in self.slots)
@@ -221,7 +222,7 @@ class _Turn:
             self.ahead = next(self.behind, None)
 
     def _joined(self) -> bool:
-        """Shapes take part whose first is before all others; False when no job is left."""
+        """Add the shapes with a first job before all heads; False when no job is left."""
         while self.ahead is not None and (self.blocking or not self.heads or self.ahead < self.heads[0]):
             key = self.ahead[1]
             if key not in self.lines:
@@ -230,13 +231,13 @@ class _Turn:
         return bool(self.heads)
 
     def has_room(self, scratch: Scratch) -> bool:
-        """False where nothing of it fits beside those that are chosen."""
+        """False where no job of the queue fits beside the chosen jobs."""
         return self.sure or any(
             self.rooms.takes(self.queue, path, slot, slot.asks[self.queue][0][0], scratch) for path, slot in self.slots
         )
 
     def _is_full(self, key: str, scratch: Scratch) -> bool:
-        """Whether a shape that was refused does not fit beside those that are chosen, at a glance."""
+        """Whether a refused shape does not fit beside the chosen jobs, at a glance."""
         shape = self.state.queues.book.shapes.get(key)
         if shape is None or shape.denial is None or self.lines[key].untried:
             return False
@@ -244,11 +245,11 @@ class _Turn:
         return not self.rooms.takes(self.queue, short.path, short, short.asked, scratch)
 
     def at_first(self) -> Turn:
-        """No place in the order of turns is before this one."""
+        """The earliest possible turn of the queue."""
         return first_turn_with(self.state.queues, self.queue, (place.rank for place, _ in self.heads))
 
     def request(self) -> Mapping[str, int]:
-        """Of its head."""
+        """The request of the head."""
         return self.lines[self.heads[0][1]].demand.request
 
     def order(self, scratch: Scratch) -> Turn:
@@ -260,7 +261,7 @@ class _Turn:
         return (-queues.queue_priorities.get(self.queue, 0), used, place.rank)
 
     def advance(self, scratch: Scratch) -> bool:
-        """Drop heads that should not be tried until one should; False when none is left."""
+        """Drop heads until the first may be tried; False when no such head is left."""
         if self.open < 0:
             self._begin()
         if self.open >= MAX_OPEN:
@@ -276,14 +277,14 @@ class _Turn:
                     if self._to_held():
                         continue
                     return False
-                line.takes = self.reserve.spares  # What keeps one from borrowing keeps all others of its shape.
+                line.takes = self.reserve.spares  # The reason against borrowing is the same for all jobs of the shape.
                 self._next()
                 continue
             now, uid = self.state.now, place.uid
             if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=now, uid=uid):
                 return True
             if not self.blocking and (held := self._held_in(line)):
-                line.takes = partial(_is_among, held)  # Each of these has a claim of its own.
+                line.takes = partial(_is_among, held)  # Each job with a claim has its own.
                 self._next()
             elif not self.blocking:
                 heappop(self.heads)
@@ -292,7 +293,7 @@ class _Turn:
         return False
 
     def _has_head(self, scratch: Scratch | None = None) -> bool:
-        """Drop those that may not be proposed, or do not fit at a glance; False when none is left."""
+        """Drop heads that may not be proposed or do not fit at a glance; False when no head is left."""
         while self._joined():
             place, key = self.heads[0]
             line = self.lines[key]
@@ -310,7 +311,7 @@ class _Turn:
         return False
 
     def _next(self) -> None:
-        """The next of the first line takes its turn."""
+        """The next job of the first line takes its turn."""
         following = next(self.lines[self.heads[0][1]].places, None)
         if following is not None:
             heapreplace(self.heads, (following, self.heads[0][1]))
@@ -318,14 +319,15 @@ class _Turn:
             heappop(self.heads)
 
     def _is_kept(self, uid: str, line: _ShapeLine, scratch: Scratch) -> bool:
-        """Whether what is free is kept for owners, and not lent to a job that may run long."""
+        """Whether the free quota is kept for owners, and not lent to a long job."""
         job = line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
         return self.reserve is not None and self.reserve.keeps(job, scratch) is not None
 
     def _to_held(self, *, here: bool = False) -> bool:
-        """Drop all before the next job that quota is held for, ``here``: unless the first is one; False where none is.
+        """Drop heads up to the next job with held quota; False without such a job. ``here``: the first head may be the
+        job.
 
-        Under Block it was the head when others were evicted for it: it is not behind one that came back since.
+        Under Block the job was the head at the eviction of its victims: jobs that came back since are not ahead.
         """
         if self.queue not in self.rooms.claimants:
             return False
@@ -339,15 +341,15 @@ class _Turn:
         return False
 
     def _held_in(self, line: _ShapeLine) -> dict[str, None]:
-        """Uids of those of a line for which quota is held that serves no other."""
+        """Uids of jobs of a line with held quota that serves no other job."""
         if self.queue not in self.rooms.claimants:
             return {}
         claims = self.state.queues.ledger.claims.for_jobs_of(self.queue)
         return {claim.uid: None for claim in claims if claim.for_nodes and claim.demand.alike(line.demand)}
 
     def _head_first(self) -> bool:
-        """Whether the head of the whole queue is among those that may be tried, and is the first of them."""
-        if not self._has_head():  # Those that have room have joined by then: the others rest.
+        """Whether the head of the whole queue takes part, and is the first head."""
+        if not self._has_head():  # Shapes with room have joined by then: the others rest.
             return False
         resting = [
             place
@@ -357,8 +359,8 @@ class _Turn:
         return not resting or self.heads[0][0] < min(resting)
 
     def _passes(self) -> bool:
-        """Whether the first would pass one that has no place on the nodes, or may come to have none: where gangs are
-        placed, those of a queue with policy Block are tried one by one.
+        """Whether the first head would pass a job without a place on the nodes, or with a reservation and no place yet.
+        Where gangs are placed, the jobs of a Block queue are tried one after another.
         """
         queues = self.state.queues
         return (queues.places and self.open > 0) or bool(queues.before_on_nodes(self.queue, self.heads[0][0]))
@@ -369,7 +371,7 @@ class _Turn:
         return next((place for place in waiting if may_be_proposed(state, state.queues.jobs[place.uid])), None)
 
     def take(self) -> Job:
-        """The head, which counts as chosen from here on; the next of its line takes its turn."""
+        """The head, chosen from now on; the next job of its line takes its turn."""
         place, key = self.heads[0]
         line = self.lines[key]
         line.untried = False

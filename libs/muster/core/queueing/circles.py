@@ -1,12 +1,12 @@
-"""No circle without an end: a job whose try is answered the same way a third time, though nothing has changed that the
-answer rests on, is set aside until something does.
+"""No circle without an end: a job with the same answer to three tries, although nothing under the answer has changed,
+is set aside until a change.
 
-Stages are quiescent by design: when its own decisions are folded, a stage has nothing more to decide. Where two of them
-undo each other's work all the same, or the actuator refuses each of their decisions, the job goes round: tried,
-answered, tried again. Every such circle passes through the queue, so it is ended there.
+Stages are quiescent by design: after the fold of its own decisions, a stage has no further decision. Two stages may
+still undo each other's work, or the actuator may refuse every decision: then the job goes round, tried, answered, tried
+again. Every such circle passes through the queue, so the queue sorter ends the circle.
 
-An answer rests on the job itself, on the rules (trees, Queue objects, priority classes), and, where it names amounts,
-on what is charged and held. A job that is tried again at a stated time is in no circle: it rests meanwhile.
+An answer rests on the job, on the rules (trees, Queue objects, priority classes) and, where the answer names amounts,
+on the charged and held quota. A job tried again at a stated time is in no circle: the job rests meanwhile.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from muster.events.decisions import QuotaDenied, QuotaReleased, WorkloadDequeued
 from muster.events.refusals import Refusal
 
 TIMES = 3
-"""The same answer so often, without a change, ends the circle."""
+"""This many equal answers without a change end the circle."""
 
 Answer = QuotaDenied | QuotaReleased | WorkloadDequeued
 ANSWERS: dict[type[Event], str] = {
     kind: tag_of(kind.__name__) for kind in (QuotaDenied, QuotaReleased, WorkloadDequeued)
 }
-"""{how the try of a job ends, where it does not run: its tag}"""
+"""{event that ends a try without a run: its tag}"""
 
 
 class Answered(Struct):
-    """One answer to the tries of a job."""
+    """An answer to the tries of a job."""
 
     decision: str
-    """Its tag."""
+    """The tag of the event."""
     reason: str
     times: int
     rests_on: tuple[int, int]
-    """The changes of rules, and of amounts where it names any, that it has come after."""
+    """(changes of rules, changes of amounts) at the time of the answer; 0 for amounts where the answer names none."""
 
 
 class Circles(Struct):
-    """What jobs were answered since something about them changed."""
+    """The answers to each job since its last change, and the jobs set aside."""
 
     answers: dict[str, list[Answered]] = field(default_factory=dict)
     """By uid of the workload."""
     aside: dict[str, Answered] = field(default_factory=dict)
-    """uid of a job that is set aside -> the answer that it got each time"""
+    """uid of a job set aside -> the repeated answer"""
     rules: int = 0
     """How often the rules have changed."""
 
@@ -60,7 +60,7 @@ class Circles(Struct):
         self.rules += 1
 
     def answered(self, event: Answer, queues: Queues, now: int) -> bool:
-        """A try has ended so: whether the job is set aside for it. ``now``: log time (ms)."""
+        """Note the answer to a try; whether the answer sets the job aside. ``now``: log time (ms)."""
         uid = event.ref.uid
         if uid in self.aside:
             return False
@@ -83,7 +83,7 @@ class Circles(Struct):
         return True
 
     def over(self, ledger: Ledger) -> list[str]:
-        """The jobs that are set aside no more: what their answer rests on has changed."""
+        """The jobs set aside until now: rules or amounts under the answer have changed."""
         found = []
         for uid, each in self.aside.items():
             rules, amounts = each.rests_on
@@ -95,12 +95,12 @@ class Circles(Struct):
 
 
 def set_aside(found: Answered) -> Refusal:
-    """Why a job is set aside, as users read it."""
+    """The refusal that users read for a job set aside."""
     return Refusal("set_aside", name=found.decision, other=found.reason, count=found.times)
 
 
 def _rests(queues: Queues, uid: str, now: int) -> bool:
-    """Whether it is tried again at a stated time, or when nodes have room for it, and not before."""
+    """Whether the next try of the job waits for a stated time, or for room on nodes."""
     job = queues.jobs.get(uid)
     retry = queues.retries.get(job.shape) if job is not None else None
     return queues.not_before.get(uid, 0) > now or uid in queues.unplaced or (retry is not None and retry.at > now)

@@ -1,15 +1,14 @@
-"""What of unused guarantees is lent, and to which jobs.
+"""How much unused guarantee is lent, and to which jobs.
 
-A job that is expected to end soon borrows whatever is free: taken back, it loses little. Any other one borrows only so
-much that enough stays for the owners: free, or lent to jobs of the first kind, must stay as much as the other leaves
-lack of the guarantees that they have wanted in the last WINDOW_HOURS. Soon is what the tree says
-(``muster.dev/borrow-freely``), or in the order ``learned`` LONG times as long as all jobs have run on average, when it
-was queued or by now, whichever is longer. The run times of such jobs are learned from the log alone. Where the tree
-says what is soon, a job without a known run time is not expected to end soon; nor is one, in any tree, that has run
-longer than that.
+A job expected to end soon borrows all free quota: an eviction loses little. Any other job must leave enough for the
+owners, free or lent to jobs of the first kind: as much as the other leaves lack of the guarantees wanted in the last
+WINDOW_HOURS. The tree sets the limit of "soon" (``muster.dev/borrow-freely``). In the order ``learned`` the limit is
+LONG times the mean run time of all jobs, at the queueing or now, whichever is longer. Run times are learned from the
+log alone. Where the tree sets the limit, a job without a known run time is not expected to end soon. In any tree,
+neither is a job that has run for longer than the limit.
 
-A rule for proposals, no limit: a job within a guarantee never waits for it, nor does one for which quota is held
-already, nor one that has waited for a week.
+This is a rule for proposals and no limit. Jobs within a guarantee, jobs with held quota, and jobs that have waited for
+a week are exempt.
 """
 
 from __future__ import annotations
@@ -28,28 +27,28 @@ from muster.model.resources import Vector, add_into
 
 HOUR_MS = 3_600_000
 WINDOW_HOURS = 25
-"""How far back it counts what a leaf has wanted, this hour included: the same hour of the day before is in it."""
+"""The window of remembered wants of a leaf, with this hour: the same hour of the day before is inside."""
 LONG = 4
-"""A job that is expected to run more than so many times as long as all jobs did on average may run long."""
+"""A job expected to run for more than this many mean run times may run long."""
 WEEK_MS = 7 * 24 * HOUR_MS
-"""How long a job waits at the most until it borrows like any other."""
+"""The longest wait of a job before borrowing like any other."""
 MAX_TIMED = 8
-"""Jobs of a shape that are looked at as soon as they have waited so long; the others when something happens."""
+"""Jobs of a shape looked at as soon as their wait is long enough; further jobs are looked at with the next event."""
 MAX_LOOKED = 64
-"""Shapes for which there is room, and leaves that have wanted more, of which it is known when a job may borrow."""
+"""The most shapes with room, and leaves with larger past wants, for which the time of borrowing is computed."""
 
 _NOTHING: Mapping[str, int] = {}
 
 
 def keeps_for_owners(ledger: Ledger, queue: str) -> bool:
-    """Whether jobs of a queue that may run long borrow only what owners have not wanted lately."""
+    """Whether long jobs of a queue borrow only the quota that owners have not wanted lately."""
     tree = ledger.tree_of(queue)
     return tree is not None and not tree.by_shares and tree.rules.keeps_for_owners
 
 
 def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
-    """How long a job of a queue is expected to run at the most if it borrows whatever is free, where jobs have run
-    ``mean_ms`` on average (0: unknown); 0 for any time.
+    """The longest expected run time (ms) of a job that borrows all free quota; 0 for any time. ``mean_ms``: mean run
+    time of all jobs, 0 where unknown.
     """
     if not keeps_for_owners(ledger, queue):
         return 0
@@ -58,7 +57,7 @@ def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
 
 
 def ruled(queues: Queues, root: str, rules: Rules) -> None:
-    """A tree is about to be applied so: where that says otherwise what is soon, it counts for all of its jobs."""
+    """Before a tree is applied: a new limit of "soon" counts for all jobs of the tree."""
     said = rules.borrow_freely_ms
     if queues.ledger.rules_of(root).borrow_freely_ms == said:
         return
@@ -69,7 +68,7 @@ def ruled(queues: Queues, root: str, rules: Rules) -> None:
 
 
 def noted(queues: Queues, now: int) -> None:
-    """The leaves that an event has touched may want more or less of their guarantees from ``now`` on, log time (ms)."""
+    """Note the wants of the leaves touched by events, from log time ``now`` (ms) on."""
     lending, nodes, hour = queues.lending, queues.ledger.nodes, now // HOUR_MS
     for path in queues.book.stirred:
         node = nodes.get(path)
@@ -91,7 +90,7 @@ def noted(queues: Queues, now: int) -> None:
 
 
 def _add_past(past: list[tuple[int, int]], hour: int, amount: int) -> None:
-    """An amount was wanted up to an hour: those that are neither larger nor newer say nothing any more."""
+    """An amount was wanted up to ``hour``; older amounts no larger are dropped, as are hours before the window."""
     if past and past[-1][0] == hour and past[-1][1] >= amount:
         return
     while past and past[-1][1] <= amount:
@@ -102,7 +101,7 @@ def _add_past(past: list[tuple[int, int]], hour: int, amount: int) -> None:
 
 
 def _most(past: Sequence[tuple[int, int]], hour: int) -> tuple[int, int]:
-    """(hour, amount) of the most that was wanted within the window that ends with an hour."""
+    """(hour, amount) of the largest want in the window that ends with ``hour``."""
     return next((each for each in past if each[0] > hour - WINDOW_HOURS), (hour, 0))
 
 
@@ -111,13 +110,13 @@ def runs(queues: Queues, uid: str, now: int) -> None:
     workload = queues.workloads.get(uid)
     if workload is None or workload.phase != "running" or uid not in queues.ledger.charges:
         queues.lending.running.pop(uid, None)
-    else:  # Noted in any tree: the rule may be switched on, or the charge move, while it runs.
+    else:  # Noted in any tree: the rule may be switched on, or the charge move, during the run.
         queues.lending.running.setdefault(uid, now)
     charged(queues, uid, now)
 
 
 def charged(queues: Queues, uid: str, now: int) -> None:
-    """What is charged for a workload, and where, or its job, may have changed: whether it counts as soon over."""
+    """The charge or job of a workload may have changed: count the loan again."""
     lending, before = queues.lending, queues.lending.loans.pop(uid, None)
     if before is not None:
         _count(lending.brief, before, -1)
@@ -132,7 +131,7 @@ def charged(queues: Queues, uid: str, now: int) -> None:
 
 
 def _loan(queues: Queues, uid: str) -> Loan | None:
-    """The charge of a job that is expected to end soon, and may be suspended."""
+    """The charge of a preemptible job expected to end soon; None for any other workload."""
     job, charge, since = queues.jobs.get(uid), queues.ledger.charges.get(uid), queues.lending.running.get(uid)
     if job is None or charge is None or not charge.preemptible or not 0 < job.expected_ms <= job.freely_ms:
         return None
@@ -147,21 +146,21 @@ def _count(sums: dict[str, Vector], loan: Loan, times: int) -> None:
 
 
 def time_passed(queues: Queues, now: int) -> None:
-    """Log time has gone on to ``now``: what has run longer than expected does not count as soon over any more."""
+    """Log time is ``now`` (ms): a run longer than expected is a short loan no more."""
     ends = queues.lending.ends
     while ends and ends[0][0] < now:
         charged(queues, ends[0][1], now)
 
 
 def is_counted(queues: Queues, now: int) -> bool:
-    """Whether what counts as soon over is what follows from the charges."""
+    """Whether the short loans follow from the charges."""
     found = {uid: loan for uid in queues.ledger.charges if (loan := _loan(queues, uid)) is not None}
     return queues.lending.loans == {uid: loan for uid, loan in found.items() if not 0 < loan.until < now}
 
 
 def next_look(queues: Queues, now: int) -> list[int]:
-    """Log times (ms) at which a job may borrow that may not now, though nothing happens: the largest recent demand of a
-    leaf is forgotten, or one has waited for long enough. Where that is said of many, they are looked at every hour.
+    """Log times (ms) at which a kept-back job may borrow without a further event: the largest recent want of a leaf is
+    forgotten, or the wait of a job is long enough. With many shapes or leaves: the next full hour.
     """
     book, ledger, wanted = queues.book, queues.ledger, queues.lending.wanted
     if not any(keeps_for_owners(ledger, root) for root in ledger.trees):
@@ -181,20 +180,20 @@ def next_look(queues: Queues, now: int) -> list[int]:
 
 
 class Reserve:
-    """What is kept for owners at one moment; summed up when it is asked for first."""
+    """The quota kept for owners at a moment; the sums are made on first use."""
 
     def __init__(self, queues: Queues, now: int) -> None:
         self.queues, self.now = queues, now
         self._sums: dict[str, _Sums] = {}
 
     def spares(self, job: Job) -> bool:
-        """Whether a job borrows whatever is free: it is expected to end soon, or has waited for long enough."""
+        """Whether a job borrows all free quota: expected to end soon, or has waited for long enough."""
         longest = max(job.freely_ms, self.queues.lending.soon.get(root_of(job.queue), 0))
         soon = not job.freely_ms or 0 < job.expected_ms <= longest
         return soon or self.now >= job.freely_at
 
     def keeps(self, job: Job, *scratches: Scratch) -> Shortfall | None:
-        """What keeps a waiting job from borrowing, with ``kept`` for owners; None where nothing does."""
+        """The shortfall that keeps a waiting job from borrowing, with ``kept`` for owners; None without a shortfall."""
         queues, ledger = self.queues, self.queues.ledger
         if not keeps_for_owners(ledger, job.queue) or self.spares(job):
             return None
@@ -221,7 +220,7 @@ class Reserve:
 
 
 class _Sums:
-    """Of one tree: what each leaf lacks, and what of its loans is expected to end soon; summed up at each node."""
+    """Sums of a tree, at each node: the quota that leaves lack, and the loans expected to end soon."""
 
     def __init__(self, queues: Queues, root: str, now: int) -> None:
         self.lacks: dict[str, Vector] = {}
@@ -242,7 +241,7 @@ class _Sums:
                     _add(self.soon, path, name, soon)
 
     def beside(self, queue: str, path: str, name: str, asked: int) -> tuple[int, int]:
-        """(what other leaves below a node lack, what is lent below it for a short time) with ``asked`` admitted."""
+        """(quota lacked by other leaves below a node, short loans below the node), with ``asked`` admitted."""
         brief = self.brief.get(queue, _NOTHING).get(name, 0)
         before = self.over.get(queue, _NOTHING).get(name, 0)
         more = max(min(before + asked, brief), 0) - max(min(before, brief), 0)
@@ -260,7 +259,7 @@ def _used(queues: Queues, leaf: str) -> dict[str, int]:
 
 
 def _wanted(queues: Queues, leaf: str, least: Vector) -> dict[str, int]:
-    """What of its guarantee a leaf uses or asks for now, of all that the tree promises to any leaf."""
+    """The part of its guarantee used or asked for by a leaf now, for all resources promised to any leaf of the tree."""
     used, asked = queues.ledger.used.get(leaf, _NOTHING), queues.ledger.waiting.get(leaf, _NOTHING)
     names = queues.ledger.promised.get(root_of(leaf), {})
     return {name: min(used.get(name, 0) + asked.get(name, 0), least.get(name, 0)) for name in names}

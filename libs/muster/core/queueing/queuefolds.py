@@ -1,10 +1,7 @@
-"""How the queues change with jobs, decisions and objects.
+"""How events change the queues: a function per event type, the same for every stage that keeps a book of the queues.
 
-How the queues follow objects that are no jobs: PriorityClasses, Queues and QueueUnits.
-
-How the queues change: one function per event, the same for every stage that keeps a book of them.
-
-Each returns the uids of the workloads whose standing may have to change with it.
+Each function returns the uids of workloads with a possible change of standing. The events are decisions, and facts
+about jobs, PriorityClasses, Queues and QueueUnits.
 """
 
 from __future__ import annotations
@@ -96,7 +93,7 @@ def queue_gone(queues: Queues, at: Position, event: QueueGone) -> Iterable[str]:
 
 
 def _queue_says(queues: Queues, path: str) -> None:
-    """What the Queue objects of a quota path say of its queue: of several the first by name, and what any pauses."""
+    """Apply the Queue objects of a quota path: the fields of the first by name, and the pauses of all."""
     queues.book.stirred[path] = None
     objects = [event for event in queues.queue_specs.values() if event.path == path]
     if not objects:
@@ -118,7 +115,9 @@ def _queue_says(queues: Queues, path: str) -> None:
 
 
 def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Iterable[str]:
-    """A priority written into a QueueUnit by another client moves its job; ours only repeats the known one."""
+    """A priority written into a QueueUnit by another client moves the job; Muster's own writes repeat the known
+    priority.
+    """
     uid, job = event.owner_uid, queues.jobs.get(event.owner_uid)
     workload = queues.workloads.get(uid)
     if not uid:
@@ -138,7 +137,7 @@ def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Ite
 
 
 def unit_gone(queues: Queues, at: Position, event: QueueUnitGone) -> Iterable[str]:
-    """Its job keeps the priority that was asked for; what was seen of the unit is forgotten."""
+    """The job keeps the priority asked for; the last seen priority of the unit is forgotten."""
     owner = queues.unit_owners.pop(event.ref.uid, "")
     if owner not in queues.workloads:
         queues.unit_priorities.pop(owner, None)
@@ -172,7 +171,7 @@ def unreadable(queues: Queues, at: Position, event: ObjectUnreadable) -> Iterabl
 
 
 def forget(queues: Queues, uid: str) -> Iterable[str]:
-    """What it asks for is unknown."""
+    """The request of the workload is unknown from now on."""
     queues.workloads.pop(uid, None)
     queues.refusals.pop(uid, None)
     queues.failures.pop(uid, None)
@@ -191,7 +190,7 @@ def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Ite
 
 
 def shares_changed(queues: Queues, _at: Position, event: SharesChanged) -> Iterable[str]:
-    """What queues used lately counts from here on."""
+    """The past use of queues counts from now on."""
     queues.ledger.note_usage(event.usage)
     return ()
 
@@ -244,7 +243,7 @@ def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
 
 
 def _stands_at(job: Job, queue: str) -> None:
-    """What is charged counts at the leaf it is charged at."""
+    """A charged job belongs to the leaf of its charge."""
     job.queue, job.shape = queue, shape_key(queue, job.demand)
 
 
@@ -326,8 +325,8 @@ def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[
 
 
 def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed) -> Iterable[str]:
-    """Others may leave for a job that waits for nodes. Where quota is short too it is queued again, in its old place:
-    quota is held only for a job in a queue.
+    """Victims may leave for a job that waits for nodes. Where quota is short too, the job is queued again in its old
+    place: quota is held only for queued jobs.
     """
     found = queues.unplaced.get(event.ref.uid)
     if found is None or found.attempt != event.attempt or event.short is None:
@@ -337,7 +336,7 @@ def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed
 
 
 def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str]:
-    """It has its places: those behind it may be tried where no job passes the head."""
+    """The job has its places: where no job passes the head, later jobs may be tried."""
     queues.reserved.pop(event.ref.uid, None)
     return ()
 
@@ -458,23 +457,23 @@ def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterab
 Fold = Callable[[Queues, Position, Any], Iterable[str]]
 
 FOLDS: Mapping[type[Event], Fold] = {kind: fold for kind, (fold,) in folds_in(sys.modules[__name__]).items()}
-"""{event type: how it changes the queues}"""
+"""{event type: its fold}"""
 
 
 class KeepsQueues(Protocol):
-    """A state that has a book of the queues."""
+    """A state with a book of the queues."""
 
     queues: Queues
     seen: Seen
 
 
 def arms() -> dict[type[Event], Arm]:
-    """Arms of a stage that keeps the queues and does not decide about them."""
+    """The arms of a stage that keeps the queues without decisions about them."""
     return {kind: _kept(fold) for kind, fold in FOLDS.items()}
 
 
 def folded(fold: Fold, state: KeepsQueues, event: Any, at: Position) -> Iterable[str]:
-    """Fold an event into the queues of a state: the jobs that it touches."""
+    """Fold an event into the queues of a state; returns the uids of the jobs touched."""
     touched = fold(state.queues, at, event)
     if isinstance(event, WorkloadGone | WorkloadDequeued | QuotaReleased):
         state.queues.ledger.forget(event.ref.uid, state.seen)

@@ -1,16 +1,13 @@
-"""Which queue comes first, and the queues kept in that order.
+"""The order of queues: which queue comes first, and the queues kept in this order.
 
-Which queue comes first: by the priority of its Queue object, then by the used part of its guarantee, then by age.
+Queues of quota trees: by the priority of the Queue object, then the used part of the guarantee, then age. Only queues
+touched by an event change their place.
 
-In which order KAI queues take their turns: from the top down, at each level by the comparisons of KAI Scheduler.
-
-Queues are compared through the job each would send next: a queue above its fair share in everything comes last; first
-comes one that stays within its quota with the job; then the priority of the queue decides; a queue comes later that
-uses a resource of which it may keep nothing; then the smaller part of its limit for keeping, with the job and without;
-then the smaller share; then the older queue.
-
-The queues with waiting work, kept in the order in which they take turns: only those an event has touched change
-their place.
+KAI queues take their turns from the top down, at each level by the comparisons of KAI Scheduler. A queue is compared
+through the next job to send. A queue above its fair share in every resource comes last; a queue within its quota with
+the job comes first. Next decides the priority of the queue. A queue comes later if the queue uses a resource of which
+no amount may be kept. Next come the smaller part of the limit for keeping, with the job and without; the smaller share;
+the older queue.
 """
 
 from __future__ import annotations
@@ -37,15 +34,14 @@ from muster.model.resources import EVERYTHING, Vector, add_into
 _NOTHING: Mapping[str, Any] = {}
 MILLION = 1_000_000
 POOLED = MILLION - 1
-"""Of a leaf that uses all of its own guarantee, and not all of one above it: before those that would borrow."""
+"""For a leaf that uses all of its own guarantee, and not all of a higher one: just before the borrowers."""
 
 
 def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
-    """How much of its guarantee a leaf uses, in millionths of the resource it uses most of.
+    """The used part of a leaf's guarantee, in millionths of the most used resource.
 
-    Counted is what the tree promises to any leaf; what it promises to none is no reason to come later. A leaf that uses
-    something of which it has no min comes after all that do not, and among such leaves the one that uses the smaller
-    part of the total comes first.
+    Only resources promised by the tree to some leaf count. A leaf that uses a resource without a min comes after all
+    leaves that use none; among such leaves, the smaller part of the total comes first.
     """
     node, promised = ledger.nodes.get(queue), ledger.promised.get(root_of(queue), _NOTHING)
     used, extra = ledger.used.get(queue, _NOTHING), [each.extra[queue] for each in scratches if queue in each.extra]
@@ -63,9 +59,10 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
 
 
 def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
-    """What comes after the priority of a queue: what it uses of its guarantee, or (``order`` is not ``share``) that
-    with the job it would send next, where all beyond their guarantees are equal. Beyond its own, but within the one of
-    a node above it, it comes just before those that use all of theirs.
+    """The second key of the order, after the priority of the queue: the used part of the guarantee.
+
+    With an ``order`` other than ``share``: with the next job of the queue added, and all parts beyond a guarantee
+    equal. A queue beyond its own guarantee and within a higher one comes just before the queues at the end of theirs.
     """
     used = _of_own(ledger, order, queue, demand, *scratches)
     if used > POOLED and _may_pool(ledger, queue) and ledger.owed(queue, demand, *scratches):
@@ -74,7 +71,7 @@ def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratche
 
 
 def least_used(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
-    """No job that asks for as much or more comes before this: if the guarantee above is enough is asked in its turn."""
+    """The smallest key of a job with at least this demand; a higher guarantee is assumed to be enough."""
     used = _of_own(ledger, order, queue, demand, *scratches)
     return POOLED if used > POOLED and _may_pool(ledger, queue) else used
 
@@ -86,12 +83,12 @@ def _of_own(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: 
 
 
 def _may_pool(ledger: Ledger, queue: str) -> bool:
-    """Whether a leaf beyond its own guarantee may be within the one of a node above it."""
+    """Whether a leaf beyond its own guarantee may be within the guarantee of a higher node."""
     return bool(ledger.inner_below) and any(path in ledger.inner_below for path in chain_of(queue))
 
 
 def _of_all(ledger: Ledger, queue: str, name: str, amount: int) -> int:
-    """Millionths of the limit of the uppermost node that limits a resource; the amount where none does."""
+    """Millionths of the limit of the uppermost node with a limit for the resource; without a limit the amount."""
     for path in reversed(chain_of(queue)):
         node = ledger.nodes.get(path)
         limit = node.limit.get(name, 0) if node is not None else 0
@@ -107,7 +104,7 @@ Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
 
 
 def _shares_now(ledger: Ledger, root: str, fresh: Iterable[Job]) -> DividedShares:
-    """The fair shares in a tree; ``fresh``: jobs that are about to be queued."""
+    """The fair shares in a tree; ``fresh``: jobs about to be queued."""
     more: dict[str, Vector] = {}
     for job in fresh:
         add_into(more.setdefault(job.queue, {}), job.demand.request)
@@ -117,8 +114,8 @@ def _shares_now(ledger: Ledger, root: str, fresh: Iterable[Job]) -> DividedShare
 def key_of(
     ledger: Ledger, shares: DividedShares, path: str, request: Mapping[str, int], scratches: tuple[Scratch, ...]
 ) -> Key:
-    """How a queue, or one above others, compares with its siblings; ``request``: of the job it would send next. Without
-    one, and beside nothing, it comes no later.
+    """The sort key of a KAI queue among its siblings. ``request``: of the next job of the queue. With an empty request
+    and without scratches, the key is a lower bound.
     """
     node, mine = ledger.nodes[path], shares[path]
     used = dict(ledger.used.get(path, _NOTHING))
@@ -149,19 +146,19 @@ def _parent(path: str) -> str:
 
 
 def _keeps(share: Divided, total: int) -> int:
-    """The amount that is never reclaimed: the total where no limit ends it."""
+    """The amount never reclaimed; the total without a limit."""
     most = share.allocatable
     return total if most < 0 or most >= EVERYTHING else most
 
 
 def _dominant(used: Mapping[str, int], keeps: Mapping[str, int]) -> int:
-    """Millionths of the resource of which the largest part is used."""
+    """The largest used part over all resources, in millionths."""
     return max((used.get(name, 0) * MILLION // keep for name, keep in keeps.items() if keep), default=0)
 
 
 class KaiOrder:
-    """The order of the queues of a tree that have a job to send: the first is found without a look at those that cannot
-    come before it. Comparisons are remembered.
+    """The order of KAI queues with a job to send. The search for the first skips queues that cannot come before the
+    best so far. Comparisons are remembered.
     """
 
     def __init__(
@@ -172,8 +169,8 @@ class KaiOrder:
         fresh: Sequence[Job],
         sends: Callable[[str], Mapping[str, int] | None],
     ) -> None:
-        """``kept``: as of ``Lineup.shared``. ``root``: of the tree; ``fresh``: jobs that are about to be queued;
-        ``sends``: leaf -> request of the job it would send next, None where there is none.
+        """``kept``: see ``Lineup.shared``. ``root``: of the tree. ``fresh``: jobs about to be queued. ``sends``: leaf
+        -> request of the next job; None without a job.
         """
         self._ledger = queues.ledger
         self._sends = sends
@@ -188,17 +185,17 @@ class KaiOrder:
             known = (path for path in paths if path in self._shares)
             self._children[parent] = sorted((key_of(queues.ledger, self._shares, path, {}, ()), path) for path in known)
         self._first: dict[str, tuple[str, Mapping[str, int]] | None] = {}
-        """path of a queue -> the leaf at or below it whose turn is first there, and the request of its job"""
+        """path of a queue -> (first leaf at or below the queue, request of its job); None without a job"""
         self._keys: dict[str, Key] = {}
 
     def changed(self, leaf: str) -> None:
-        """A job of a leaf was chosen, or it sends another one next."""
+        """A job of the leaf was chosen, or the leaf sends another job next."""
         for path in chain_of(leaf):
             self._keys.pop(path, None)
             self._first.pop(path, None)
 
     def first(self, path: str, scratches: tuple[Scratch, ...]) -> str:
-        """The leaf whose turn it is at or below a node; empty where none sends a job."""
+        """The leaf with the next turn at or below a node; empty where no leaf sends a job."""
         found = self._first_at(path, scratches)
         return found[0] if found is not None else ""
 
@@ -226,34 +223,34 @@ class KaiOrder:
 
 
 Turn = tuple[int, int, int]
-"""(priority of the queue, negated; what it uses of its guarantee; rank of a job): the smallest comes first."""
+"""(negated priority of the queue, used part of its guarantee, rank of a job): the smallest comes first."""
 
 _NO_DEMAND = Demand({}, jobs=0)
 
 
 class Lineup(Struct):
-    """No job of a queue comes before its turn here."""
+    """The queues with waiting work, in the order of their earliest possible turns."""
 
     turns: dict[str, Turn] = field(default_factory=dict)
     order: list[tuple[Turn, str]] = field(default_factory=list)
     """sorted (turn, queue)"""
     pooled: dict[str, None] = field(default_factory=dict)
-    """the nodes above queues whose guarantee may be free for these"""
+    """The nodes above queues with a guarantee that may be partly free."""
     keys: dict[str, Key] = field(default_factory=dict)
-    """queue of a tree of fair shares, or one above some -> how it compares at best"""
+    """path of a KAI queue, with waiting jobs at or below -> its lowest sort key"""
     shared: dict[str, list[tuple[Key, str]]] = field(default_factory=dict)
-    """the queue above them, or their root -> those, sorted"""
+    """path of the parent, or root -> sorted (key, path) of its KAI queues"""
 
     @classmethod
     def of(cls, queues: Queues) -> Lineup:
-        """All of them."""
+        """The lineup of all queues, from an empty state."""
         found = cls(pooled={**queues.ledger.inner_below})
         for queue in queues.book.lines:
             found._look(queue, queues)
         return found
 
     def stir(self, queues: Queues) -> None:
-        """The queues below a node that is below its guarantee since, or not any more, are touched."""
+        """Mark the queues below every node that has come below its guarantee, or no longer is below."""
         below = queues.ledger.inner_below
         changed = [path for path in {**self.pooled, **below} if (path in self.pooled) != (path in below)]
         for path in changed:
@@ -262,7 +259,7 @@ class Lineup(Struct):
             self.pooled = {**below}
 
     def settle(self, queues: Queues) -> None:
-        """Bring the queues in line that were touched since."""
+        """Look again at the queues touched since the last call."""
         for queue in queues.book.stirred:
             self._look(queue, queues)
         queues.book.stirred.clear()
@@ -298,13 +295,13 @@ class Lineup(Struct):
 
 
 def first_turn(queues: Queues, queue: str) -> Turn:
-    """No place of a queue in the order of turns is before this one."""
+    """The earliest possible turn of a queue."""
     least = _NO_DEMAND if queues.order(queue) == "share" else Demand(queues.book.least_asked(queue), jobs=0)
     return _turn(queues, queue, least, queues.book.first_rank(queue))
 
 
 def first_turn_with(queues: Queues, queue: str, ranks: Iterable[int]) -> Turn:
-    """The same with jobs that are about to be queued; ``ranks``: theirs."""
+    """The earliest possible turn with further jobs about to be queued; ``ranks``: of these jobs."""
     return _turn(queues, queue, _NO_DEMAND, min((*ranks, queues.book.first_rank(queue))))
 
 

@@ -1,4 +1,4 @@
-"""The queues: the workloads, the waiting ones in order, and a copy of the ledger to foresee answers with."""
+"""The queues: workloads, waiting jobs in order, and a copy of the ledger for the foresight of answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JobStatus = Literal["waiting", "proposed", "charged"]
 
 
 class Job(Struct):
-    """One workload under one attempt."""
+    """A workload under an attempt."""
 
     ref: Ref
     attempt: int
@@ -35,21 +35,21 @@ class Job(Struct):
     priority: int
     queued_at: int
     rank: int
-    """What orders it among its queue's jobs of its priority, ms since the epoch."""
+    """The order among jobs of the same queue and priority, ms since the epoch."""
     generation: int
-    """metadata.generation of its object as it was when it was queued."""
+    """metadata.generation of the object at the time of queueing."""
     cause: Cause
-    """The event that made it worth trying (or last changed it)."""
+    """The event that made the job worth trying, or last changed the job."""
     placement: str = ""
-    """How its pods are laid out on nodes, by the words of its queue when it reserved."""
+    """The layout of the pods on nodes, by the rules of the queue at the reservation."""
     expected_ms: int = 0
-    """How long such jobs had run on average when it was queued, in a tree that lends by that; 0: unknown."""
+    """Mean run time of such jobs at the time of queueing, in a tree that lends by run time; 0: unknown."""
     freely_ms: int = 0
-    """How long a job was expected to run at the most then that borrows whatever is free; 0 for any time."""
+    """Longest expected run time of a job that borrows all free quota, at the time of queueing; 0 for any time."""
     freely_at: int = 0
-    """Log time (ms) from which it borrows whatever is free all the same."""
+    """Log time (ms) from which the job borrows all free quota in any case."""
     growth: GrowthOption | None = None
-    """The replicas that it asks for beyond its grant, where it is a Ray cluster that runs."""
+    """The replicas asked for beyond the grant, for a running Ray cluster."""
 
     @property
     def place(self) -> Place:
@@ -57,14 +57,14 @@ class Job(Struct):
 
 
 class Retry(Struct, frozen=True):
-    """When a refused shape of a queue with visible backoff is tried again, whatever is free."""
+    """The next try of a refused shape, whatever is free, in a queue with visible backoff."""
 
     tries: int
     at: int
 
 
 class WaitsForNodes(Struct, frozen=True):
-    """A workload that found no place on the nodes under an attempt, and released its quota."""
+    """A workload that found no place on the nodes under an attempt and released its quota."""
 
     attempt: int
     queue: str
@@ -72,107 +72,111 @@ class WaitsForNodes(Struct, frozen=True):
     priority: int
     placement: str
     place: Place = Place(0, 0, "", "")
-    """Its place in its queue."""
+    """The place of the job in its queue."""
     queued_at: int = 0
-    """When it counts as queued, ms since the epoch: it comes back to its old place."""
+    """The queueing time, ms since the epoch: the job comes back to its old place."""
     found: bool = False
-    """Whether there is room by now: it is queued again."""
+    """Room was found: the job is queued again."""
     short: bool = False
-    """Whether others may leave for it, and its quota was short then: it is queued again if it still is."""
+    """Victims may leave for the job, and its quota was short at the time: the job is queued again if quota is still
+    short.
+    """
 
 
 class WantedSince(Struct, frozen=True):
-    """What of its guarantee a leaf uses or asks for, since a log time (ms)."""
+    """The part of its guarantee wanted by a leaf since a log time (ms)."""
 
     since: int
     amounts: Vector
 
 
 class Loan(Struct, frozen=True):
-    """What is charged for a job that is expected to end soon."""
+    """The charge of a job expected to end soon."""
 
     leaf: str
     amounts: Vector
     until: int
-    """Log time (ms) up to which it is; 0 while it does not run."""
+    """Log time (ms) until which the end is expected; 0 before the start of the run."""
 
 
 class Lending(Struct):
-    """What lending of unused guarantees rests on (``lending.py``); of trees that lend by how long jobs run."""
+    """The state for lending of unused guarantees (``lending.py``), in trees that lend by run time."""
 
     soon: dict[str, int] = field(default_factory=dict)
-    """root -> how long (ms) one is expected to run at the most that borrows whatever is free, as the newest job says"""
+    """root -> longest expected run time (ms) of a job that borrows all free quota, by the newest job"""
     levels: dict[str, WantedSince] = field(default_factory=dict)
-    """leaf -> what it wants now"""
+    """leaf -> its present want"""
     wanted: dict[str, dict[str, list[tuple[int, int]]]] = field(default_factory=dict)
-    """leaf -> resource -> (number of an hour, amount wanted up to then), the newest last: each the less"""
+    """leaf -> resource -> (number of an hour, amount wanted up to then), newest last, amounts falling"""
     running: dict[str, int] = field(default_factory=dict)
-    """uid of a charged workload that runs -> log time (ms) at which it was found running first"""
+    """uid of a charged running workload -> log time (ms) of the first sight of the run"""
     loans: dict[str, Loan] = field(default_factory=dict)
-    """uid of a workload -> what is charged for it, while it is expected to end soon"""
+    """workload uid -> its loan, while an early end is expected"""
     brief: dict[str, Vector] = field(default_factory=dict)
-    """leaf -> the sum of those"""
+    """leaf -> sum of the loans"""
     ends: list[tuple[int, str]] = field(default_factory=list)
-    """sorted (log time up to which one that runs is expected to end soon, its uid)"""
+    """sorted (log time (ms) until which a running job is expected to end soon, uid)"""
 
 
 class Queues(Struct):
-    """Jobs, their order, and what is known of the quota.
+    """Jobs, their order, and a copy of the ledger.
 
-    The sorter decides on it; the preemptor and the read model keep one each, by the same folds.
+    The sorter decides on this state; the preemptor and the read model keep a copy each, by the same folds.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
     lending: Lending = field(default_factory=Lending)
-    """What is kept for owners, where a tree lends by how long jobs run."""
+    """The quota kept for owners, where a tree lends by run time."""
     proposed: Scratch = field(default_factory=Scratch)
-    """What the open proposals ask for."""
+    """The demands of the open proposals."""
     book: Book = field(default_factory=Book)
     workloads: dict[str, Workload] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how often resuming it failed in a row"""
+    """workload uid -> failed resumes in a row"""
     not_before: dict[str, int] = field(default_factory=dict)
-    """workload uid -> log time before which it is not queued again"""
+    """workload uid -> log time (ms) of the earliest new queueing"""
     unplaced: dict[str, WaitsForNodes] = field(default_factory=dict)
-    """workload uid -> as what it waits for room on the nodes; not queued again until there is some"""
+    """workload uid -> the terms of its wait for nodes; not queued again on the same terms before there is room"""
     reserved: dict[str, None] = field(default_factory=dict)
-    """uids that have their quota and are not admitted yet"""
+    """uids with a reservation and no admission yet"""
     places: bool = False
     """Whether gangs are placed on nodes: a job with quota may still find no place."""
     resumed: dict[str, None] = field(default_factory=dict)
-    """uids that are charged and known to have been resumed"""
+    """uids of charged workloads with a known resume"""
     stale: dict[str, int] = field(default_factory=dict)
-    """workload uid -> generation of a spec that is known to have been edited since: not queued again as it was"""
+    """workload uid -> generation of an outdated spec: not queued again with this spec"""
     priority_classes: dict[str, int] = field(default_factory=dict)
     default_classes: dict[str, None] = field(default_factory=dict)
-    """Names of the classes that say they are the default."""
+    """Names of the classes marked as the default."""
     queue_priorities: dict[str, int] = field(default_factory=dict)
-    """quota path -> priority of its Queue object, where it has one"""
+    """quota path -> priority of its Queue object; absent without an object"""
     queue_paths: dict[str, str] = field(default_factory=dict)
     """Queue object uid -> quota path"""
     queue_specs: dict[str, QueueObserved] = field(default_factory=dict)
-    """Queue object uid -> what it says"""
+    """Queue object uid -> its fields"""
     policies: dict[str, str] = field(default_factory=dict)
     """quota path -> policy of its Queue object"""
     paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """quota path -> what rests in its queue"""
+    """quota path -> the parts paused by Queue objects"""
     pauses: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """quota path -> the user who paused its queue, and why"""
+    """quota path -> (user that paused the queue, reason)"""
     backoffs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """quota path -> (first, longest) pause in ms, where its queue wants visible backoff"""
+    """quota path -> (first, longest) pause in ms, of queues with visible backoff"""
     retries: dict[str, Retry] = field(default_factory=dict)
-    """key of a refused shape in such a queue -> its next try"""
+    """key of a refused shape in such a queue -> next try"""
     unit_priorities: dict[str, int | None] = field(default_factory=dict)
-    """workload uid -> priority its QueueUnit was last seen with"""
+    """workload uid -> priority of its QueueUnit, as last seen"""
     unit_owners: dict[str, str] = field(default_factory=dict)
-    """QueueUnit uid -> uid of its workload"""
+    """QueueUnit uid -> workload uid"""
     unit_wishes: dict[str, int] = field(default_factory=dict)
-    """workload uid -> priority that a client wrote into its QueueUnit"""
+    """workload uid -> priority written into its QueueUnit by a client"""
 
     def priority_of(self, workload: Workload, leaf: str | None = None) -> int:
-        """What people ask for on the job or its QueueUnit, else the template's number, its class, the default, 0."""
+        """The priority wished for on the job or its QueueUnit; otherwise the priority of the template, see
+        ``own_priority_of``.
+        """
         if workload.wishes.priority is not None:
             return workload.wishes.priority
         if workload.ref.uid in self.unit_wishes:
@@ -180,7 +184,9 @@ class Queues(Struct):
         return self.own_priority_of(workload, leaf)
 
     def own_priority_of(self, workload: Workload, leaf: str | None = None) -> int:
-        """Number in the template, else the named class, else the default, else 0; in a KAI queue by its rules."""
+        """The number in the template, the named class, the default class, or 0, in this order. In a KAI queue: by the
+        rules of KAI.
+        """
         if self.ledger.by_shares(leaf or leaf_of(self.ledger, workload) or ""):
             return kai_priority(workload, self.priority_classes)
         if workload.priority is not None:
@@ -188,7 +194,7 @@ class Queues(Struct):
         return self.priority_classes.get(workload.priority_class or self.default_class(), 0)
 
     def unknown_class(self, workload: Workload) -> str:
-        """The PriorityClass that a workload names and that does not exist; empty where it decides nothing."""
+        """The PriorityClass named by a workload and missing in the cluster; empty where the class decides nothing."""
         if workload.wishes.priority is not None or workload.ref.uid in self.unit_wishes:
             return ""
         if self.ledger.by_shares(leaf_of(self.ledger, workload) or ""):
@@ -204,13 +210,15 @@ class Queues(Struct):
         return min(self.default_classes, key=lambda name: (self.priority_classes[name], name))
 
     def demand_of(self, workload: Workload, leaf: str | None = None, priority: int | None = None) -> Demand:
-        """What the workload asks for, by the profile of the tree it belongs to. ``leaf``, ``priority``: its own."""
+        """The demand of a workload, by the profile of its tree. ``leaf``, ``priority``: known
+        values of the workload.
+        """
         leaf = leaf or leaf_of(self.ledger, workload) or ""
         priority = self.priority_of(workload, leaf) if priority is None else priority
         return demand_of(self.ledger.tree_of(leaf) or self.ledger.tree, workload, priority)
 
     def order(self, queue: str) -> str:
-        """Which order of queues the tree of a leaf asks for; KAI queues are ordered by shares."""
+        """The order of queues by the rules of the leaf's tree; ``share`` for KAI queues."""
         tree = self.ledger.tree_of(queue)
         return tree.rules.order if tree is not None and not tree.by_shares else "share"
 
@@ -219,7 +227,7 @@ class Queues(Struct):
         return self.policies.get(queue, "") == "Block"
 
     def without_place(self, queue: str, place: Place) -> list[Place]:
-        """The jobs before a place that have released their quota and wait for room on the nodes; in order."""
+        """The jobs before a place without quota that wait for room on the nodes; in order."""
         found = []
         for uid, each in self.unplaced.items():
             workload = self.workloads.get(uid)
@@ -236,7 +244,7 @@ class Queues(Struct):
         return sorted((*tried, *self.without_place(queue, place)))
 
     def resting(self, queue: str) -> tuple[str, ...]:
-        """What is paused for a queue: ``admissions``, ``evictions``."""
+        """The paused parts of a queue: ``admissions``, ``evictions``."""
         return union(self.ledger.rules_of(queue).paused, self.paused.get(queue, ()))
 
 
@@ -251,16 +259,16 @@ def withdraw(queues: Queues, job: Job) -> None:
 
 
 def is_current(queues: Queues, job: Job) -> bool:
-    """Whether a job still waits as it was queued, as far as is known here."""
+    """Whether a job still waits unchanged since its queueing, by the events folded so far."""
     return still_waits(queues.ledger, queues.workloads.get(job.ref.uid), job.queue, job.demand)
 
 
 def queued_at_of(workload: Workload, seen_at: int) -> int:
-    """When a workload counts as queued, ms since the epoch.
+    """The queueing time of a workload, ms since the epoch.
 
-    The stamp stored on the object if there is one, so that the order survives the loss of the log; every user can write
-    one, so it counts only between the object's creation and now. Else the time we saw it, kept inside the second in
-    which the API server says it was created (it stores whole seconds).
+    The stamp stored on the object, if any, so that the order survives the loss of the log. Every user can write a
+    stamp, so the value is kept between the object's creation and now. Without a stamp: the time of first sight, kept
+    inside the second of the creation (the API server stores whole seconds).
     """
     now = max(seen_at, workload.created)
     if workload.queued_at:

@@ -1,11 +1,9 @@
-"""The queue sorter.
+"""The queue sorter: decides the queue of each job, the order of jobs, and which jobs to try now.
 
-What the sorter keeps beside the queues: whose standing may have to change, and how long jobs run.
+Order in a queue (policy Round): priority, queued-at, namespace/name, uid. A job that does not fit never blocks a later
+job. Between queues: priority of the Queue object, used/min, age.
 
-The queue sorter: which jobs wait where, in which order, and which should be tried now.
-
-Order inside a queue (policy Round): priority, then queued-at, then namespace/name, then uid. One that does not fit
-never blocks one behind it. Between queues: priority of the Queue object, then used/min, then age.
+Beside the queues, the sorter keeps the jobs with a possible change of standing, and the run times of jobs.
 """
 
 from __future__ import annotations
@@ -49,17 +47,17 @@ from muster.model.workload import Workload
 
 
 _OWN = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
-"""Decisions of the sorter itself: no cause for another one."""
+"""Decisions of the sorter: no cause of another decision."""
 
 _RULES = (
     *(QuotaTreeAccepted, QuotaTreeRemoved, PriorityClassObserved, PriorityClassGone, QueueObserved, QueueGone),
     PlacementChosen,
 )
-"""What changes for all jobs, and not for one."""
+"""Events about all jobs."""
 
 
 def following(kind: type[Event], fold: Fold) -> Arm:
-    """The arm of an event: the queues fold it, then what may be due is brought in line."""
+    """The arm of an event: fold the event into the queues, then recheck the standing of the jobs touched."""
     is_cause, learns = kind not in _OWN, kind is WorkloadObserved
     ends = kind in (WorkloadGone, ObjectUnreadable)
     rules, is_answer = kind in _RULES, kind in ANSWERS
@@ -84,13 +82,13 @@ def following(kind: type[Event], fold: Fold) -> Arm:
 
 
 def taken_up(state: SorterState) -> None:
-    """Jobs that were set aside are looked at again."""
+    """Recheck the jobs that are no longer set aside."""
     for uid in state.circles.over(state.queues.ledger):
         _recheck(state, uid, None)
 
 
 def _learn(state: SorterState, workload: Workload, at: Position) -> None:
-    """Its run begins or ends: learned from where the tree orders or lends by that, or by attained service."""
+    """Learn from the start or end of a run, where the tree orders or lends by run times, or by attained service."""
     charge = state.queues.ledger.charges.get(workload.ref.uid)
     if charge is None:
         state.learned.observed(workload, "", {}, at.at)
@@ -101,7 +99,7 @@ def _learn(state: SorterState, workload: Workload, at: Position) -> None:
 
 
 def _recheck(state: SorterState, uid: str, at: Position | None) -> None:
-    """Bring ``due`` in line with the state; ``at`` is the event that asks for it, if it may be a cause."""
+    """Recheck ``due`` for a workload. ``at``: the position of the event, if the event may be a cause."""
     queues = state.queues
     known = uid in queues.workloads or uid in queues.jobs or uid in queues.ledger.charges
     if not known:
@@ -130,7 +128,7 @@ class QueueSorter(Stage[SorterState]):
     # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: SorterState) -> list[Decision]:
-        """First the jobs whose standing changes (queued, dequeued, refused), then those that should be tried now."""
+        """First the changes of standing (queued, dequeued, refused), then the candidates to try now."""
         if not state.admitting:
             return []
         changes = first(standings(state), MAX_DECISIONS - 1)
@@ -141,7 +139,9 @@ class QueueSorter(Stage[SorterState]):
 
     @staticmethod
     def settle(state: SorterState) -> None:
-        """A commit is folded: what the queues that it touched want is noted, and they take their place in turn."""
+        """After the fold of a commit: note the wants of the queues touched, and sort these queues into the order of
+        turns.
+        """
         if state.circles.aside:
             taken_up(state)
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
@@ -160,7 +160,7 @@ class QueueSorter(Stage[SorterState]):
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: SorterState) -> list[Violation]:
-        """I5 for the copy of the ledger; every job is exactly where its status says."""
+        """I5 for the copy of the ledger and for loans; I16: jobs are listed by their status, queues by their turns."""
         found = []
         queues, ledger = state.queues, state.queues.ledger
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:

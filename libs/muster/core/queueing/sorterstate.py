@@ -1,6 +1,6 @@
-"""The state of the queue sorter: the queues, the jobs in the queues that may have to change, and the learned order.
+"""The state of the queue sorter: the queues, the jobs with a change of standing, and the learned order.
 
-The learned order ranks borrowers by the run times of jobs like them, and by the service that a job has attained.
+The learned order ranks borrowers by the run times of similar jobs, and by the attained service of a job.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from muster.model.workload import Workload
 GPU = "nvidia.com/gpu"
 WHOLE = 1000
 LONGEST_MS = 72 * 3_600_000
-"""No job counts as queued later than this for its expected length: a bound on how long others may overtake it."""
+"""The most that an expected length moves the rank of a job: a bound on overtaking."""
 LEVEL_MS = 7 * 24 * 3_600_000
-"""How much later a job counts as queued for each level of service: a bound on how long those with less overtake it."""
+"""The move in rank for each level of service: a bound on overtaking by jobs with less service."""
 
 
 class Begun(Struct, frozen=True):
-    """A job runs since a log time (ms); ``kinds``: what it was when it began (see :func:`kinds_of`)."""
+    """A job runs since a log time (ms). ``kinds``: see :func:`kinds_of`, at the start of the run."""
 
     since: int
     kinds: tuple[str, ...] = ()
 
 
 class Learned(Struct):
-    """``durations``: how long jobs ran, and run; ``running``: workload uid -> its run."""
+    """``durations``: lengths of ended and running jobs. ``running``: workload uid -> run."""
 
     durations: Durations = field(default_factory=Durations)
     running: dict[str, Begun] = field(default_factory=dict)
     service: Service = field(default_factory=Service)
-    """What jobs have attained in former runs."""
+    """The service attained by jobs in former runs."""
     stopped: dict[str, int] = field(default_factory=dict)
-    """workload uid -> log time at which it was stopped last while it ran"""
+    """workload uid -> log time (ms) at which its last run was stopped"""
 
     def observed(self, workload: Workload, queue: str, request: Vector, now: int) -> None:
-        """A workload looks like this at log time ``now``: note its start, and learn from its end."""
+        """A workload was observed at log time ``now`` (ms): note its start, and learn from its end."""
         uid = workload.ref.uid
         ref = workload.ref
         if workload.phase == "running":
@@ -77,22 +77,22 @@ class Learned(Struct):
         self.stopped.pop(uid, None)
 
     def expected(self, workload: Workload, queue: str, request: Vector, now: int = 0) -> int:
-        """How long such jobs ran on average, ms; 0 where too few have ended. ``now``: with those that run then, see
+        """The mean run time of such jobs, ms; 0 where too few have ended. ``now``: with the jobs running then, see
         :meth:`Durations.mean`.
         """
         return self.durations.mean(kinds_of(workload.ref.namespace, workload.ref.name, queue, request), now)
 
     def rank(self, workload: Workload, queue: str, request: Vector, queued_at: int) -> int:
-        """When a job counts as queued among borrowers, ms since the epoch: later the more GPU time it will take.
+        """The rank of a job among borrowers, ms since the epoch: the more GPU time expected, the later.
 
-        One that was stopped while it ran has had its turn: it counts as queued then at the earliest.
+        A job stopped in its run has had its turn: its rank is no earlier than the stop.
         """
         gpus = max(request.get(GPU, 0), WHOLE)
         later = self.expected(workload, queue, request) * gpus // WHOLE
         return max(queued_at + min(later, LONGEST_MS), self.stopped.get(workload.ref.uid, 0))
 
     def behind(self, rules: Rules, uid: str) -> int:
-        """How much later a job counts as queued for the service that it has attained, ms."""
+        """The delay in rank for the service attained by a job, ms."""
         return self.service.level(rules, uid) * LEVEL_MS
 
 
@@ -100,15 +100,15 @@ class Learned(Struct):
 
 
 class SorterState(StageState):
-    """The queues, and what only deciding needs."""
+    """The queues, and further state for decisions."""
 
     queues: Queues = field(default_factory=Queues)
     causes: dict[str, Cause] = field(default_factory=dict)
-    """workload uid -> the newest event that may be why its standing changes"""
+    """workload uid -> the newest event that may cause its change of standing"""
     learned: Learned = field(default_factory=Learned)
-    """How long jobs run, where the tree orders by that."""
+    """The run times of jobs, where a tree orders by run times."""
     circles: Circles = field(default_factory=Circles)
-    """Which jobs are tried again and again without a result, though nothing changes."""
+    """Jobs tried again and again without a result or a change."""
     lineup: Lineup = field(default_factory=Lineup)
     due: dict[str, None] = field(default_factory=dict)
-    """uids of workloads whose standing may have to change"""
+    """uids of workloads with a possible change of standing"""

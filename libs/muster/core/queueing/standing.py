@@ -1,8 +1,6 @@
-"""Where a workload belongs in the queues, and the decision that puts it there.
+"""The standing of a workload in the queues, and the decision that brings the standing in line with the facts.
 
-Why a workload has no place in the KAI queues.
-
-The standing of a workload in the queues, and the one decision that brings it in line with the facts.
+Kinds of refusal for a workload without a place in the KAI queues are here, too.
 """
 
 from __future__ import annotations
@@ -34,7 +32,9 @@ from muster.model.workload import Workload
 
 
 def kai_refusal(ledger: Ledger, workload: Workload, queue: str, quota: str) -> Refusal | None:
-    """Of a workload without a leaf; ``queue`` and ``quota``: what its labels name. None when KAI has no part in it."""
+    """The refusal of a workload without a leaf. ``queue`` and ``quota``: from its labels. None where KAI has no part in
+    the case.
+    """
     own = quota or ledger.leaf_of.get(workload.ref.namespace, "")
     shown = clean(shorten(queue, 64))
     if queue and own:
@@ -52,7 +52,7 @@ def kai_refusal(ledger: Ledger, workload: Workload, queue: str, quota: str) -> R
 
 
 def _with_leaves(refusal: Refusal, ledger: Ledger) -> Refusal:
-    """With the queues that take work."""
+    """The refusal with the names of leaf queues."""
     names = sorted(name for name, path in ledger.queues.items() if not ledger.nodes[path].children)
     return structs.replace(refusal, names=tuple(names[:NAMES]), count=len(names))
 
@@ -64,13 +64,13 @@ _LEAVES: Mapping[RefusalReason, DequeueReason] = {
     "held": "held",
     **dict.fromkeys(("unbound", "no_tree", "two_quotas", "queue_label_missing", "queue_unknown"), "unbound"),
 }
-"""Of a refusal the reason for which a job leaves its queue; of all others ``refused``."""
+"""{reason of a refusal: reason for leaving the queue}; ``refused`` for any other reason."""
 
 Standing = WorkloadQueued | WorkloadDequeued | WorkloadRefused
 
 
 def standings(state: SorterState) -> Iterator[Standing]:
-    """Every change of standing that is due."""
+    """Every due change of standing."""
     rested = [uid for uid, until in state.queues.not_before.items() if until <= state.now and uid not in state.due]
     for uid in [*state.due, *rested]:
         decision = standing_of(state, uid)
@@ -79,7 +79,7 @@ def standings(state: SorterState) -> Iterator[Standing]:
 
 
 class _Enters(NamedTuple):
-    """What a workload is queued as."""
+    """The leaf, demand and priority of a queueing."""
 
     leaf: str
     demand: Demand
@@ -87,7 +87,7 @@ class _Enters(NamedTuple):
 
 
 def standing_of(state: SorterState, uid: str) -> Standing | None:
-    """The one decision that brings a workload's standing in line with the facts, if any is due."""
+    """The decision for a due change of standing; None without a change."""
     change = change_of(state, uid)
     if change is None:
         return None
@@ -102,8 +102,9 @@ def standing_of(state: SorterState, uid: str) -> Standing | None:
 
 
 def change_of(state: SorterState, uid: str) -> DequeueReason | Refusal | _Enters | None:
-    """How the standing of a workload differs from the facts: why it leaves its queue or is refused, or what it is
-    queued as; None where it does not.
+    """The difference between the standing of a workload and the facts; None without a difference.
+
+    A reason to leave the queue, a refusal, or the leaf, demand and priority to queue with.
     """
     queues = state.queues
     job, workload = queues.jobs.get(uid), queues.workloads.get(uid)
@@ -126,12 +127,12 @@ def change_of(state: SorterState, uid: str) -> DequeueReason | Refusal | _Enters
 
 
 def may_be_proposed(state: SorterState, job: Job) -> bool:
-    """Whether a waiting job may be tried now: it is as it was queued, and no pause of its own is left."""
+    """Whether a waiting job may be tried now: unchanged since its queueing, and past its own pause."""
     return state.queues.not_before.get(job.ref.uid, 0) <= state.now and is_current(state.queues, job)
 
 
 def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) -> _Enters | None:
-    """As what it is queued, if it is not in its queue as it is now."""
+    """The terms of a new queueing; None where the workload is queued on these terms, or must not be queued."""
     uid = workload.ref.uid
     moves = _moves(state, uid)
     if uid in state.queues.ledger.charges and (job is None or uid in state.queues.resumed) and not moves:
@@ -152,7 +153,9 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
 
 
 def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:
-    """Whether it is refused quota now: what was tried meanwhile, and has no place, may have been charged then."""
+    """Whether the job's quota is short now: jobs tried at the time of ``short`` may have released
+    their charge since.
+    """
     return state.queues.ledger.shortfall(leaf, demand, now=state.now, uid=uid) is not None
 
 
@@ -183,8 +186,8 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
 
 
 def _moves(state: SorterState, uid: str) -> bool:
-    """Whether it is on its way to other nodes under the attempt it was queued under last: it is queued with its charge,
-    which is reserved again for the new attempt.
+    """Whether the workload moves to other nodes under its last attempt. Such a job is queued with its charge, reserved
+    again for the new attempt.
     """
     attempt = state.queues.ledger.claims.moving.get(uid)
     return attempt is not None and attempt >= state.queues.ledger.attempts.get(uid, 0)
@@ -210,7 +213,7 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusa
 
 
 def _misnamed(state: SorterState, named: str) -> Refusal:
-    """Why the quota a label names is none that work can belong to."""
+    """The reason why no work can belong to the quota named by a label."""
     found = state.queues.ledger.named.get(named, [])
     if not found:
         return Refusal("unbound", "quota_missing", named)
@@ -221,7 +224,7 @@ def _misnamed(state: SorterState, named: str) -> Refusal:
 
 
 def _why_leaves(workload: Workload | None, refusal: Refusal | None) -> DequeueReason | None:
-    """What would not let it into a queue takes it out of one."""
+    """The reason why a queued workload leaves; None where the workload stays."""
     if workload is None:
         return "gone"
     if workload.phase == "finished":

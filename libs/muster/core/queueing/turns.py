@@ -1,10 +1,7 @@
-"""Which queues may have a job that fits, and in which turn they try.
+"""Queues with refused jobs that may fit by now, in the order of their turns; no other queue is looked at.
 
-Which queues may have a refused job that fits by now, in the order in which they take turns; the others are not
-looked at.
-
-The queues of a tree of fair shares, as one that takes turns with the others; they take theirs in an order of their
-own, and each joins when it may be its turn.
+The queues of a tree of fair shares take turns with other queues as a single member, in an order of their own. A queue
+joins when its turn may come.
 """
 
 from __future__ import annotations
@@ -24,14 +21,13 @@ from muster.model.keys import root_of
 
 
 FEW = 8
-"""Where less than one part in this many of the queues comes into question, they are sorted; else their order is gone
-through."""
+"""Where fewer than 1/8 of the queues come into question, only these are sorted; otherwise the kept order is read."""
 
 Slots = list[tuple[str, RefusalSlot]]
 
 
 def slots_of(queues: Queues, queue: str, rooms: Rooms) -> Slots:
-    """(path, what is parked there) where there may be room for the smallest ask of a queue."""
+    """(path, slot) with possible room for the smallest ask of the queue."""
     return [
         (path, slot)
         for path in queues.book.roomy
@@ -41,13 +37,13 @@ def slots_of(queues: Queues, queue: str, rooms: Rooms) -> Slots:
 
 
 def roomy(queues: Queues, among: Callable[[str], bool]) -> Slots:
-    """(path, what is parked there) where there may be room for some of it."""
+    """(path, slot) with possible room for some ask, at the paths in ``among``."""
     return [(path, slot) for path in queues.book.roomy if among(path) for slot in queues.book.parked[path].values()]
 
 
 def queues_with_room(queues: Queues, lineup: Lineup, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
-    """(turn, queue) in order, as long as there is room beside ``scratch``, which grows meanwhile. Without the
-    queues of trees of fair shares.
+    """(turn, queue) in order, while there is room beside ``scratch``; the caller adds to ``scratch`` meanwhile. Queues
+    of trees of fair shares are left out.
     """
     slots = roomy(queues, lambda path: not queues.ledger.by_shares(path))
     if not slots:
@@ -57,8 +53,8 @@ def queues_with_room(queues: Queues, lineup: Lineup, rooms: Rooms, scratch: Scra
 
 
 def of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
-    """The queues for which less is held than for others: those of claimants, and those that may be owed what is held
-    for age.
+    """The queues against which less quota is held: queues of claimants, and queues that may be owed the quota held for
+    age.
     """
     below, inner = queues.ledger.below, queues.ledger.inner_below
     found: dict[str, None] = {}
@@ -74,7 +70,7 @@ def of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
 
 
 def _others(lineup: Lineup, slots: Slots, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
-    """Those for which all counts that is held for others."""
+    """The queues against which all held quota counts."""
     within = [slot.first(rooms.free(path, slot, scratch)) for path, slot in slots]
     order, still_open = lineup.order, open_slots(slots, rooms, scratch)
     if sum(map(len, within)) * FEW < len(order):
@@ -91,7 +87,7 @@ def _others(lineup: Lineup, slots: Slots, rooms: Rooms, scratch: Scratch) -> Ite
 
 
 def open_slots(slots: Slots, rooms: Rooms, scratch: Scratch) -> list[tuple[RefusalSlot, int]]:
-    """(what is parked, how much is free for it), where that is enough for the smallest ask."""
+    """(slot, free amount) with room for the smallest ask of the slot."""
     found = ((slot, rooms.free(path, slot, scratch)) for path, slot in slots)
     return [(slot, free) for slot, free in found if slot.least[0][0] <= free]
 
@@ -100,13 +96,13 @@ def open_slots(slots: Slots, rooms: Rooms, scratch: Scratch) -> list[tuple[Refus
 
 
 class Ranked(Protocol):
-    """Whatever takes turns."""
+    """A member in the order of turns."""
 
     queue: str
 
 
 class QueueTurn(Protocol):
-    """One queue while candidates are being chosen."""
+    """A queue during the choice of candidates."""
 
     heads: list[tuple[Place, str]]
 
@@ -120,7 +116,7 @@ class QueueTurn(Protocol):
 
 
 class SharedTurns:
-    """The queues of a tree of fair shares, as one that takes turns with the others, in an order of its own."""
+    """The queues of a tree of fair shares, as a single member with an own order inside."""
 
     def __init__(
         self,
@@ -131,7 +127,7 @@ class SharedTurns:
         turn_of: Callable[[str], QueueTurn | None],
         rooms: Rooms,
     ) -> None:
-        """``turns``: of the queues that take part whatever is free; the others join when it is their turn."""
+        """``turns``: of queues that take part whatever is free; further queues join at their turn."""
         self.state = state
         self.queue = root
         self.turns: dict[str, QueueTurn | None] = {**turns}
@@ -148,7 +144,7 @@ class SharedTurns:
         return self.queue < other.queue
 
     def order(self, scratch: Scratch) -> Turn:
-        """By the age of the job that is first."""
+        """The age of the first job of the first queue."""
         return (0, 0, self._turn().heads[0][0].rank)
 
     def _turn(self) -> QueueTurn:
@@ -175,7 +171,7 @@ class SharedTurns:
         return False
 
     def _sends(self, queue: str) -> Mapping[str, int] | None:
-        """The request of the job that a queue would send next; None where none may fit."""
+        """The request of the next job of a queue; None where no job may fit."""
         if queue not in self.turns:
             fits = (slot.asks[queue][0][0] <= free for slot, free in self.open if queue in slot.asks)
             if queue not in self.own and not any(fits):
