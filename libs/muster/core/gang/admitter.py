@@ -58,20 +58,20 @@ class GangAdmitter(Stage[AdmitterState]):
 
     def _due(self, state: AdmitterState) -> Iterator[Decision]:
         ends = state.ends.first()
-        for found in state.holds.values() if state.ledger.lost or (ends is not None and ends <= state.now) else ():
-            if found.until <= state.now or state.ledger.lost:
-                yield from _given_back(state, found)
+        for hold in state.holds.values() if state.ledger.lost or (ends is not None and ends <= state.now) else ():
+            if hold.until <= state.now or state.ledger.lost:
+                yield from _given_back(state, hold)
         released = list(binding.releases_due(state))
         yield from released
         yield from heldplaces.ends_due(state)
         if not state.admitting:
             return
         view = View(state.ledger)
-        placer = PodGangPlacer(state, view, {key for each in released for key in each.gangs}, Growing(state))
+        placer = PodGangPlacer(state, view, {key for release in released for key in release.gangs}, Growing(state))
         acted = False
-        for each in self._admissions(state, view, placer):
+        for decision in self._admissions(state, view, placer):
             acted = True
-            yield each
+            yield decision
         if not acted:  # Plans are tried on nodes without placements of this commit.
             yield from plantrials.trials_due(state)
             yield from placelines.retries_due(state, view, placer.growing)
@@ -118,7 +118,7 @@ class GangAdmitter(Stage[AdmitterState]):
                 view.undo(mark)
                 continue
             if anywhere:
-                _unkept(view, chain(*(each for other, each in kept.items() if plantrials.yields(state, other, uid))))
+                _unkept(view, chain(*(rooms for other, rooms in kept.items() if plantrials.yields(state, other, uid))))
             yield from _tried(state, view, reservation, {}, placer)
             if len(view.taken) == mark[1]:
                 view.undo(mark)
@@ -127,8 +127,8 @@ class GangAdmitter(Stage[AdmitterState]):
             kept.pop(uid, None)  # The job has its places: no more is kept.
             if anywhere:
                 kept = plantrials.keep(state, view, placed)
-        for uid in [each for each in ordered if each in state.unplaced]:
-            here = any(each.whole for _, each in kept.get(uid, ())) and not state.orders[uid].of_move
+        for uid in [uid for uid in ordered if uid in state.unplaced]:
+            here = any(room.whole for _, room in kept.get(uid, ())) and not state.orders[uid].of_move
             if here or not plantrials.awaits(state, uid):
                 mark = _unkept(view, kept.get(uid, ()))
                 yield from placelines.claimed(state, view, uid)
@@ -141,13 +141,17 @@ class GangAdmitter(Stage[AdmitterState]):
         """
         hopeless: dict[str, Shortage] = {}
         """Request without a place -> shortage: no further job with the same request is tried in this commit."""
-        plain = [each for each in state.reservations.values() if not each.room_until and each.ref.uid not in kept]
+        plain = [
+            reservation
+            for reservation in state.reservations.values()
+            if not reservation.room_until and reservation.ref.uid not in kept
+        ]
         for reservation in plain:
             if reservation.owed:
                 yield from _tried(state, view, reservation, hopeless, placer)
-        borrow, mark, acted = [each for each in plain if not each.owed], view.mark(), False
+        borrow, mark, acted = [reservation for reservation in plain if not reservation.owed], view.mark(), False
         trials = [placelines.owed_first(state, view)] if borrow else []
-        for decision in chain(*trials, *(_tried(state, view, each, hopeless, placer) for each in borrow)):
+        for decision in chain(*trials, *(_tried(state, view, reservation, hopeless, placer) for reservation in borrow)):
             acted = True
             yield decision
         if not acted:
@@ -160,11 +164,12 @@ class GangAdmitter(Stage[AdmitterState]):
 
         A job with suspended victims has been tried before: its plan was tried without regard to kept places.
         """
-        found = nodeclaims.standing(state)
+        claims = nodeclaims.standing(state)
         kept = {
-            claim.key: nodeclaims.keep(view, claim.places, placer.asks_of_claim(claim)) for claim in reversed(found[1:])
+            claim.key: nodeclaims.keep(view, claim.places, placer.asks_of_claim(claim))
+            for claim in reversed(claims[1:])
         }
-        for claim in found:
+        for claim in claims:
             for node, amounts in kept.get(claim.key, ()):
                 view.unkeep(node, amounts)
             mark = view.mark()
@@ -185,9 +190,13 @@ class GangAdmitter(Stage[AdmitterState]):
         ends = [first] if first is not None else []
         if state.placement.strategy is not None:
             waiting_for = state.reservations.values()
-            ends += [each.until for each in waiting_for if each.until and not each.deferred]
-            ends += [each.room_until for each in waiting_for if not each.deferred and _devices_go(state, each)]
-        ends += [each.until for each in state.orders.values() if each.places and each.until > state.now]
+            ends += [reservation.until for reservation in waiting_for if reservation.until and not reservation.deferred]
+            ends += [
+                reservation.room_until
+                for reservation in waiting_for
+                if not reservation.deferred and _devices_go(state, reservation)
+            ]
+        ends += [order.until for order in state.orders.values() if order.places and order.until > state.now]
         ends += placelines.deadlines(state)
         ends += binding.deadlines(state)
         return min(ends, default=None)
@@ -198,25 +207,25 @@ class GangAdmitter(Stage[AdmitterState]):
         """I9: no workload both waits and is admitted. I3: the used amounts of a node are the sum of its occupants and
         held places.
         """
-        found = []
+        violations = []
         both = sorted(state.reservations.keys() & state.admitted.keys())
         if both:
-            found.append(Violation("I9", f"reserved again while admitted: {both[:5]}"))
+            violations.append(Violation("I9", f"reserved again while admitted: {both[:5]}"))
         used = {name: node.used for name, node in state.ledger.nodes.items() if node.used}
         counted = {name: total for name, total in state.ledger.recount().items() if total}
         if used != counted:
-            found.append(Violation("I3", f"the nodes say {used}, their occupants take {counted}"))
+            violations.append(Violation("I3", f"the nodes say {used}, their occupants take {counted}"))
         if state.ledger.idling.keys() != {name for name, node in state.ledger.nodes.items() if node.idle}:
-            found.append(Violation("I3", f"nodes with a device kept for no pod: {sorted(state.ledger.idling)}"))
+            violations.append(Violation("I3", f"nodes with a device kept for no pod: {sorted(state.ledger.idling)}"))
         for key, sought in state.ledger.sought.items():
             if sought.room != (room := state.ledger.room_for(sought)):
-                found.append(Violation("I3", f"the nodes take {room} pods of {key}, and {sought.room} are known"))
-        if state.ends.at != {uid: each.until for uid, each in state.holds.items() if each.until}:
-            found.append(Violation("I3", "held places end at other times than is kept"))
+                violations.append(Violation("I3", f"the nodes take {room} pods of {key}, and {sought.room} are known"))
+        if state.ends.at != {uid: hold.until for uid, hold in state.holds.items() if hold.until}:
+            violations.append(Violation("I3", "held places end at other times than is kept"))
         leaked = sorted(uid for uid in state.holds if uid not in state.admitted)
         if leaked:
-            found.append(Violation("I3", f"places are held without an admission: {leaked[:5]}"))
-        return [*found, *binding.check(state)]
+            violations.append(Violation("I3", f"places are held without an admission: {leaked[:5]}"))
+        return [*violations, *binding.check(state)]
 
 
 def _fits(state: AdmitterState, view: View, uid: str) -> bool:
@@ -230,8 +239,8 @@ def _fits(state: AdmitterState, view: View, uid: str) -> bool:
 def _unkept(view: View, kept: Iterable[tuple[str, Kept]]) -> tuple[int, int]:
     """Release kept room in the view for a job; returns the mark for an undo."""
     mark = view.mark()
-    for node, each in kept:
-        view.unkeep(node, each)
+    for node, room in kept:
+        view.unkeep(node, room)
     return mark
 
 
@@ -304,16 +313,16 @@ def _admission(
     )
 
 
-def _given_back(state: AdmitterState, found: Hold) -> Iterator[Decision]:
+def _given_back(state: AdmitterState, hold: Hold) -> Iterator[Decision]:
     """Held places past their time, or on a node that is gone."""
     for reason in ("node_gone", "not_taken"):
         placements = []
-        for key, gone in admitterstate.due_places(state, found):
+        for key, gone in admitterstate.due_places(state, hold):
             occupant = state.ledger.occupants[key]
             if gone == (reason == "node_gone"):
-                placements.append(Placement(found.places[key], occupant.node, occupant.count, tuple(occupant.devices)))
+                placements.append(Placement(hold.places[key], occupant.node, occupant.count, tuple(occupant.devices)))
         if placements:
             told: GiveBackReason = "node_gone" if reason == "node_gone" else "not_taken"
             yield PlacesReleased(
-                cause=found.cause, ref=found.ref, attempt=found.attempt, reason=told, placements=tuple(placements)
+                cause=hold.cause, ref=hold.ref, attempt=hold.attempt, reason=told, placements=tuple(placements)
             )

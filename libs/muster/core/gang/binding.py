@@ -75,32 +75,32 @@ def releases_due(state: AdmitterState) -> Iterator[PodsReleased]:
     """The nodes that pods lose before their binding."""
     lost: dict[tuple[PodsReleaseReason, Cause], list[PodPlace]] = {}
     lacking: dict[str, Vector] = {}
-    for found in reversed(list(state.pods.placed.values())):
-        reason = _lost(state, found, lacking)
+    for placed in reversed(list(state.pods.placed.values())):
+        reason = _lost(state, placed, lacking)
         if reason is not None:
-            lost.setdefault((reason, found.cause), []).append(found.place)
+            lost.setdefault((reason, placed.cause), []).append(placed.place)
     for (reason, cause), places in lost.items():
-        gangs = dict.fromkeys(state.pods.gang_of[each.ref.uid] for each in places)
+        gangs = dict.fromkeys(state.pods.gang_of[place.ref.uid] for place in places)
         named = tuple(key for key in gangs if state.pods.gangs[key].declared is not None)
         yield PodsReleased(cause=cause, gangs=named, reason=reason, pods=tuple(reversed(places)))
 
 
-def _lost(state: AdmitterState, found: Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
+def _lost(state: AdmitterState, placed: Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
     """``lacking``: node -> missing amounts, less the amounts of pods that lose the node."""
-    if found.applied or found.released:
+    if placed.applied or placed.released:
         return None
-    node = state.ledger.nodes[found.place.node]
+    node = state.ledger.nodes[placed.place.node]
     if not node.uid:
         return "node_gone"
-    if found.until <= state.now:
+    if placed.until <= state.now:
         return "not_bound"
-    if found.place.node not in lacking:
-        lacking[found.place.node] = {
+    if placed.place.node not in lacking:
+        lacking[placed.place.node] = {
             name: amount - node.allocatable.get(name, 0)
             for name, amount in node.used.items()
             if amount > node.allocatable.get(name, 0)
         }
-    short, asked = lacking[found.place.node], state.ledger.occupants[found.place.ref.uid].request
+    short, asked = lacking[placed.place.node], state.ledger.occupants[placed.place.ref.uid].request
     if not any(short.get(name, 0) > 0 for name in (*asked, PODS)):
         return None
     add_into(short, {**asked, PODS: 1000}, -1)
@@ -111,9 +111,9 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
     """When something may be due for pods though nothing happens."""
     pods, now = state.pods, state.now
     yield from nodeclaims.deadlines(state)
-    for found in pods.placed.values():
-        if not found.applied and not found.released:
-            yield found.until
+    for placed in pods.placed.values():
+        if not placed.applied and not placed.released:
+            yield placed.until
     yield from (rest.until for rest in pods.rests.values() if rest.until > now)
     yield from (vain.until for vain in state.in_vain.values() if vain.until > now)
     for key in pods.broken:
@@ -136,12 +136,12 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
 def check(state: AdmitterState) -> Iterator[Violation]:
     """I3: a pod with a node takes room there, and a waiting pod takes no room anywhere."""
     pods, occupants = state.pods, state.ledger.occupants
-    owned = {(each.owner, key) for key, each in occupants.items() if each.owner}
+    owned = {(occupant.owner, key) for key, occupant in occupants.items() if occupant.owner}
     if owned != {(owner, key) for owner, keys in state.ledger.owned.items() for key in keys}:
         yield Violation("I3", f"{len(owned)} occupants are of workloads, and the index of them says otherwise")
-    for uid, found in pods.placed.items():
-        if uid not in occupants or occupants[uid].node != found.place.node:
-            yield Violation("I3", f"{found.place.ref} has {found.place.node} and takes no room there")
+    for uid, placed in pods.placed.items():
+        if uid not in occupants or occupants[uid].node != placed.place.node:
+            yield Violation("I3", f"{placed.place.ref} has {placed.place.node} and takes no room there")
     for key in pods.open:
         leaked = [uid for uid in pods.gangs[key].waiting if uid in occupants]
         if leaked:

@@ -33,7 +33,7 @@ def groups_of(state: AdmitterState, node: str, devices: Iterable[int]) -> tuple[
     Equal states give equal names: all pods that open a device in the same commit are in the same group.
     """
     known = state.ledger.nodes[node]
-    return tuple(known.groups.get(each) or _group_id(known.uid, each, state.seq) for each in devices)
+    return tuple(known.groups.get(device) or _group_id(known.uid, device, state.seq) for device in devices)
 
 
 def _group_id(node: str, device: int, seq: int) -> str:
@@ -86,7 +86,7 @@ def owner_known(state: AdmitterState, pod: PodState) -> bool:
 
 def placements_due(state: AdmitterState, until: int) -> Iterator[PodsPlaced]:
     """The held places for pods that have come: a decision per job."""
-    found: dict[str, tuple[Hold, list[tuple[str, PodState]]]] = {}
+    by_hold: dict[str, tuple[Hold, list[tuple[str, PodState]]]] = {}
     for key in state.pods.open if state.holds else ():
         for uid in state.pods.gangs[key].waiting:
             pod = state.pods.pods[uid]
@@ -94,9 +94,9 @@ def placements_due(state: AdmitterState, until: int) -> Iterator[PodsPlaced]:
                 continue
             hold, name = hold_of(state, pod)
             if hold is not None:
-                found.setdefault(hold.ref.uid, (hold, []))[1].append((name, pod))
-    for hold, pods in found.values():
-        places = tuple(_taken(state, hold, sorted(pods, key=lambda each: each[1].ref.name)))
+                by_hold.setdefault(hold.ref.uid, (hold, []))[1].append((name, pod))
+    for hold, pods in by_hold.values():
+        places = tuple(_taken(state, hold, sorted(pods, key=lambda entry: entry[1].ref.name)))
         if places:
             yield PodsPlaced(cause=hold.cause, pods=places, bind_until=until)
 
@@ -104,14 +104,14 @@ def placements_due(state: AdmitterState, until: int) -> Iterator[PodsPlaced]:
 def _taken(state: AdmitterState, hold: Hold, pods: list[tuple[str, PodState]]) -> Iterator[PodPlace]:
     left = {key: state.ledger.occupants[key].count for key in hold.places}
     for name, pod in pods:
-        key = next((key for key, each in hold.places.items() if each == name and left[key]), None)
+        key = next((key for key, pod_set in hold.places.items() if pod_set == name and left[key]), None)
         if key is None:
             continue
         occupant = state.ledger.occupants[key]
         if state.ledger.nodes[occupant.node].uid:
             left[key] -= 1
-            each = pod.rules.devices if occupant.devices else 0
-            devices = tuple(occupant.devices[left[key] * each : (left[key] + 1) * each])
+            per_pod = pod.rules.devices if occupant.devices else 0
+            devices = tuple(occupant.devices[left[key] * per_pod : (left[key] + 1) * per_pod])
             if shares_gpu(pod.rules) and not devices:
                 continue  # The place was held without a share: the pod is placed by itself, with a device.
             yield placed_on(state, pod.ref, pod.rules, occupant.node, devices)
@@ -129,9 +129,9 @@ def grown(state: AdmitterState, at: Position, event: GrowthGranted) -> None:
     left = times - min(event.added.get(name, 0) // count for name, count in order.growth.groups.items())
     if left < times and order.places and gang is not None and uid in state.admitted:
         mine, order.places = _divided(order.places, max(left, 0), times)
-        found = state.holds.get(uid) or Hold(event.ref, event.attempt, 0, Cause(at.seq, at.item))
-        found.until = max(found.until, at.at + state.placement.hold_ms)
-        hold_places(state, found, gang.pod_sets, mine)
+        hold = state.holds.get(uid) or Hold(event.ref, event.attempt, 0, Cause(at.seq, at.item))
+        hold.until = max(hold.until, at.at + state.placement.hold_ms)
+        hold_places(state, hold, gang.pod_sets, mine)
     if left <= 0:
         del state.orders[uid]
     elif left < times:
@@ -143,16 +143,16 @@ def _divided(places: Iterable[Placement], left: int, of: int) -> tuple[list[Plac
     granted.
     """
     total: dict[str, int] = {}
-    for each in places:
-        total[each.pod_set] = total.get(each.pod_set, 0) + each.count
+    for place in places:
+        total[place.pod_set] = total.get(place.pod_set, 0) + place.count
     stay = {name: count // of * left for name, count in total.items()}
     come, rest = list[Placement](), list[Placement]()
-    for each in places:
-        count = min(stay[each.pod_set], each.count)
-        stay[each.pod_set] -= count
-        size = len(each.devices) // each.count
+    for place in places:
+        count = min(stay[place.pod_set], place.count)
+        stay[place.pod_set] -= count
+        size = len(place.devices) // place.count
         if count:
-            rest.append(replace(each, count=count, devices=each.devices[: size * count]))
-        if count < each.count:
-            come.append(replace(each, count=each.count - count, devices=each.devices[size * count :]))
+            rest.append(replace(place, count=count, devices=place.devices[: size * count]))
+        if count < place.count:
+            come.append(replace(place, count=place.count - count, devices=place.devices[size * count :]))
     return come, tuple(rest)

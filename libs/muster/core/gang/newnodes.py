@@ -54,23 +54,23 @@ class Growing:
             if closed:
                 refusals += closed
                 continue
-            found = _least(view, asks, pools, left)
-            if found is not None and not found[0]:
+            least = _least(view, asks, pools, left)
+            if least is not None and not least[0]:
                 return []  # In this order of search the gang has its places: no new nodes are needed.
-            if found is not None:
-                growth = _growth(asks, pools, *found, provisioning, gangs)
-                self._promise(whose, {each.pool: each.nodes for each in growth.pools})
+            if least is not None:
+                growth = _growth(asks, pools, *least, provisioning, gangs)
+                self._promise(whose, {added.pool: added.nodes for added in growth.pools})
                 return growth
             refusals += [self._refusal(view, asks, pool, pools, left, whose) for pool in pools]
-        return sorted(refusals, key=lambda each: each.pool)
+        return sorted(refusals, key=lambda refusal: refusal.pool)
 
     def _by_class(self, pods_exist: bool) -> list[tuple[str, list[NodePool]]]:
-        found: dict[str, list[NodePool]] = {}
+        by_class: dict[str, list[NodePool]] = {}
         for pool in self.pools:
             # Without a provisioner, nodes are added for existing pods without a node.
             by_pods = pods_exist and self._state.unserved
-            found.setdefault("" if by_pods else pool.provisioning, []).append(pool)
-        return sorted(found.items(), key=lambda each: each[1][0].name)
+            by_class.setdefault("" if by_pods else pool.provisioning, []).append(pool)
+        return sorted(by_class.items(), key=lambda entry: entry[1][0].name)
 
     def _closed(self, provisioning: str, pools: list[NodePool], whose: str, pods_exist: bool) -> list[PoolRefusal]:
         """Why nodes of this class cannot be asked for at all now."""
@@ -94,12 +94,12 @@ class Growing:
     ) -> PoolRefusal:
         """The reason why a pool cannot help, together with the other pools of its class."""
         pods = sum(ask.count for ask in asks)
-        found = _least(view, asks, [pool, *(each for each in others if each is not pool)], {**left, pool.name: pods})
-        if found is not None:
+        least = _least(view, asks, [pool, *(other for other in others if other is not pool)], {**left, pool.name: pods})
+        if least is not None:
             has, promised = self._existing()[pool.name], self._promised_to_others(whose).get(pool.name, 0)
-            return PoolRefusal(pool.name, "full", pool.most, has, promised, found[0].get(pool.name, 0))
+            return PoolRefusal(pool.name, "full", pool.most, has, promised, least[0].get(pool.name, 0))
         code, detail = _obstacle(view, asks, pool)
-        odd = next((each.rules.unsupported for each in asks if each.rules.unsupported is not None), None)
+        odd = next((ask.rules.unsupported for ask in asks if ask.rules.unsupported is not None), None)
         odd = odd if code == "unsupported" else None
         return PoolRefusal(pool.name, "unsuitable", obstacle=code, detail=detail, unsupported=odd)
 
@@ -136,15 +136,15 @@ class Growing:
 
 def promises(state: AdmitterState) -> dict[str, dict[str, int]]:
     """{job or gang that waits for nodes of pools: {pool: promised nodes}}."""
-    found: dict[str, dict[str, int]] = {}
+    promised: dict[str, dict[str, int]] = {}
     for uid, reservation in state.reservations.items():
         if reservation.growth is not None and not reservation.deferred:
-            found[uid] = {each.pool: each.nodes for each in reservation.growth.pools}
+            promised[uid] = {added.pool: added.nodes for added in reservation.growth.pools}
     for key in state.pods.open:
         growth = state.pods.gangs[key].growth
         if growth is not None:
-            found[growth.key] = {each.pool: each.nodes for each in growth.pools}
-    return found
+            promised[growth.key] = {added.pool: added.nodes for added in growth.pools}
+    return promised
 
 
 # --- nodes that might be ----------------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ def _least(
         low, high = 0, counts[pool.name]
         while low < high:
             middle = (low + high) // 2
-            found = _try(view, asks, pools, {**counts, pool.name: middle})
-            if found is None:
+            tried = _try(view, asks, pools, {**counts, pool.name: middle})
+            if tried is None:
                 low = middle + 1
             else:
-                high, best = middle, found
+                high, best = middle, tried
         counts[pool.name] = high
     return {name: count for name, count in counts.items() if count}, best
 
@@ -179,11 +179,11 @@ def _try(view: View, asks: Sequence[Ask], pools: Sequence[NodePool], counts: Cou
     mark = grown.mark()
     if place(grown, asks, "pack") is not None:
         return None
-    found: dict[str, int] = {}
+    on_new: dict[str, int] = {}
     for taken in grown.taken[mark[1] :]:
         if taken.node not in view.ledger.nodes:
-            found[taken.ask.name] = found.get(taken.ask.name, 0) + taken.count
-    return found
+            on_new[taken.ask.name] = on_new.get(taken.ask.name, 0) + taken.count
+    return on_new
 
 
 def _grown(view: View, pools: Sequence[NodePool], counts: Counts) -> View:
@@ -215,7 +215,7 @@ def _add(ledger: NodeLedger, pool: NodePool, count: int) -> None:
     resources, group = sorted(pool.allocatable), _class(pool)
     labels = {key: pool.labels[key] for key in sorted(ledger.asked) if key in pool.labels}
     kind = ledger.classes[group] = NodeClass(resources, labels, pool.taints, schedulable=True, ready=True)
-    free = [pool.allocatable[each] for each in resources]
+    free = [pool.allocatable[resource] for resource in resources]
     for name, amount in pool.allocatable.items():
         if name in ledger.scale:
             ledger.scale[name] = max(ledger.scale[name], amount)
@@ -231,8 +231,8 @@ def _add(ledger: NodeLedger, pool: NodePool, count: int) -> None:
 def _obstacle(view: View, asks: Sequence[Ask], pool: NodePool) -> tuple[str, str]:
     """(code, detail) of the obstacle for pods on an empty node of a pool."""
     grown = _grown(view, [pool], {pool.name: 1})
-    found = (refused_by(grown, ask, _class(pool)) for ask in asks)
-    return next((each for each in found if each[0]), ("", ""))
+    obstacles = (refused_by(grown, ask, _class(pool)) for ask in asks)
+    return next((obstacle for obstacle in obstacles if obstacle[0]), ("", ""))
 
 
 def _growth(
@@ -287,7 +287,7 @@ def withdrawn(state: AdmitterState, at: Position, event: NodesRequestWithdrawn) 
         gang = state.pods.gangs.get(key)
         if gang is not None:
             gang.growth, gang.growth_until = None, 0
-    state.in_vain[for_whom(event)] = Vain(event.retry_at, {each.pool: each.nodes for each in event.pools})
+    state.in_vain[for_whom(event)] = Vain(event.retry_at, {added.pool: added.nodes for added in event.pools})
 
 
 def waits(
@@ -312,7 +312,7 @@ def waits(
     until = reservation.until or state.now + state.placement.grow_ms
     if until <= state.now or refusals:
         if growth is not None:
-            refusals = [PoolRefusal(each.pool, "in_vain", needs=each.nodes) for each in growth.pools]
+            refusals = [PoolRefusal(added.pool, "in_vain", needs=added.nodes) for added in growth.pools]
         return GangDeferred(
             cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, refusals=tuple(refusals)
         )

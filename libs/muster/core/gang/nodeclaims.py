@@ -72,18 +72,18 @@ def _from(claimant: Claimant, age: int) -> int:
 def claimed(state: AdmitterState, at: Position, event: NodesClaimed) -> None:
     claim = NodeClaim(event.gang, event.places, event.until, Cause(at.seq, at.item), event.ref)
     state.pods.claims[claim.key] = claim
-    found = _claimant(state, claim)
-    if found is not None:
-        found.claimed = at.at
+    claimant = _claimant(state, claim)
+    if claimant is not None:
+        claimant.claimed = at.at
 
 
 def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
     claim = state.pods.claims.pop(claim_key(event.gang, event.ref), None)
     if claim is None:
         return
-    found = _claimant(state, claim)
-    if found is not None and event.outcome == "yielded":
-        found.claimed = 0  # The gang has not had its turn yet.
+    claimant = _claimant(state, claim)
+    if claimant is not None and event.outcome == "yielded":
+        claimant.claimed = 0  # The gang has not had its turn yet.
 
 
 def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
@@ -95,8 +95,8 @@ def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
 
 def _yields(state: AdmitterState, claim: NodeClaim, since: int) -> bool:
     """Whether the gang of the claim has waited less long than a gang without places since ``since``."""
-    found = _claimant(state, claim)
-    return found is not None and since < found.since
+    claimant = _claimant(state, claim)
+    return claimant is not None and since < claimant.since
 
 
 def over(state: AdmitterState) -> Iterator[NodesClaimEnded]:
@@ -113,15 +113,15 @@ def _end(claim: NodeClaim, outcome: Outcome) -> NodesClaimEnded:
 
 def _outcome(state: AdmitterState, claim: NodeClaim) -> Outcome | None:
     if claim.ref is not None:
-        found = _outcome_of_job(state, claim.ref.uid, claim)
+        outcome = _outcome_of_job(state, claim.ref.uid, claim)
     else:
         gang = state.pods.gangs.get(claim.gang)
-        found = "gone" if gang is None else "placed" if not gang.waiting else None
-    if found is not None:
-        return found
+        outcome = "gone" if gang is None else "placed" if not gang.waiting else None
+    if outcome is not None:
+        return outcome
     if claim.until <= state.now:
         return "expired"
-    lost = any(each.node not in state.ledger.nodes or not state.ledger.nodes[each.node].uid for each in claim.places)
+    lost = any(place.node not in state.ledger.nodes or not state.ledger.nodes[place.node].uid for place in claim.places)
     return "changed" if lost else None
 
 
@@ -133,8 +133,8 @@ def _outcome_of_job(state: AdmitterState, uid: str, claim: NodeClaim) -> Outcome
         return "gone"
     wanted = {ask.name: ask.count for ask in asks_of(state, gang)}
     kept = dict.fromkeys(wanted, 0)
-    for each in claim.places:
-        kept[each.pod_set] = kept.get(each.pod_set, 0) + each.count
+    for claimed_place in claim.places:
+        kept[claimed_place.pod_set] = kept.get(claimed_place.pod_set, 0) + claimed_place.count
     return "changed" if kept != wanted or state.placement.strategy is None else None
 
 
@@ -145,11 +145,13 @@ KeptNodes = list[tuple[str, Kept]]
 def keep(view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> KeptNodes:
     """Keep the free room on claimed nodes from all other gangs."""
     by_name, kept = {ask.name: ask for ask in asks}, KeptNodes()
-    for each in places:
-        ask, slot = by_name.get(each.pod_set), view.slot(each.node)
+    for claimed_place in places:
+        ask, slot = by_name.get(claimed_place.pod_set), view.slot(claimed_place.node)
         if ask is None or slot is None:
             continue
-        kept.append((each.node, view.keep(ask, each.node, each.count, each.devices)))
+        kept.append(
+            (claimed_place.node, view.keep(ask, claimed_place.node, claimed_place.count, claimed_place.devices))
+        )
     return kept
 
 
@@ -166,17 +168,17 @@ def in_the_way(
 
     ``asks_of``: the request of a claim's gang.
     """
-    found = standing(state)
-    if not found or view.taken or place(View(state.ledger), asks, strategy) is not None:
+    claims = standing(state)
+    if not claims or view.taken or place(View(state.ledger), asks, strategy) is not None:
         return short
-    for claim in found if len(found) > 1 else ():
+    for claim in claims if len(claims) > 1 else ():
         without = View(state.ledger)
-        for other in found:
+        for other in claims:
             if other is not claim:
                 keep(without, other.places, asks_of(other))
         if place(without, asks, strategy) is None:
             return replace(short, kept_for=claim.gang)
-    return replace(short, kept_for=found[0].gang)
+    return replace(short, kept_for=claims[0].gang)
 
 
 # --- gangs of pods ----------------------------------------------------------------------------------------------
@@ -205,18 +207,18 @@ def _claims(
     places = _emptiest(state, asks, strategy, _nodes_of(others)) if len(others) < MOST else None
     if places is None and younger:
         places = _emptiest(state, asks, strategy, _nodes_of(claim for claim in others if claim not in younger))
-        mine = {each.node for each in places or ()}
+        mine = {place.node for place in places or ()}
         yielded = [claim for claim in younger if not mine.isdisjoint(_nodes_of([claim]))]
         if len(others) - len(yielded) >= MOST:
             return []
     if places is None:
         return []
-    found = NodesClaimed(cause=cause, gang=gang, places=places, until=state.now + CLAIM_MS, ref=ref)
-    return [*(_end(claim, "yielded") for claim in yielded), found]
+    claimed = NodesClaimed(cause=cause, gang=gang, places=places, until=state.now + CLAIM_MS, ref=ref)
+    return [*(_end(claim, "yielded") for claim in yielded), claimed]
 
 
-def _nodes_of(found: Iterable[NodeClaim]) -> set[str]:
-    return {each.node for claim in found for each in claim.places}
+def _nodes_of(claims: Iterable[NodeClaim]) -> set[str]:
+    return {place.node for claim in claims for place in claim.places}
 
 
 def _emptiest(
@@ -247,12 +249,12 @@ def _emptiest(
 def _leaving(state: AdmitterState) -> list[str]:
     """Nodes with passing pods, fewest passing pods first."""
     occupants = state.ledger.occupants
-    found = []
+    nodes = []
     for name, node in state.ledger.nodes.items():
         passing = sum(occupants[key].count for key in node.occupants if occupants[key].passing)
         if passing and node.uid and node.schedulable and node.ready:
-            found.append((passing, name))
-    return [name for _, name in sorted(found)]
+            nodes.append((passing, name))
+    return [name for _, name in sorted(nodes)]
 
 
 # --- gangs of jobs ----------------------------------------------------------------------------------------------
@@ -283,13 +285,13 @@ def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
     tried = set[str]()
     may = [uid for at, uid in unplaced_may_claim(state) if at <= state.now]
     for uid in sorted(may, key=lambda uid: (state.waits[uid].since, uid)):
-        each = state.unplaced[uid]
-        if each.key in tried or not could_have_places(state, asks := asks_of(state, state.gangs[uid])):
+        unplaced = state.unplaced[uid]
+        if unplaced.key in tried or not could_have_places(state, asks := asks_of(state, state.gangs[uid])):
             continue
-        tried.add(each.key)
-        found = claim_of_job(state, each, asks)
-        if found:
-            return found
+        tried.add(unplaced.key)
+        decisions = claim_of_job(state, unplaced, asks)
+        if decisions:
+            return decisions
     return []
 
 
@@ -302,8 +304,8 @@ def unplaced_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
     """Whether empty nodes would have room for each pod set alone."""
-    found = [group for group in state.ledger.classes.values() if group.schedulable and group.ready]
-    return all(_room(found, ask) >= ask.count for ask in asks)
+    classes = [group for group in state.ledger.classes.values() if group.schedulable and group.ready]
+    return all(_room(classes, ask) >= ask.count for ask in asks)
 
 
 def _room(classes: Sequence[NodeClass], ask: Ask) -> int:
@@ -312,14 +314,14 @@ def _room(classes: Sequence[NodeClass], ask: Ask) -> int:
     for group in classes:
         need, _ = need_of(ask.request, ask.rules, group)
         if need is not None:
-            room += sum(len(each.names) * max(need.fit(each.free, []), 0) for each in group.empty.values())
+            room += sum(len(shape.names) * max(need.fit(shape.free, []), 0) for shape in group.empty.values())
     return room
 
 
 def job_may_claim_at(state: AdmitterState, uid: str) -> int:
     """Log time (ms) from which a job may claim nodes; 0 where the job may not."""
-    age, found = state.placement.claim_ms, state.waits.get(uid)
-    return _from(found, age) if age and found is not None else 0
+    age, claimant = state.placement.claim_ms, state.waits.get(uid)
+    return _from(claimant, age) if age and claimant is not None else 0
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:

@@ -81,61 +81,61 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
 
 def _goes_round(state: AdmitterState, uid: str, now: int) -> None:
     """Count another search without a place. ``now``: log time (ms)."""
-    each, moves = state.queued.setdefault(uid, QueuedAs()), state.ledger.moves
-    each.rounds = each.rounds + 1 if each.moves == moves else 1
-    each.moves, each.rests_until = moves, now + ROUND_MS if each.rounds >= ROUNDS else 0
-    if each.rests_until:
-        state.grow_from.put(uid, each.rests_until)
+    queued, moves = state.queued.setdefault(uid, QueuedAs()), state.ledger.moves
+    queued.rounds = queued.rounds + 1 if queued.moves == moves else 1
+    queued.moves, queued.rests_until = moves, now + ROUND_MS if queued.rounds >= ROUNDS else 0
+    if queued.rests_until:
+        state.grow_from.put(uid, queued.rests_until)
 
 
 def _rests(state: AdmitterState, uid: str) -> bool:
-    each = queued_as(state.queued, uid)
-    return each.rests_until > state.now and each.moves == state.ledger.moves
+    queued = queued_as(state.queued, uid)
+    return queued.rests_until > state.now and queued.moves == state.ledger.moves
 
 
 def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
-    each = state.unplaced.get(event.ref.uid)
+    unplaced = state.unplaced.get(event.ref.uid)
     drop(state, event.ref.uid)
     state.found = {uid: room for uid, room in state.found.items() if room[0] > at.at}
-    state.found[event.ref.uid] = at.at + FOUND_MS, each is not None and each.owed
+    state.found[event.ref.uid] = at.at + FOUND_MS, unplaced is not None and unplaced.owed
 
 
 def observed(state: AdmitterState, uid: str) -> None:
     """The request of the job may have changed."""
-    each, grow_from = state.unplaced.get(uid), state.grow_from.at.get(uid, 0)
-    if each is not None:
+    unplaced, grow_from = state.unplaced.get(uid), state.grow_from.at.get(uid, 0)
+    if unplaced is not None:
         drop(state, uid)
         state.grow_from.put(uid, grow_from)
-        state.unplaced[uid] = each
+        state.unplaced[uid] = unplaced
         _stand(state, uid)
 
 
 def drop(state: AdmitterState, uid: str) -> None:
     """The job no longer waits for room on the nodes."""
-    each = state.unplaced.pop(uid, None)
-    if each is not None:
+    unplaced = state.unplaced.pop(uid, None)
+    if unplaced is not None:
         state.grow_from.put(uid, 0)
-        line = state.lines[each.key]
-        line.places.remove(each.place)
+        line = state.lines[unplaced.key]
+        line.places.remove(unplaced.place)
         if not line.places:
-            del state.lines[each.key]
+            del state.lines[unplaced.key]
             if line.sought:
-                state.ledger.unseek(line.sought, line.pods, each.key)
+                state.ledger.unseek(line.sought, line.pods, unplaced.key)
 
 
 def _stand(state: AdmitterState, uid: str) -> None:
-    each, gang = state.unplaced[uid], state.gangs[uid]
+    unplaced, gang = state.unplaced[uid], state.gangs[uid]
     asks = asks_of(state, gang)
     rank = queued_as(state.queued, uid).rank
-    each.key, each.place = repr(asks), LinePlace(not each.owed, *rank, each.ref.key, uid)
-    line = state.lines.get(each.key)
+    unplaced.key, unplaced.place = repr(asks), LinePlace(not unplaced.owed, *rank, unplaced.ref.key, uid)
+    line = state.lines.get(unplaced.key)
     if line is None:
-        line = state.lines[each.key] = Line()
+        line = state.lines[unplaced.key] = Line()
         hardest = max(asks, key=_hardness, default=None)
         if hardest is not None:
             line.pods = hardest.count
-            line.sought = state.ledger.seek(hardest.request, hardest.rules, line.pods, each.key)
-    insort(line.places, each.place)
+            line.sought = state.ledger.seek(hardest.request, hardest.rules, line.pods, unplaced.key)
+    insort(line.places, unplaced.place)
 
 
 def _hardness(ask: Ask) -> tuple[int, int, str]:
@@ -161,7 +161,7 @@ def retries_due(
         return
     mode = state.placement.strategy
     if mode is None:
-        yield from (_found(each) for uid, each in state.unplaced.items() if not _rests(state, uid))
+        yield from (_found(unplaced) for uid, unplaced in state.unplaced.items() if not _rests(state, uid))
         return
     keys = [*state.lines] if growing.pools else _with_room(state)
     heads = [(state.lines[key].places[0], key, 0) for key in keys]
@@ -173,17 +173,17 @@ def retries_due(
     """kind of pod -> the number of pods with room beside the jobs tried again"""
     while heads:
         head, key, index = heappop(heads)
-        kind, each, line = state.lines[key].sought, state.unplaced[head.uid], state.lines[key].places
+        kind, unplaced, line = state.lines[key].sought, state.unplaced[head.uid], state.lines[key].places
         if state.gangs[head.uid].waits:
-            fits = has_room(state, view, each)
+            fits = has_room(state, view, unplaced)
             if not fits and kind and not growing.pools:
                 left[kind] = view.room_for(state.ledger.sought[kind])
                 heads = [entry for entry in heads if _may_fit(state.lines[entry[1]], left)]
                 heapify(heads)
-            if not fits and not _may_grow(state, view, each, growing):
+            if not fits and not _may_grow(state, view, unplaced, growing):
                 continue  # Later jobs of the line have no room either.
             claims_due = False
-            yield _found(each, growth=not fits)
+            yield _found(unplaced, growth=not fits)
         if index + 1 < len(line) and _may_fit(state.lines[key], left):
             heappush(heads, (line[index + 1], key, index + 1))
     if claims_due:
@@ -198,7 +198,7 @@ def _may_fit(line: Line, left: Mapping[str, int]) -> bool:
 def _with_room(state: AdmitterState) -> list[str]:
     """The lines with possible room for their pods on the nodes."""
     without_pods = [repr([])] if repr([]) in state.lines else []
-    return [key for each in state.ledger.sought.values() for key in each.within()] + without_pods
+    return [key for sought in state.ledger.sought.values() for key in sought.within()] + without_pods
 
 
 def suppose(state: AdmitterState, view: View, *, only_owed: bool = False) -> None:
@@ -221,37 +221,37 @@ def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
     suppose(state, view, only_owed=True)
     for key in _with_room(state):
         for head in state.lines[key].places:
-            each = state.unplaced[head.uid]
-            if head.borrows or not state.gangs[head.uid].waits or not has_room(state, view, each):
+            unplaced = state.unplaced[head.uid]
+            if head.borrows or not state.gangs[head.uid].waits or not has_room(state, view, unplaced):
                 break
-            yield _found(each)
+            yield _found(unplaced)
 
 
 def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]:
     """A job with claimed nodes is tried again once all its pods have places, before the kept room
     goes to other jobs.
     """
-    mark, each = view.mark(), state.unplaced[uid]
-    if state.gangs[uid].waits and has_room(state, view, each):
-        yield _found(each)
+    mark, unplaced = view.mark(), state.unplaced[uid]
+    if state.gangs[uid].waits and has_room(state, view, unplaced):
+        yield _found(unplaced)
     view.undo(mark)
 
 
-def has_room(state: AdmitterState, view: View, each: Unplaced) -> bool:
+def has_room(state: AdmitterState, view: View, unplaced: Unplaced) -> bool:
     """Whether all pods of the job have a place; such places are then taken in the view."""
-    uid, mode = each.ref.uid, state.placement.strategy
+    uid, mode = unplaced.ref.uid, state.placement.strategy
     return not _rests(state, uid) and (mode is None or place(view, asks_of(state, state.gangs[uid]), mode) is None)
 
 
-def _may_grow(state: AdmitterState, view: View, each: Unplaced, growing: Growing) -> bool:
+def _may_grow(state: AdmitterState, view: View, unplaced: Unplaced, growing: Growing) -> bool:
     """Whether node pools would add the missing nodes."""
-    if not growing.pools or state.now < state.grow_from.at.get(each.ref.uid, 0):
+    if not growing.pools or state.now < state.grow_from.at.get(unplaced.ref.uid, 0):
         return False
-    return isinstance(growing.plan(view, asks_of(state, state.gangs[each.ref.uid]), each.ref.uid, ()), Growth)
+    return isinstance(growing.plan(view, asks_of(state, state.gangs[unplaced.ref.uid]), unplaced.ref.uid, ()), Growth)
 
 
-def _found(each: Unplaced, *, growth: bool = False) -> PlacesFound:
-    return PlacesFound(cause=each.cause, ref=each.ref, attempt=each.attempt, growth=growth)
+def _found(unplaced: Unplaced, *, growth: bool = False) -> PlacesFound:
+    return PlacesFound(cause=unplaced.cause, ref=unplaced.ref, attempt=unplaced.attempt, growth=growth)
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:

@@ -81,12 +81,12 @@ class PodGangPlacer:
             return
         taken: set[str] = set()
         for decision in heldplaces.placements_due(self._state, self._until):
-            taken.update(each.ref.uid for each in decision.pods)
+            taken.update(place.ref.uid for place in decision.pods)
             yield decision
-        for each in units(self._state):
-            if isinstance(each, PodGang) and self._rests(each):
+        for entry in units(self._state):
+            if isinstance(entry, PodGang) and self._rests(entry):
                 continue
-            unit = unit_of(self._state, each) if isinstance(each, PodGang) else each
+            unit = unit_of(self._state, entry) if isinstance(entry, PodGang) else entry
             if not any(gang.key in self._done for gang in unit.gangs):
                 unit.alone = [pod for pod in unit.alone if pod.ref.uid not in taken]
                 yield from self._try(unit)
@@ -100,7 +100,7 @@ class PodGangPlacer:
             return False
         taken = self._view.taken
         if len(taken) > self._looked:
-            self._apart = self._apart or any(each.ask.rules.apart for each in taken[self._looked :])
+            self._apart = self._apart or any(place.ask.rules.apart for place in taken[self._looked :])
             self._looked = len(taken)
         if ledger.averse or self._apart:
             return False  # Pods with the same request may differ in their labels.
@@ -112,12 +112,12 @@ class PodGangPlacer:
         left, refused = podquota.without_refused(self._state, unit)
         why, places = problems(self._state, left), list[PodPlace]()
         if left.needs and not any(key in why for key in left.needs):
-            found = self._whole(left)
-            if isinstance(found, Shortage):
-                why |= {key: Why("no_nodes", shortage=found) for key in left.needs}
+            whole = self._whole(left)
+            if isinstance(whole, Shortage):
+                why |= {key: Why("no_nodes", shortage=whole) for key in left.needs}
                 yield from self._claim(unit)
             else:
-                places = found
+                places = whole
         for pod in left.alone:
             if len(places) >= MAX_AT_ONCE:
                 break  # The others follow in the next commit.
@@ -140,9 +140,9 @@ class PodGangPlacer:
     def _claim(self, unit: Unit) -> Iterator[Decision]:
         """A single gang at a time claims nodes: the first that has waited too long, and would ever fit."""
         if not self.claimed:
-            found = nodeclaims.claim(self._state, unit.gangs[0], self._asks_of(unit), self._strategy)
-            self.claimed = bool(found)
-            yield from found
+            claims = nodeclaims.claim(self._state, unit.gangs[0], self._asks_of(unit), self._strategy)
+            self.claimed = bool(claims)
+            yield from claims
 
     def _asks_of(self, unit: Unit) -> list[Ask]:
         """The request needed for the start of a unit, shape by shape."""
@@ -153,15 +153,15 @@ class PodGangPlacer:
     def _whole(self, unit: Unit) -> list[PodPlace] | Shortage:
         """Places for all pods of a unit that start together; otherwise for as many as needed by its gangs."""
         everyone = [pod for pool in unit.pools.values() for pod in pool]
-        found = self._place(everyone)
-        if not isinstance(found, Shortage) or all(len(pool) == unit.needs[key] for key, pool in unit.pools.items()):
-            return found
+        places = self._place(everyone)
+        if not isinstance(places, Shortage) or all(len(pool) == unit.needs[key] for key, pool in unit.pools.items()):
+            return places
         chosen: list[PodState] = []
         for key, pool in unit.pools.items():
             need = unit.needs[key]
             fitting = [pod for pod in pool if not isinstance(self._alone(pod), Shortage)]
             if len(fitting) < need:
-                return found
+                return places
             chosen += fitting[:need]
         least = self._place(chosen)
         if not isinstance(least, Shortage):
@@ -171,9 +171,9 @@ class PodGangPlacer:
 
     def _alone(self, pod: PodState) -> list[PodPlace] | Shortage:
         mark = self._view.mark()
-        found = self._place([pod])
+        places = self._place([pod])
         self._view.undo(mark)
-        return found
+        return places
 
     def _place(self, pods: list[PodState]) -> list[PodPlace] | Shortage:
         """A node for each of the pods, or the reason why some pod has no node."""
@@ -187,14 +187,14 @@ class PodGangPlacer:
             none = nodeclaims.in_the_way(self._state, self._view, none, asks, self._strategy, self.asks_of_claim)
             self._hopeless[key] = (none, next(i for i, ask in enumerate(asks) if ask.name == none.pod_set))
             return none
-        left = {id(ask): iter(each) for ask, each in zip(asks, alike, strict=True)}
-        found: list[PodPlace] = []
+        left = {id(ask): iter(members) for ask, members in zip(asks, alike, strict=True)}
+        places: list[PodPlace] = []
         for taken in self._view.taken[start:]:
             for index in range(taken.count):
                 pod = next(left[id(taken.ask)])
                 devices = taken.devices_of(index)
-                found.append(placed_on(self._state, pod.ref, pod.rules, taken.node, devices))
-        return sorted(found, key=lambda each: (each.ref.namespace, each.ref.name))
+                places.append(placed_on(self._state, pod.ref, pod.rules, taken.node, devices))
+        return sorted(places, key=lambda place: (place.ref.namespace, place.ref.name))
 
     def _asks(self, pods: list[PodState]) -> tuple[list[Ask], list[list[PodState]], str]:
         """(asks, the pods of each ask, a text equal for equal requests)."""
@@ -202,7 +202,7 @@ class PodGangPlacer:
         shapes: dict[str, list[PodState]] = {}
         for pod in pods:
             shapes.setdefault(digests[pod.ref.uid], []).append(pod)
-        asked = self._labels_asked(each[0] for each in shapes.values())
+        asked = self._labels_asked(alike[0] for alike in shapes.values())
         if asked:
             shapes = {}
             for pod in pods:
@@ -247,16 +247,18 @@ class PodGangPlacer:
 
     def _placed(self, unit: Unit, places: list[PodPlace]) -> PodsPlaced:
         self._any = True
-        placed = {self._state.pods.gang_of[each.ref.uid] for each in places}
+        placed = {self._state.pods.gang_of[place.ref.uid] for place in places}
         gangs = [gang for gang in unit.gangs if gang.key in placed]
-        said = [gang.declared for gang in gangs if gang.declared is not None]
+        declarations = [gang.declared for gang in gangs if gang.declared is not None]
         return PodsPlaced(
             cause=max(gang.cause for gang in gangs),
             gangs=tuple(gang.key for gang in gangs if gang.declared is not None),
             cycle=max(1, *(gang.cycle for gang in gangs)),
             pods=tuple(places),
             bind_until=self._until,
-            complaints=tuple(dict.fromkeys(found for each in said for found in each.complaints)),
+            complaints=tuple(
+                dict.fromkeys(complaint for declaration in declarations for complaint in declaration.complaints)
+            ),
         )
 
     # --- telling ----------------------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ class PodGangPlacer:
             short=why.short,
             by=by,
             ended=over,
-            group=tuple(each.key for each in unit.gangs) if len(unit.gangs) > 1 else (),
+            group=tuple(member.key for member in unit.gangs) if len(unit.gangs) > 1 else (),
             complaints=gang.declared.complaints if gang.declared is not None else (),
             growth=growth,
             refusals=refusals,
@@ -337,7 +339,7 @@ class PodGangPlacer:
             return None, ()
         if gang.growth is not None and self._state.now < gang.growth_until:
             return gang.growth, ()
-        gangs = tuple(each.key for each in unit.gangs)
+        gangs = tuple(member.key for member in unit.gangs)
         if gangs[0] not in self._plans:
             self._plans[gangs[0]] = self.growing.plan(self._view, self._asks_of(unit), gangs[0], gangs)
         plan = self._plans[gangs[0]]

@@ -73,7 +73,7 @@ def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     """The places found for the claimant, and for the jobs moved for the claimant, are kept from now on."""
     plan, before = state.plans.pop(event.ref.uid, None), state.orders.get(event.ref.uid)
     places = plan.tried.places if plan is not None and plan.tried is not None else ()
-    for past in [uid for uid, each in state.orders.items() if not _stands(state, each)]:
+    for past in [uid for uid, order in state.orders.items() if not _stands(state, order)]:
         del state.orders[past]
     leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
     awaited = _leaves(state, places) | leaving
@@ -100,29 +100,29 @@ def _leaves(state: AdmitterState, places: Sequence[Placement]) -> dict[str, list
     count on this room.
     """
     going = {uid for order in state.orders.values() for uid in order.going}
-    found: dict[str, list[str]] = {}
-    for node in {each.node: None for each in places} if going else ():
+    by_victim: dict[str, list[str]] = {}
+    for node in {planned.node: None for planned in places} if going else ():
         for uid, keys in jobs_on(state, node).items():
             if uid in going:
-                found.setdefault(uid, []).extend(keys)
-    return found
+                by_victim.setdefault(uid, []).extend(keys)
+    return by_victim
 
 
 def _shared(state: AdmitterState, leaving: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
     """{node: GPU devices shared by the occupants}. ``leaving``: uid -> keys of its occupants."""
-    found: dict[str, list[int]] = {}
-    for each in (state.ledger.occupants[key] for keys in leaving.values() for key in keys):
-        if each.share:
-            devices = found.setdefault(each.node, [])
-            devices += [device for device in each.devices if device not in devices]
-    return found
+    by_node: dict[str, list[int]] = {}
+    for occupant in (state.ledger.occupants[key] for keys in leaving.values() for key in keys):
+        if occupant.share:
+            devices = by_node.setdefault(occupant.node, [])
+            devices += [device for device in occupant.devices if device not in devices]
+    return by_node
 
 
 def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
     """A victim does not leave, or not soon: the room expected by the plan does not come."""
     if isinstance(event, EffectFailed) and event.action != "suspend":
         return
-    for uid in [uid for uid, each in state.orders.items() if event.ref.uid in each.leaving]:
+    for uid in [uid for uid, order in state.orders.items() if event.ref.uid in order.leaving]:
         del state.orders[uid].leaving[event.ref.uid]
         state.orders[uid].going.pop(event.ref.uid, None)
         _without_places(state, uid)
@@ -191,16 +191,16 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
         if event.ref.uid in order.going:
             del order.going[event.ref.uid]
             order.until = at.at + KEPT_MS
-    found = state.orders.get(event.ref.uid)
-    if found is not None and found.moved and event.reason != "moved":
+    moving = state.orders.get(event.ref.uid)
+    if moving is not None and moving.moved and event.reason != "moved":
         del state.orders[event.ref.uid]
 
 
 def observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
     """A job to be moved with another request than at the order loses its kept places."""
     uid = event.workload.ref.uid
-    found = state.orders.get(uid)
-    if found is not None and found.moved and found.moved != repr(asks_of(state, state.gangs[uid])):
+    order = state.orders.get(uid)
+    if order is not None and order.moved and order.moved != repr(asks_of(state, state.gangs[uid])):
         del state.orders[uid]
 
 
@@ -257,7 +257,7 @@ def awaits(state: AdmitterState, uid: str) -> bool:
     reservation = state.reservations.get(uid)
     if reservation is not None and 0 < reservation.room_until <= state.now:
         return False
-    return any(ledger.nodes[each.node].idle for each in order.places if each.node in ledger.nodes)
+    return any(ledger.nodes[place.node].idle for place in order.places if place.node in ledger.nodes)
 
 
 def keep(state: AdmitterState, view: View, but: Container[str] = ()) -> dict[str, list[tuple[str, Kept]]]:
@@ -265,15 +265,21 @@ def keep(state: AdmitterState, view: View, but: Container[str] = ()) -> dict[str
 
     ``but``: jobs without kept room.
     """
-    found: dict[str, list[tuple[str, Kept]]] = {}
+    by_job: dict[str, list[tuple[str, Kept]]] = {}
     for uid, asked, places, frees in _kept(state):
         asks = {ask.name: ask for ask in asked}
-        mine = found.setdefault(uid, [])
-        for each in places if uid not in but else ():
-            if each.pod_set in asks:
-                kept = view.keep(asks[each.pod_set], each.node, each.count, each.devices, frees.get(each.node, ()))
-                mine.append((each.node, kept))
-    return found
+        mine = by_job.setdefault(uid, [])
+        for ordered_place in places if uid not in but else ():
+            if ordered_place.pod_set in asks:
+                kept = view.keep(
+                    asks[ordered_place.pod_set],
+                    ordered_place.node,
+                    ordered_place.count,
+                    ordered_place.devices,
+                    frees.get(ordered_place.node, ()),
+                )
+                mine.append((ordered_place.node, kept))
+    return by_job
 
 
 KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequence[int]]]
@@ -282,13 +288,13 @@ KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequenc
 
 def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
     """The kept places of orders in force, then of plans that fit, until the plan is ordered or stale."""
-    for uid, order in sorted(in_force(state), key=lambda each: _awaited(state, each[1])):
+    for uid, order in sorted(in_force(state), key=lambda entry: _awaited(state, entry[1])):
         if uid in state.gangs and (state.gangs[uid].waits or order.moved or order.growth is not None):
             yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places, order.frees
     for uid, plan in state.plans.items():
         if plan.tried is not None and plan.tried.fits:
-            said = plan.proposed
-            yield uid, asks_of_claimant(state, uid, said.growth, said.pods), plan.tried.places, {}
+            proposal = plan.proposed
+            yield uid, asks_of_claimant(state, uid, proposal.growth, proposal.pods), plan.tried.places, {}
             for move in plan.tried.moves:
                 yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places, {}
 
@@ -300,7 +306,7 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask]) -> boo
     order, mode = state.orders.get(uid), state.placement.strategy
     if order is None or not order.places or not _stands(state, order) or not order.of_move or mode is None:
         return False
-    planned_nodes = {each.node for each in order.places}
+    planned_nodes = {place.node for place in order.places}
     there = view.onto(state.ledger)
     for name in [name for name in state.ledger.nodes if name not in planned_nodes]:
         there.close(name)
@@ -351,21 +357,21 @@ def settled(state: AdmitterState, but: str = "") -> View:
 
 def trials_due(state: AdmitterState) -> Iterator[PlanTried]:
     """The trial of a plan, for a single plan at a time; none where placement is off."""
-    mode, plan = state.placement.strategy, next((each for each in state.plans.values() if each.tried is None), None)
+    mode, plan = state.placement.strategy, next((plan for plan in state.plans.values() if plan.tried is None), None)
     if mode is None or plan is None:
         return
-    said, moving = plan.proposed, [victim.ref.uid for victim in plan.proposed.victims if victim.moves]
-    victims = [victim.ref.uid for victim in said.victims]
-    tried = PlanTried(cause=plan.cause, ref=said.ref, attempt=said.attempt, fits=False)
+    proposal, moving = plan.proposed, [victim.ref.uid for victim in plan.proposed.victims if victim.moves]
+    victims = [victim.ref.uid for victim in proposal.victims]
+    tried = PlanTried(cause=plan.cause, ref=proposal.ref, attempt=proposal.attempt, fits=False)
     going = {uid for order in state.orders.values() for uid in order.going}
-    if said.ref.uid in state.gangs and going.isdisjoint(victims):
-        view = settled(state, said.ref.uid) if moving else supposed(state, said.ref.uid)
+    if proposal.ref.uid in state.gangs and going.isdisjoint(victims):
+        view = settled(state, proposal.ref.uid) if moving else supposed(state, proposal.ref.uid)
         leave(state, view, victims)
         here = view.mark()
-        short = place(view, asks_of_claimant(state, said.ref.uid, said.growth, said.pods), mode)
-        grows = said.short is not None and bool(state.pools)
+        short = place(view, asks_of_claimant(state, proposal.ref.uid, proposal.growth, proposal.pods), mode)
+        grows = proposal.short is not None and bool(state.pools)
         tried = replace(tried, fits=short is None or grows, shortage=short, places=placements(view, here))
         if moving and tried.fits:
-            found = elsewhere(state, view, moving, mode)
-            tried = replace(tried, fits=found is not None, moves=relocated(state, found or ()) or found or ())
+            moves = elsewhere(state, view, moving, mode)
+            tried = replace(tried, fits=moves is not None, moves=relocated(state, moves or ()) or moves or ())
     yield tried

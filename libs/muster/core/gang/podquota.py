@@ -34,7 +34,7 @@ def proposed(state: AdmitterState, _at: Position, event: PodsProposed) -> None:
     for uid in pods.proposals.pop(event.key, {}):
         pods.proposed.pop(uid, None)
     together = {ref.uid: True for ref in event.pods} | {ref.uid: False for ref in event.beside}
-    known = {uid: each for uid, each in together.items() if uid in pods.pods}
+    known = {uid: starts for uid, starts in together.items() if uid in pods.pods}
     if known:
         pods.proposals[event.key] = known
         pods.proposed.update(dict.fromkeys(known, event.key))
@@ -66,42 +66,42 @@ def without_refused(state: AdmitterState, unit: Unit) -> tuple[Unit, dict[str, N
     key = unit.gangs[0].key
     if key not in state.pods.refusals:
         return unit, {}
-    said = state.pods.proposals[key]
+    proposed = state.pods.proposals[key]
     tried = [*unit.alone, *(pod for pool in unit.pools.values() for pod in pool)]
-    found = {pod.ref.uid: None for pod in tried if pod.ref.uid in said and owes(state, pod)}
-    pools = {key: [pod for pod in pool if pod.ref.uid not in found] for key, pool in unit.pools.items()}
+    refused = {pod.ref.uid: None for pod in tried if pod.ref.uid in proposed and owes(state, pod)}
+    pools = {key: [pod for pod in pool if pod.ref.uid not in refused] for key, pool in unit.pools.items()}
     whole = all(len(pool) >= unit.needs[key] for key, pool in pools.items())  # Together, or not at all.
-    alone = [pod for pod in unit.alone if pod.ref.uid not in found]
-    return replace(unit, pools=pools if whole else {}, needs=unit.needs if whole else {}, alone=alone), found
+    alone = [pod for pod in unit.alone if pod.ref.uid not in refused]
+    return replace(unit, pools=pools if whole else {}, needs=unit.needs if whole else {}, alone=alone), refused
 
 
 def charged(state: AdmitterState, unit: Unit, places: list[PodPlace]) -> list[PodPlace]:
     """The places of pods that wait for no quota. Of pods that start together: all places, or none."""
-    found = [place for place in places if not owes(state, state.pods.pods[place.ref.uid])]
-    if len(found) < len(places):
-        pods = {place.ref.uid for place in found}
+    settled = [place for place in places if not owes(state, state.pods.pods[place.ref.uid])]
+    if len(settled) < len(places):
+        pods = {place.ref.uid for place in settled}
         for key, pool in unit.pools.items():
             if sum(pod.ref.uid in pods for pod in pool) < unit.needs[key]:
-                together = {pod.ref.uid for each in unit.pools.values() for pod in each}
-                return [place for place in found if place.ref.uid not in together]
-    return found
+                together = {pod.ref.uid for pool in unit.pools.values() for pod in pool}
+                return [place for place in settled if place.ref.uid not in together]
+    return settled
 
 
 def proposal(
     state: AdmitterState, unit: Unit, places: Iterable[PodPlace], refused: Mapping[str, None]
 ) -> Iterator[PodsProposed]:
     """A proposal of the unit's pods with places that wait for quota; none where the open proposal covers the pods."""
-    found = {place.ref.uid for place in places if owes(state, state.pods.pods[place.ref.uid])} | refused.keys()
-    if not found:
+    owing = {place.ref.uid for place in places if owes(state, state.pods.pods[place.ref.uid])} | refused.keys()
+    if not owing:
         return
     starts: set[str] = set()
     for key, pool in unit.pools.items():
-        starts.update([pod.ref.uid for pod in pool if pod.ref.uid in found][: unit.needs[key]])
-    key, said = unit.gangs[0].key, state.pods.proposals.get(unit.gangs[0].key, {})
-    asked = {uid: uid in starts for uid in found}
-    if asked.items() <= said.items():
+        starts.update([pod.ref.uid for pod in pool if pod.ref.uid in owing][: unit.needs[key]])
+    key, proposed = unit.gangs[0].key, state.pods.proposals.get(unit.gangs[0].key, {})
+    asked = {uid: uid in starts for uid in owing}
+    if asked.items() <= proposed.items():
         return
-    asked = {**said, **asked}
+    asked = {**proposed, **asked}
     yield PodsProposed(
         cause=max(gang.cause for gang in unit.gangs),
         gang=key if unit.gangs[0].declared is not None else "",

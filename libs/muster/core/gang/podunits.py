@@ -140,7 +140,7 @@ class Unit(Struct):
 
 def units(state: AdmitterState) -> list[Unit | PodGang]:
     """All gangs with waiting pods in the order of tries; units, and parked gangs without their unit."""
-    found: list[tuple[tuple[int, int, str], Unit | PodGang]] = []
+    ordered: list[tuple[tuple[int, int, str], Unit | PodGang]] = []
     done: set[str] = set()
     pods = state.pods
     for key in pods.open:
@@ -148,19 +148,19 @@ def units(state: AdmitterState) -> list[Unit | PodGang]:
             continue
         gang = pods.gangs[key]
         if gang.parked is not None:
-            found.append((gang.parked.rank, gang))
+            ordered.append((gang.parked.rank, gang))
             continue
         unit = unit_of(state, gang)
-        done.update(each.key for each in unit.gangs)
-        found.append((unit.rank, unit))
-    found.sort(key=lambda each: each[0])
-    return [each for _, each in found]
+        done.update(member.key for member in unit.gangs)
+        ordered.append((unit.rank, unit))
+    ordered.sort(key=lambda entry: entry[0])
+    return [unit for _, unit in ordered]
 
 
 def unit_of(state: AdmitterState, of: PodGang) -> Unit:
     """The unit of a gang with waiting pods: all gangs of its group."""
     pods = state.pods
-    gangs = [pods.gangs[each] for each in of.group if each in pods.gangs and pods.gangs[each].group == of.group]
+    gangs = [pods.gangs[member] for member in of.group if member in pods.gangs and pods.gangs[member].group == of.group]
     waiting = [pods.pods[uid] for gang in gangs for uid in gang.waiting]
     group = pod_group_of(pods, gangs[0].key)
     created = group.created if group is not None and group.created else min(pod.created for pod in waiting)
@@ -189,8 +189,12 @@ def unit_of(state: AdmitterState, of: PodGang) -> Unit:
 
 def _need(gang: PodGang) -> int:
     """The number of pods that a gang must start with at once; 0 where its pods start singly."""
-    said = gang.declared
-    return 0 if said is None or said.refusal is not None else max(missing(said.policy, said.minimum, gang.counted), 0)
+    declared = gang.declared
+    return (
+        0
+        if declared is None or declared.refusal is not None
+        else max(missing(declared.policy, declared.minimum, gang.counted), 0)
+    )
 
 
 def may_be_tried(state: AdmitterState, gang: PodGang, pod: PodState) -> bool:
@@ -214,31 +218,31 @@ def problems(state: AdmitterState, unit: Unit) -> dict[str, Why]:
     if len(unit.gangs[0].group) < 2 or not unit.needs:
         return own
     known = [state.pods.gangs.get(key) for key in unit.gangs[0].group]
-    said = {gang.key: gang.declared for gang in known if gang is not None and gang.declared is not None}
-    found = dict(own)
+    declared = {gang.key: gang.declared for gang in known if gang is not None and gang.declared is not None}
+    whys = dict(own)
     for gang in unit.gangs:
         if gang.key in own or gang.declared is None:
             continue
-        lacks = incomplete(said, gang.key)
+        lacks = incomplete(declared, gang.key)
         other = next((key for key in gang.group if key in own), "")
         if lacks is not None or other:
             lacks = lacks or problem("", "gang_of_group_waits", own[other].problem, gang=other)
-            found[gang.key] = Why("group_incomplete", lacks, patient=not other or own[other].patient)
-    return found
+            whys[gang.key] = Why("group_incomplete", lacks, patient=not other or own[other].patient)
+    return whys
 
 
 def _own_problem(state: AdmitterState, unit: Unit, gang: PodGang) -> Why | None:
-    pods, said = state.pods.pods, gang.declared
+    pods, declared = state.pods.pods, gang.declared
     waiting = [pods[uid] for uid in gang.waiting]
     rest = next((pod for pod in waiting if resting(state.pods, pod.ref.uid, state.now)), None)
     if rest is not None:
         why = state.pods.rests[rest.ref.uid].problem or problem("", "said", said="")
         return Why("bind_refused", replace(why, path=str(rest.ref)))
     gated = sum(pod.gated for pod in waiting)
-    if said is None:
+    if declared is None:
         return Why("gated") if gated else None
-    if said.refusal is not None:
-        return Why("refused", said.refusal)
+    if declared.refusal is not None:
+        return Why("refused", declared.refusal)
     foreign = next((pod for pod in waiting if not pod.ours), None)
     if foreign is not None:
         names = {"pod": str(foreign.ref), "scheduler": foreign.scheduler, "ours": SCHEDULERS[0]}
@@ -270,8 +274,8 @@ def key_of(shapes: Iterable[tuple[str, int]]) -> str:
 def park(state: AdmitterState, gang: PodGang) -> None:
     """Keep the request of a gang that found no place just now, where the request is plain."""
     gang.parked = None
-    said, told = gang.declared, gang.told
-    if said is None or told is None or not lacks_nodes(told.reason) or not gang.waiting or len(gang.group) > 1:
+    declared, told = gang.declared, gang.told
+    if declared is None or told is None or not lacks_nodes(told.reason) or not gang.waiting or len(gang.group) > 1:
         return
     unit = unit_of(state, gang)
     pool = unit.pools.get(gang.key, [])

@@ -121,14 +121,14 @@ def _could_make_room(state: PreemptorState, queue: str, priority: int, demand: D
     possible.
     """
     lower: Vector = {}
-    for each, amounts in state.sums.get(queue, {}).items():
-        if each < priority:
+    for level, amounts in state.sums.get(queue, {}).items():
+        if level < priority:
             add_into(lower, amounts)
     if not lower:
         return False
     ledger, claims = given.ledger, (given.leaving, given.held)
     refusals = ledger.refusals(queue, demand, given.leaving, held=given.held)
-    over = ((each.resource, each.missing) for each in refusals)
+    over = ((refusal.resource, refusal.missing) for refusal in refusals)
     if all(lower.get(name, 0) >= amount for name, amount in over):
         return True
     gone = Scratch({queue: {name: -amount for name, amount in lower.items()}})
@@ -147,9 +147,9 @@ def _entitled(
     growths = growthclaims.refused(state, may_claim)
     for queue in sorted({**dict.fromkeys(queues), **growths}, key=partial(turn_of, state)):
         waiting = sorted(state.claimants(shapes(state, queue)), key=_place)
-        found = (pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1]))
+        jobs = (pair for pair in waiting if entitled(*pair) and is_current(state.queues, pair[1]))
         grows = sorted(growthclaims.claimants(state, growths.get(queue, ()), entitled), key=_place)
-        yield from merge(found, grows, key=_place)
+        yield from merge(jobs, grows, key=_place)
 
 
 def _place(claimant: Claimant) -> Place:
@@ -173,15 +173,15 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
         if state.is_gated(job.ref.uid) or not state.in_turn(job):
             continue
         refusals = list(state.queues.ledger.refusals(job.queue, job.demand, now=state.now))
-        if not refusals or any(each.hopeless or each.of_runtime for each in refusals):
+        if not refusals or any(refusal.hopeless or refusal.of_runtime for refusal in refusals):
             continue
         if not job.demand.preemptible and any(state.queues.ledger.beyond_mins(job.queue, job.demand)):
             continue
-        top = min(refusals, key=lambda each: len(each.path))
+        top = min(refusals, key=lambda refusal: len(refusal.path))
         mine = (path for path in chain_of(job.queue) if len(path) >= len(top.path))
         claims = state.queues.ledger.claims
         own = claims.by_uid.get(job.ref.uid)
-        if own is not None and not own.is_outgrown(each.path for each in refusals):
+        if own is not None and not own.is_outgrown(refusal.path for refusal in refusals):
             continue
         if claims.aged_at(mine, job.ref.uid) is not None:
             continue

@@ -46,8 +46,8 @@ def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -
 def head_heard(state: PreemptorState, _at: Position, event: RayDemandObserved) -> None:
     """The idle workers of a Ray cluster, by worker group: idle workers go first."""
     counts: Counts = {}
-    for each in event.demand.idle:
-        counts[each.group] = counts.get(each.group, 0) + 1
+    for worker in event.demand.idle:
+        counts[worker.group] = counts.get(worker.group, 0) + 1
     known = event.ref.uid in state.scaling.owner_of or event.ref.uid in state.queues.workloads
     if counts and known:
         state.idle[event.ref.uid] = counts
@@ -81,10 +81,12 @@ def requested(state: PreemptorState, at: Position, event: GrowthRequested) -> No
 
 
 def denied(state: PreemptorState, at: Position, event: GrowthDenied) -> None:
-    found = state.growing.get(event.ref.uid)
-    if found is not None and found.asked.attempt == event.attempt:
-        found.refusals = tuple((each.groups, each.short) for each in event.refusals if not each.short.hopeless)
-        found.cause, found.passed = Cause(at.seq, at.item), ()
+    growth = state.growing.get(event.ref.uid)
+    if growth is not None and growth.asked.attempt == event.attempt:
+        growth.refusals = tuple(
+            (refusal.groups, refusal.short) for refusal in event.refusals if not refusal.short.hopeless
+        )
+        growth.cause, growth.passed = Cause(at.seq, at.item), ()
         if event.ref.uid not in state.queues.ledger.claims.by_uid:
             state.gates.pop(event.ref.uid, None)
 
@@ -96,39 +98,39 @@ def over(state: PreemptorState, _at: Position, event: GrowthGranted | GrowthWith
 
 def passed_over(state: PreemptorState, event: ReclaimDeferred) -> bool:
     """Nothing can be taken back for a piece; whether another is planned for."""
-    found = state.growing.get(event.ref.uid)
-    if found is None or event.growth is None:
+    growth = state.growing.get(event.ref.uid)
+    if growth is None or event.growth is None:
         return False
-    found.passed = (*found.passed, event.growth.groups)
-    if all(groups in found.passed for groups, _ in found.refusals):
-        found.passed = ()
+    growth.passed = (*growth.passed, event.growth.groups)
+    if all(groups in growth.passed for groups, _ in growth.refusals):
+        growth.passed = ()
         return False
     return True
 
 
 def job_of(state: PreemptorState, uid: str) -> Job | None:
     """A cluster with refused growth, as a job of its queue; None where the cluster may claim nothing."""
-    found, charge = state.growing.get(uid), state.queues.ledger.charges.get(uid)
+    growth, charge = state.growing.get(uid), state.queues.ledger.charges.get(uid)
     workload, claim = state.queues.workloads.get(uid), state.queues.ledger.claims.by_uid.get(uid)
     leaves = uid in state.leaving or uid in state.shrinking
-    if found is None or charge is None or workload is None or leaves or found.cause is None:
+    if growth is None or charge is None or workload is None or leaves or growth.cause is None:
         return None
-    if charge.over or (claim is not None and claim.awaits) or state.charged.get(uid) != found.asked.attempt:
+    if charge.over or (claim is not None and claim.awaits) or state.charged.get(uid) != growth.asked.attempt:
         return None
     job = state.queues.jobs.get(uid)
     priority = job.priority if job is not None else state.queues.priority_of(workload)
     return Job(
-        found.asked.ref,
-        found.asked.attempt,
+        growth.asked.ref,
+        growth.asked.attempt,
         "waiting",
         charge.queue,
         key_of(uid),
         charge.demand,
         priority,
-        queued_at=found.since,
-        rank=found.since,
+        queued_at=growth.since,
+        rank=growth.since,
         generation=0,
-        cause=found.cause,
+        cause=growth.cause,
     )
 
 
@@ -139,36 +141,36 @@ def key_of(uid: str) -> str:
 
 def refused(state: PreemptorState, may_claim: Callable[[str], bool]) -> dict[str, list[str]]:
     """{queue: uids of clusters with refused growth}, of the queues that may claim."""
-    found: dict[str, list[str]] = {}
+    by_queue: dict[str, list[str]] = {}
     for uid in state.growing:
         charge = state.queues.ledger.charges.get(uid)
-        if charge is not None and (charge.queue in found or may_claim(charge.queue)):
-            found.setdefault(charge.queue, []).append(uid)
-    return found
+        if charge is not None and (charge.queue in by_queue or may_claim(charge.queue)):
+            by_queue.setdefault(charge.queue, []).append(uid)
+    return by_queue
 
 
 def claimants(state: PreemptorState, uids: Iterable[str], entitled: Entitled) -> Iterator[Claimant]:
     """For every cluster its first entitled piece, as many times as the piece is entitled."""
     for uid in uids:
-        found, job = state.growing[uid], None if state.is_gated(uid) else job_of(state, uid)
+        growth, job = state.growing[uid], None if state.is_gated(uid) else job_of(state, uid)
         if job is None:
             continue
-        pieces = ((groups, short) for groups, short in found.refusals if groups not in found.passed)
-        tried = (_largest(state, found, job, groups, short, entitled) for groups, short in pieces)
+        pieces = ((groups, short) for groups, short in growth.refusals if groups not in growth.passed)
+        tried = (_largest(state, growth, job, groups, short, entitled) for groups, short in pieces)
         pair = next((pair for pair in tried if pair is not None), None)
         if pair is not None:
             yield pair
 
 
 def _largest(
-    state: PreemptorState, found: RefusedGrowth, job: Job, groups: Counts, short: Shortfall, entitled: Entitled
+    state: PreemptorState, refused: RefusedGrowth, job: Job, groups: Counts, short: Shortfall, entitled: Entitled
 ) -> Claimant | None:
     """A piece, as many times as asked for and entitled; None where the piece is not entitled once."""
-    low, high = 0, asked_times(found.asked, groups)
+    low, high = 0, asked_times(refused.asked, groups)
     best: Claimant | None = None
     while low < high:
         middle = (low + high + 1) // 2 if best is not None else 1
-        pair = _claimant(state, found, job, GrowthOption(groups, middle), short)
+        pair = _claimant(state, refused, job, GrowthOption(groups, middle), short)
         if entitled(*pair):
             low, best = middle, pair
         elif best is None:
@@ -179,11 +181,11 @@ def _largest(
 
 
 def _claimant(
-    state: PreemptorState, found: RefusedGrowth, job: Job, growth: GrowthOption, short: Shortfall
+    state: PreemptorState, refused: RefusedGrowth, job: Job, growth: GrowthOption, short: Shortfall
 ) -> Claimant:
     tree = state.queues.ledger.tree_of(job.queue)
     profile = tree.profile if tree is not None else "ack"
-    demand = demand_of_growth(found.asked, growth, profile, preemptible=job.demand.preemptible)
+    demand = demand_of_growth(refused.asked, growth, profile, preemptible=job.demand.preemptible)
     asks = structs.replace(job, demand=demand, growth=growth)
     return Shape(job.queue, demand, [job.place], denial=Denial(job.cause, short)), asks
 

@@ -99,12 +99,12 @@ class AgeClaims(Struct):
 
     def held(self, ledger: Ledger) -> dict[str, Vector]:
         """{node: amounts of charged jobs admitted by claims for age at the node}."""
-        found: dict[str, Vector] = {}
+        by_node: dict[str, Vector] = {}
         for uid, run in self.runs.items():
             charge = ledger.charges.get(uid)
             if charge is not None:
-                add_into(found.setdefault(run.top, {}), counted(charge.demand))
-        return found
+                add_into(by_node.setdefault(run.top, {}), counted(charge.demand))
+        return by_node
 
     def rests_until(self, queue: str) -> int:
         """Log time (ms) until which no quota is held for the jobs of a queue; 0 without a rest."""
@@ -178,10 +178,10 @@ class Heads(Struct):
     @classmethod
     def of(cls, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> Heads:
         """The heads of all queues, from an empty state."""
-        found = cls()
+        heads = cls()
         for queue in queues.book.lines:
-            found._look(queue, queues, evictions, service)
-        return found
+            heads._look(queue, queues, evictions, service)
+        return heads
 
     def settle(self, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
         """Look again at the queues touched since the last call."""
@@ -241,7 +241,7 @@ class Heads(Struct):
         ledger = queues.ledger
         if ledger.lends or ledger.shares.names:
             return None
-        found = Refused({**self.full, **{claim.queue: None for claim in ledger.claims.by_uid.values()}})
+        refused = Refused({**self.full, **{claim.queue: None for claim in ledger.claims.by_uid.values()}})
         for path, by_resource in self.asks.items():
             node = ledger.nodes.get(path) if path not in but else None
             used, held = ledger.used.get(path, _NOTHING), ledger.claims.total.extra.get(path, _NOTHING)
@@ -249,17 +249,17 @@ class Heads(Struct):
                 asks = by_resource.get(name)
                 room = most - used.get(name, 0) - held.get(name, 0)
                 if asks and asks[-1][0] > room:
-                    found.large.append((path, name, max(room, 0)))
-                    found.most += len(asks) - bisect_left(asks, (max(room, 0) + 1, ""))
-        return found
+                    refused.large.append((path, name, max(room, 0)))
+                    refused.most += len(asks) - bisect_left(asks, (max(room, 0) + 1, ""))
+        return refused
 
     def _all_of(self, among: Refused) -> dict[str, None]:
         """The names of these queues; only for few queues."""
-        found = dict(among.sure)
+        queues = dict(among.sure)
         for path, name, room in among.large:
             asks = self.asks[path][name]
-            found |= {queue: None for _, queue in asks[bisect_left(asks, (room + 1, "")) :]}
-        return found
+            queues |= {queue: None for _, queue in asks[bisect_left(asks, (room + 1, "")) :]}
+        return queues
 
     def _is_among(self, queue: str, among: Refused) -> bool:
         chain, asks = chain_of(queue)[1:], self.heads[queue].asks
@@ -283,7 +283,7 @@ class Heads(Struct):
             return
         if among is not None and (len(among.sure) + among.most) * FEW < len(order):
             heads = ((self.heads.get(queue), queue) for queue in self._all_of(among) if root_of(queue) == root)
-            order = sorted((each.since, each.uid, queue) for each, queue in heads if each is not None)
+            order = sorted((head.since, head.uid, queue) for head, queue in heads if head is not None)
         for head in order:
             queue = head[2]
             if head[0] + limit > now:
@@ -295,7 +295,7 @@ class Heads(Struct):
 
     def next_due(self, queues: Queues, rests: AgeClaims, now: int) -> int | None:
         """Log time (ms) at which the next head will have waited too long; None for never."""
-        found: int | None = None
+        earliest: int | None = None
         for root, tree in queues.ledger.trees.items():
             order, limit = self.order.get(root, []), tree.rules.age_limit_ms
             if not limit:
@@ -303,19 +303,19 @@ class Heads(Struct):
             old = bisect_left(order, (now - limit + 1,))
             ends = [until for path, until in rests.rests.items() if root_of(path) == root and until > now]
             for _, _, queue in order[:old] if ends else ():
-                if found is not None and found <= min(ends):
+                if earliest is not None and earliest <= min(ends):
                     break  # No head is due before the end of the first rest.
                 due = rests.rests_until(queue)
-                if due > now and queue in queues.ledger.nodes and (found is None or due < found):
-                    found = due
+                if due > now and queue in queues.ledger.nodes and (earliest is None or due < earliest):
+                    earliest = due
             for at in range(old, len(order)):
                 since, _, queue = order[at]
-                if found is not None and since + limit >= found:
+                if earliest is not None and since + limit >= earliest:
                     break
                 due = max(since + limit, rests.rests_until(queue))
-                if queue in queues.ledger.nodes and (found is None or due < found):
-                    found = due
-        return found
+                if queue in queues.ledger.nodes and (earliest is None or due < earliest):
+                    earliest = due
+        return earliest
 
 
 def left_of(
@@ -333,7 +333,7 @@ def left_of(
 
     if ledger.by_shares(queue):
         mine = ledger.fair.shares.get(queue, {})
-        some = {name: left(queue, name, each.share.amount) for name, each in mine.items()}
+        some = {name: left(queue, name, divided.share.amount) for name, divided in mine.items()}
         return (lambda name: some.get(name, UNBOUNDED)) if some and min(some.values()) >= 0 else None
     # At the root there is no outside to claim from.
     giving = [node for node in nodes if "/" in node.path and node.path in paths]

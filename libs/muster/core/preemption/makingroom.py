@@ -54,38 +54,38 @@ def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
     before = _drop(state, event.ref.uid)
     if job is None or event.shortage.kept_for:
         return
-    found = state.unplaced[event.ref.uid] = UnplacedClaimant(structs.replace(job), at.at, Cause(at.seq, at.item))
-    insort(state.unplaced_in.setdefault(root_of(job.queue), {}).setdefault(job.queue, []), _entry(found))
+    unplaced = state.unplaced[event.ref.uid] = UnplacedClaimant(structs.replace(job), at.at, Cause(at.seq, at.item))
+    insort(state.unplaced_in.setdefault(root_of(job.queue), {}).setdefault(job.queue, []), _entry(unplaced))
     weigh(state, job.queue)
     if before is not None and (before.job.queue, before.job.demand) == (job.queue, job.demand):
-        found.since, found.again_at = before.since, before.again_at
+        unplaced.since, unplaced.again_at = before.since, before.again_at
         if before.asked or (at.at < before.gate.rest and not before.ordered):
-            found.asked, found.tried, found.gate = before.asked, before.tried, before.gate
-    _noted(state, found)
+            unplaced.asked, unplaced.tried, unplaced.gate = before.asked, before.tried, before.gate
+    _noted(state, unplaced)
 
 
-def _entry(found: UnplacedClaimant) -> tuple[int, str]:
-    return -found.job.priority, found.job.ref.uid
+def _entry(unplaced: UnplacedClaimant) -> tuple[int, str]:
+    return -unplaced.job.priority, unplaced.job.ref.uid
 
 
-def _noted(state: PreemptorState, found: UnplacedClaimant) -> None:
+def _noted(state: PreemptorState, unplaced: UnplacedClaimant) -> None:
     """Note from when victims may leave for a job, and until when the job rests."""
-    found.may_at = max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
-    state.unplaced_from.put(found.job.ref.uid, found.may_at)
-    _rests(state, found, found.gate)
+    unplaced.may_at = max(state.claims_from(unplaced.job), unplaced.since + state.grace_ms(unplaced.job))
+    state.unplaced_from.put(unplaced.job.ref.uid, unplaced.may_at)
+    _rests(state, unplaced, unplaced.gate)
 
 
-def _rests(state: PreemptorState, found: UnplacedClaimant, gate: RetryGate) -> None:
-    found.gate = gate
-    state.rests.put(found.job.ref.uid, gate.rest)
+def _rests(state: PreemptorState, unplaced: UnplacedClaimant, gate: RetryGate) -> None:
+    unplaced.gate = gate
+    state.rests.put(unplaced.job.ref.uid, gate.rest)
 
 
 def _drop(state: PreemptorState, uid: str) -> UnplacedClaimant | None:
-    found = state.unplaced.pop(uid, None)
-    if found is not None:
-        root, queue = root_of(found.job.queue), found.job.queue
+    dropped = state.unplaced.pop(uid, None)
+    if dropped is not None:
+        root, queue = root_of(dropped.job.queue), dropped.job.queue
         here = state.unplaced_in[root]
-        here[queue].remove(_entry(found))
+        here[queue].remove(_entry(dropped))
         if not here[queue]:
             del here[queue]
         if not here:
@@ -93,7 +93,7 @@ def _drop(state: PreemptorState, uid: str) -> UnplacedClaimant | None:
         state.unplaced_from.put(uid, 0)
         state.rests.put(uid, 0)
         weigh(state, queue)
-    return found
+    return dropped
 
 
 def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDequeued | WorkloadGone) -> None:
@@ -103,30 +103,30 @@ def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDeq
 def observed(state: PreemptorState, _at: Position, event: WorkloadObserved | ObjectUnreadable) -> None:
     """New labels may change the delays of the job."""
     ref = event.workload.ref if isinstance(event, WorkloadObserved) else event.ref
-    found = state.unplaced.get(ref.uid)
-    if found is not None:
-        _noted(state, found)
+    unplaced = state.unplaced.get(ref.uid)
+    if unplaced is not None:
+        _noted(state, unplaced)
 
 
 def rules_changed(state: PreemptorState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
     """The rules may say something else of how long jobs wait."""
-    for found in state.unplaced.values():
-        _noted(state, found)
+    for unplaced in state.unplaced.values():
+        _noted(state, unplaced)
 
 
 def proposed(state: PreemptorState, event: PreemptionProposed) -> None:
-    found = state.unplaced.get(event.ref.uid)
-    if found is not None and event.kind in _KINDS:
-        found.tried = {**_tried(state, found), event.kind: None}
-        found.asked = True
+    unplaced = state.unplaced.get(event.ref.uid)
+    if unplaced is not None and event.kind in _KINDS:
+        unplaced.tried = {**_tried(state, unplaced), event.kind: None}
+        unplaced.asked = True
 
 
 def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
     """No rule has victims for the job; the rules are tried again when this gate opens."""
-    found = state.unplaced.get(uid)
-    if found is not None:
-        found.tried = dict.fromkeys(_KINDS)
-        _rests(state, found, gate)
+    unplaced = state.unplaced.get(uid)
+    if unplaced is not None:
+        unplaced.tried = dict.fromkeys(_KINDS)
+        _rests(state, unplaced, gate)
 
 
 def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) -> None:
@@ -134,14 +134,14 @@ def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) ->
     proposal: the job asks again at once, but only once until the gate opens. Two jobs could take each other's quota
     meanwhile.
     """
-    found = state.unplaced.get(uid)
-    if found is None or not found.asked:
+    unplaced = state.unplaced.get(uid)
+    if unplaced is None or not unplaced.asked:
         return
-    found.asked = False
-    if not refused and found.again_at <= state.now:
-        found.again_at = gate.rest
+    unplaced.asked = False
+    if not refused and unplaced.again_at <= state.now:
+        unplaced.again_at = gate.rest
         gate = structs.replace(gate, rest=0)
-    _rests(state, found, gate)
+    _rests(state, unplaced, gate)
 
 
 def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: int) -> None:
@@ -149,31 +149,31 @@ def ordered(state: PreemptorState, event: EvictionOrdered | ClaimOpened, now: in
     if isinstance(event, ClaimOpened) or not event.for_nodes:
         _drop(state, event.ref.uid)
         return
-    found, victims = state.unplaced.get(event.ref.uid), [victim.ref.uid for victim in event.victims]
-    if found is not None:
-        found.asked, found.ordered = False, True
-        found.awaits = tuple(uid for uid in victims if uid in state.queues.ledger.charges)
+    unplaced, victims = state.unplaced.get(event.ref.uid), [victim.ref.uid for victim in event.victims]
+    if unplaced is not None:
+        unplaced.asked, unplaced.ordered = False, True
+        unplaced.awaits = tuple(uid for uid in victims if uid in state.queues.ledger.charges)
         searched(state, event.ref.uid, state.shut(now + ROOM_MS))
 
 
 def left(state: PreemptorState, uid: str, at: int) -> None:
     """A victim has left; ``at``: log time (ms)."""
-    for found in state.unplaced.values():
-        if uid in found.awaits:
-            found.awaits = tuple(each for each in found.awaits if each != uid)
-            _rests(state, found, state.shut(at + ROOM_MS))
+    for unplaced in state.unplaced.values():
+        if uid in unplaced.awaits:
+            unplaced.awaits = tuple(victim for victim in unplaced.awaits if victim != uid)
+            _rests(state, unplaced, state.shut(at + ROOM_MS))
 
 
 def awaited_in_vain(state: PreemptorState, uid: str) -> None:
     """A victim stays: another may be suspended at once for the same job."""
-    for found in state.unplaced.values():
-        if uid in found.awaits:
-            found.awaits, found.tried = (), {}
+    for unplaced in state.unplaced.values():
+        if uid in unplaced.awaits:
+            unplaced.awaits, unplaced.tried = (), {}
 
 
-def _tried(state: PreemptorState, found: UnplacedClaimant) -> dict[str, None]:
+def _tried(state: PreemptorState, unplaced: UnplacedClaimant) -> dict[str, None]:
     """The rules without victims for the job lately; none once the gate has opened."""
-    return {} if state.opens(found.gate) else found.tried
+    return {} if state.opens(unplaced.gate) else unplaced.tried
 
 
 def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred | None:
@@ -183,23 +183,23 @@ def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred 
     if not state.unplaced:
         return None
     priorities = state.queues.queue_priorities
-    waiting = [each for each in _in_question(state) if _is_due(state, each)]
-    waiting.sort(key=lambda each: (-priorities.get(each.job.queue, 0), each.job.place))
+    waiting = [unplaced for unplaced in _in_question(state) if _is_due(state, unplaced)]
+    waiting.sort(key=lambda unplaced: (-priorities.get(unplaced.job.queue, 0), unplaced.job.place))
     seen: set[str] = set()
-    for each in waiting:
-        alike = repr((each.job.queue, each.job.priority, each.job.demand, list(_tried(state, each))))
+    for unplaced in waiting:
+        alike = repr((unplaced.job.queue, unplaced.job.priority, unplaced.job.demand, list(_tried(state, unplaced))))
         if alike in seen:
             continue
         seen.add(alike)
-        found = _proposal(state, each)
-        if found is not None:
-            return found
+        decision = _proposal(state, unplaced)
+        if decision is not None:
+            return decision
     return None
 
 
 def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
     """The jobs for which a rule may find victims; a glance rules out all others."""
-    ledger, found = state.queues.ledger, state.unplaced
+    ledger, unplaced = state.queues.ledger, state.unplaced
     leaving = ledger.leaving.extra
     inner = {**ledger.inner_below, **{path: None for path in leaving if path in ledger.pooled}}
     for root, here in state.unplaced_in.items():
@@ -217,43 +217,43 @@ def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
             left = left_of(ledger, queue, chain_of(queue), leaving) if glance else lambda _: UNBOUNDED
             lowest = state.runs[queue][0].priority if queue in state.runs else UNBOUNDED
             for _, uid in here[queue]:
-                job = state.queues.jobs.get(uid, found[uid].job)
+                job = state.queues.jobs.get(uid, unplaced[uid].job)
                 if job.priority > lowest or (left is not None and _is_within(left, job)):
-                    yield found[uid]
+                    yield unplaced[uid]
         for queue in state.outranked:
             for negated, uid in here[queue] if queue in here and queue not in whole else ():
                 if state.runs[queue][0].priority < -negated:
-                    yield found[uid]
+                    yield unplaced[uid]
 
 
 def _is_within(left: Callable[[str], int], job: Job) -> bool:
     return all(amount <= left(name) for name, amount in counted(job.demand).items())
 
 
-def _is_due(state: PreemptorState, found: UnplacedClaimant) -> bool:
+def _is_due(state: PreemptorState, unplaced: UnplacedClaimant) -> bool:
     """Whether the job still waits unchanged, and no victim is leaving for the job."""
-    job, ledger = found.job, state.queues.ledger
+    job, ledger = unplaced.job, state.queues.ledger
     uid = job.ref.uid
     workload = state.queues.workloads.get(uid)
     return (
         workload is not None
         and waits(workload)
         and uid not in ledger.charges
-        and not found.awaits
-        and len(_tried(state, found)) < len(_KINDS)
-        and not _about_to_be_tried(state, found)
+        and not unplaced.awaits
+        and len(_tried(state, unplaced)) < len(_KINDS)
+        and not _about_to_be_tried(state, unplaced)
         and leaf_of(ledger, workload) == job.queue
         and state.queues.demand_of(workload) == job.demand
         and state.in_turn(state.queues.jobs.get(uid, job))
-        and state.now >= found.may_at
+        and state.now >= unplaced.may_at
     )
 
 
-def _about_to_be_tried(state: PreemptorState, found: UnplacedClaimant) -> bool:
+def _about_to_be_tried(state: PreemptorState, unplaced: UnplacedClaimant) -> bool:
     """Whether the job is in its queue and its quota has room."""
-    uid, ledger = found.job.ref.uid, state.queues.ledger
+    uid, ledger = unplaced.job.ref.uid, state.queues.ledger
     queued = uid in state.queues.jobs
-    return queued and ledger.shortfall(found.job.queue, found.job.demand, now=state.now, uid=uid) is None
+    return queued and ledger.shortfall(unplaced.job.queue, unplaced.job.demand, now=state.now, uid=uid) is None
 
 
 def deadlines(state: PreemptorState) -> Iterator[int]:
@@ -276,18 +276,18 @@ def _later(state: PreemptorState, queue: str) -> Iterator[int]:
         yield at
 
 
-def _proposal(state: PreemptorState, found: UnplacedClaimant) -> PreemptionProposed | ReclaimDeferred | None:
-    job, tried = state.queues.jobs.get(found.job.ref.uid, found.job), _tried(state, found)
+def _proposal(state: PreemptorState, unplaced: UnplacedClaimant) -> PreemptionProposed | ReclaimDeferred | None:
+    job, tried = state.queues.jobs.get(unplaced.job.ref.uid, unplaced.job), _tried(state, unplaced)
     looked = False
     for kind in _KINDS:
         plan = _KINDS[kind](state, job) if kind not in tried else profiles.NO_VICTIMS
         looked = looked or plan.looked
         if plan.uids:
-            return plans.clear(state, found, job, kind, plan)
+            return plans.clear(state, unplaced, job, kind, plan)
     if not looked:
         return None
     return ReclaimDeferred(
-        cause=found.cause,
+        cause=unplaced.cause,
         ref=job.ref,
         attempt=job.attempt,
         queue=job.queue,

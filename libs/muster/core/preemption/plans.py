@@ -96,8 +96,8 @@ def weigh(state: PreemptorState, queue: str) -> None:
 
 def is_outranked(state: PreemptorState, queue: str) -> bool:
     """Whether work in a leaf has lower priority than a job that waits in the leaf or found no place."""
-    line, found = state.queues.book.lines.get(queue), state.unplaced_in.get(root_of(queue), {}).get(queue)
-    negated = min(line[0][0].below if line else UNBOUNDED, found[0][0] if found else UNBOUNDED)
+    line, unplaced = state.queues.book.lines.get(queue), state.unplaced_in.get(root_of(queue), {}).get(queue)
+    negated = min(line[0][0].below if line else UNBOUNDED, unplaced[0][0] if unplaced else UNBOUNDED)
     return queue in state.runs and state.runs[queue][0].priority < -negated
 
 
@@ -164,9 +164,9 @@ def nodes_for(state: PreemptorState, job: Job) -> Site | None:
 
 def site_now(state: PreemptorState, job: Job) -> Site | None:
     """The nodes as a job sees them, without the nodes of pools; None where jobs are not placed."""
-    said = laid_out(state.queues.ledger.nodes, job.queue)
+    layout = laid_out(state.queues.ledger.nodes, job.queue)
     grows = (job.growth, job.demand.pods) if job.growth is not None else None
-    return site_of(state.places, job.ref.uid, said, grows=grows)
+    return site_of(state.places, job.ref.uid, layout, grows=grows)
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------
@@ -192,9 +192,9 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     if parts:
         return _proposal(state, job, cause, short, kind="guarantee", partial=parts, withheld=withheld)
     if lacks and not uids and state.queues.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
-        found = _in_its_queue(state, shape, job, cause, short)
-        if found is not None:
-            return found
+        proposal = _in_its_queue(state, shape, job, cause, short)
+        if proposal is not None:
+            return proposal
     if not uids:
         paused = any("evictions" in state.queues.resting(leaf) for leaf in state.runs)
         unpaused = partial(state.may_evict_unpaused, queue=shape.queue)
@@ -242,9 +242,9 @@ def _parts(
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     """A proposal to evict work of lower priority in the claimant's queue, or a deferral with the reason."""
     cause, short = _refusal(state, shape, job)
-    found = _in_its_queue(state, shape, job, cause, short)
-    if found is not None:
-        return found
+    proposal = _in_its_queue(state, shape, job, cause, short)
+    if proposal is not None:
+        return proposal
     site = nodes_for(state, job)
     young = bool(outranked(state, job, site, lambda _: True).uids)
     reason: DeferralReason = "lower_too_young" if young else "lower_stays"
@@ -256,13 +256,15 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     return _deferral(state, job, cause, short, reason, until)
 
 
-def clear(state: PreemptorState, found: UnplacedClaimant, job: Job, kind: OrderKind, plan: Found) -> PreemptionProposed:
+def clear(
+    state: PreemptorState, unplaced: UnplacedClaimant, job: Job, kind: OrderKind, plan: Found
+) -> PreemptionProposed:
     """A proposal to evict or move jobs for a job without a place. The quota may be short as well."""
     inside = job if kind == "priority" else None
     chosen = tuple(replace(_victim(state, uid, inside), moves=uid in plan.moving) for uid in plan.uids)
     short = basis(state.queues.ledger, job.ref.uid).refusal(job.queue, job.demand)
     priority = job.priority if inside else None
-    return _proposal(state, job, found.cause, short, kind=kind, victims=chosen, priority=priority)
+    return _proposal(state, job, unplaced.cause, short, kind=kind, victims=chosen, priority=priority)
 
 
 def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Decision:
@@ -302,7 +304,7 @@ def _in_its_queue(
         return None
     chosen = () if parts else tuple(_ending(state, _victim(state, uid, job)) for uid in uids)
     disabled = state.queues.ledger.rules_of(job.queue).reclaim == "disabled"
-    outranks = bool(parts) or any(each.priority is not None for each in chosen)
+    outranks = bool(parts) or any(victim.priority is not None for victim in chosen)
     return _proposal(
         state,
         job,
@@ -397,7 +399,7 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
     if not state.served:
         return None
     most, ledger = max(state.served.values()), state.queues.ledger
-    found: list[tuple[tuple[int, int, int, str], Shape, Job]] = []
+    claimants: list[tuple[tuple[int, int, int, str], Shape, Job]] = []
     for queue in state.queues.book.queues:
         rules = ledger.rules_of(queue)
         asked = rules.least_attained_ms and rules.reclaim != "disabled"
@@ -406,10 +408,10 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
                 continue
             level = state.service.level(rules, job.ref.uid)
             if level < most and state.may_be_next(job) and state.is_refused(shape):
-                found.append(((-job.priority, level, job.rank, job.ref.uid), shape, job))
-    found.sort(key=lambda each: each[0])
+                claimants.append(((-job.priority, level, job.rank, job.ref.uid), shape, job))
+    claimants.sort(key=lambda entry: entry[0])
     given: Basis | None = None
-    for (_, level, _, uid), shape, job in found:
+    for (_, level, _, uid), shape, job in claimants:
         given = given or basis(ledger)
         mine = basis(ledger, uid) if uid in ledger.claims.by_uid else given
         chosen = _victims(state, mine, job, level)

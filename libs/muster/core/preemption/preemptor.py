@@ -63,9 +63,9 @@ class Preemptor(Stage[PreemptorState]):
         """A proposal for the first claimant, after a deferral for every earlier claimant."""
         if not state.admitting or state.open:
             return []
-        found = _for_quota(state)
-        if found:
-            return found
+        decisions = _for_quota(state)
+        if decisions:
+            return decisions
         less = underserved(state)
         if less is not None:
             return [plans.serve(state, *less)]
@@ -87,20 +87,22 @@ class Preemptor(Stage[PreemptorState]):
         """I5 for the copy of the ledger; I16 for the heads and the outranked leaves; I6: every
         listed run has a charge.
         """
-        found = []
+        violations = []
         ledger = state.queues.ledger
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
-            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
+            violations.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
         if state.heads != Heads.of(state.queues, state.evictions, state.service):
-            found.append(Violation("I16", "the heads of the queues are not as they are kept"))
+            violations.append(Violation("I16", "the heads of the queues are not as they are kept"))
         if (outranked := state.outranked.keys()) != (
             weighed := {q for q in state.runs if plans.is_outranked(state, q)}
         ):
-            found.append(Violation("I16", f"running work is outranked in {outranked}, and in {weighed} by the jobs"))
+            violations.append(
+                Violation("I16", f"running work is outranked in {outranked}, and in {weighed} by the jobs")
+            )
         listed = {run.uid for runs in state.runs.values() for run in runs}
         if odd := sorted(listed - ledger.charges.keys()):
-            found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
-        return found
+            violations.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
+        return violations
 
 
 def _of_places() -> dict[type[Event], Arm]:

@@ -139,7 +139,7 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
 def _graces_over(state: PreemptorState) -> None:
     """A shape not owed quota now, or without waiting jobs, has a new grace the next time."""
     asking = {growthclaims.key_of(uid) for uid in state.growing}
-    for key in [each for each in state.owed_since if each not in asking]:
+    for key in [shape_key for shape_key in state.owed_since if shape_key not in asking]:
         shape = state.queues.book.shapes.get(key)
         if shape is None or not shape.waiting or not _may_be_owed(state, shape):
             del state.owed_since[key]

@@ -114,7 +114,7 @@ class Ends(Struct):
 
     def _takes(self, kinds: tuple[str, ...]) -> int:
         """The time (ms) from an order until a suspension of such jobs frees their quota; 0 where unknown."""
-        known = [most for each in (self.resumes, self.suspends) if (most := each.most()) is not None]
+        known = [most for times in (self.resumes, self.suspends) if (most := times.most()) is not None]
         if not known:
             return 0
         write = max(known)
@@ -411,7 +411,7 @@ class PreemptorState(StageState):
 
     def spares(self) -> dict[str, list[Spare]]:
         """{uid: workers to spare} of the Ray clusters granted more than their minimum."""
-        found = {}
+        by_uid = {}
         for uid, groups in self.granted.items():
             charge = self.queues.ledger.charges.get(uid)
             tree = self.queues.ledger.tree_of(charge.queue) if charge is not None else None
@@ -420,8 +420,8 @@ class PreemptorState(StageState):
             idle = self.idle.get(self.scaling.runs_through(workload)) if workload is not None else None
             spares = spare_of(elastic, groups, tree.profile if tree is not None else "ack", idle)
             if charge is not None and spares and self.kept.get(uid, 0) <= self.now:
-                found[uid] = spares
-        return found
+                by_uid[uid] = spares
+        return by_uid
 
     def deprioritised(self, uid: str) -> bool:
         """Whether a workload has reached the limit of evictions, in the last hour or in all.

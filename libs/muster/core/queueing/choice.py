@@ -80,11 +80,11 @@ def _members(
     by_shares = state.queues.ledger.by_shares
     dividing: dict[str, dict[str, _Turn]] = {root_of(path): {} for path in state.queues.book.roomy if by_shares(path)}
     members: list[_Turn | SharedTurns] = []
-    for queue, each in turns.items():
+    for queue, turn in turns.items():
         if state.queues.ledger.by_shares(queue):
-            dividing.setdefault(root_of(queue), {})[queue] = each
+            dividing.setdefault(root_of(queue), {})[queue] = turn
         else:
-            members.append(each)
+            members.append(turn)
     return members + [SharedTurns(state, root, below, news, turn_of, rooms) for root, below in dividing.items()]
 
 

@@ -70,33 +70,33 @@ class Circles(Struct):
         amounts = isinstance(event, QuotaDenied) and event.short is not None
         rests_on = self.rules, queues.ledger.changes if amounts else 0
         known = self.answers.setdefault(uid, [])
-        said = ANSWERS[type(event)], event.reason
-        found = next((each for each in known if (each.decision, each.reason) == said), None)
-        if found is None:
-            found = Answered(*said, 0, rests_on)
-            known.append(found)
-        found.times = found.times + 1 if found.rests_on == rests_on else 1
-        found.rests_on = rests_on
-        if found.times < TIMES:
+        decision = ANSWERS[type(event)], event.reason
+        answer = next((past for past in known if (past.decision, past.reason) == decision), None)
+        if answer is None:
+            answer = Answered(*decision, 0, rests_on)
+            known.append(answer)
+        answer.times = answer.times + 1 if answer.rests_on == rests_on else 1
+        answer.rests_on = rests_on
+        if answer.times < TIMES:
             return False
-        self.aside[uid] = found
+        self.aside[uid] = answer
         return True
 
     def over(self, ledger: Ledger) -> list[str]:
         """The jobs set aside until now: rules or amounts under the answer have changed."""
-        found = []
-        for uid, each in self.aside.items():
-            rules, amounts = each.rests_on
+        changed = []
+        for uid, answer in self.aside.items():
+            rules, amounts = answer.rests_on
             if rules != self.rules or (amounts and amounts != ledger.changes):
-                found.append(uid)
-        for uid in found:
+                changed.append(uid)
+        for uid in changed:
             self.changed(uid)
-        return found
+        return changed
 
 
-def set_aside(found: Answered) -> Refusal:
+def set_aside(answer: Answered) -> Refusal:
     """The refusal that users read for a job set aside."""
-    return Refusal("set_aside", name=found.decision, other=found.reason, count=found.times)
+    return Refusal("set_aside", name=answer.decision, other=answer.reason, count=answer.times)
 
 
 def _rests(queues: Queues, uid: str, now: int) -> bool:

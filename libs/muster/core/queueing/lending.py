@@ -52,16 +52,16 @@ def freely_ms(ledger: Ledger, queue: str, mean_ms: int) -> int:
     """
     if not keeps_for_owners(ledger, queue):
         return 0
-    said = ledger.rules_of(queue).borrow_freely_ms
-    return said if said > 0 else mean_ms * LONG
+    limit_ms = ledger.rules_of(queue).borrow_freely_ms
+    return limit_ms if limit_ms > 0 else mean_ms * LONG
 
 
 def ruled(queues: Queues, root: str, rules: Rules) -> None:
     """Before a tree is applied: a new limit of "soon" counts for all jobs of the tree."""
-    said = rules.borrow_freely_ms
-    if queues.ledger.rules_of(root).borrow_freely_ms == said:
+    limit_ms = rules.borrow_freely_ms
+    if queues.ledger.rules_of(root).borrow_freely_ms == limit_ms:
         return
-    longest = queues.lending.soon[root] = max(said, 0)
+    longest = queues.lending.soon[root] = max(limit_ms, 0)
     for job in queues.jobs.values():
         if root_of(job.queue) == root:
             job.freely_ms, job.freely_at = longest, job.queued_at + WEEK_MS if longest else 0
@@ -102,7 +102,7 @@ def _add_past(past: list[tuple[int, int]], hour: int, amount: int) -> None:
 
 def _most(past: Sequence[tuple[int, int]], hour: int) -> tuple[int, int]:
     """(hour, amount) of the largest want in the window that ends with ``hour``."""
-    return next((each for each in past if each[0] > hour - WINDOW_HOURS), (hour, 0))
+    return next((past_want for past_want in past if past_want[0] > hour - WINDOW_HOURS), (hour, 0))
 
 
 def runs(queues: Queues, uid: str, now: int) -> None:
@@ -154,8 +154,8 @@ def time_passed(queues: Queues, now: int) -> None:
 
 def is_counted(queues: Queues, now: int) -> bool:
     """Whether the short loans follow from the charges."""
-    found = {uid: loan for uid in queues.ledger.charges if (loan := _loan(queues, uid)) is not None}
-    return queues.lending.loans == {uid: loan for uid, loan in found.items() if not 0 < loan.until < now}
+    loans = {uid: loan for uid in queues.ledger.charges if (loan := _loan(queues, uid)) is not None}
+    return queues.lending.loans == {uid: loan for uid, loan in loans.items() if not 0 < loan.until < now}
 
 
 def next_look(queues: Queues, now: int) -> list[int]:
@@ -213,7 +213,7 @@ class Reserve:
                     continue
                 kept, soon = sums.beside(job.queue, path, name, asked[name])
                 used = ledger.used.get(path, _NOTHING).get(name, 0)
-                used += sum(each.extra.get(path, _NOTHING).get(name, 0) for each in (queues.proposed, *scratches))
+                used += sum(scratch.extra.get(path, _NOTHING).get(name, 0) for scratch in (queues.proposed, *scratches))
                 if kept > 0 and limit - used - asked[name] + soon < kept:
                     return Shortfall(path, name, asked[name], used, limit, kept=kept)
         return None

@@ -100,7 +100,7 @@ def _queue_says(queues: Queues, path: str) -> None:
         for told in (queues.queue_priorities, queues.policies, queues.backoffs, queues.paused, queues.pauses):
             told.pop(path, None)
         return
-    event = min(objects, key=lambda each: (each.ref.name, each.ref.uid))
+    event = min(objects, key=lambda queue: (queue.ref.name, queue.ref.uid))
     queues.queue_priorities[path] = event.priority
     queues.policies[path] = event.policy
     if event.backoff_ms:
@@ -108,9 +108,9 @@ def _queue_says(queues: Queues, path: str) -> None:
     else:
         queues.backoffs.pop(path, None)
     pausing = min(
-        (each for each in objects if each.paused), key=lambda each: (each.ref.name, each.ref.uid), default=event
+        (queue for queue in objects if queue.paused), key=lambda queue: (queue.ref.name, queue.ref.uid), default=event
     )
-    queues.paused[path] = union(*(each.paused for each in objects))
+    queues.paused[path] = union(*(queue.paused for queue in objects))
     queues.pauses[path] = (pausing.paused_by, pausing.paused_reason)
 
 
@@ -317,10 +317,10 @@ def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job |
 
 
 def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[str]:
-    found = queues.unplaced.get(event.ref.uid)
-    if found is None or found.attempt != event.attempt:
+    unplaced = queues.unplaced.get(event.ref.uid)
+    if unplaced is None or unplaced.attempt != event.attempt:
         return ()
-    queues.unplaced[event.ref.uid] = replace(found, found=True)
+    queues.unplaced[event.ref.uid] = replace(unplaced, found=True)
     return (event.ref.uid,)
 
 
@@ -328,10 +328,10 @@ def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed
     """Victims may leave for a job that waits for nodes. Where quota is short too, the job is queued again in its old
     place: quota is held only for queued jobs.
     """
-    found = queues.unplaced.get(event.ref.uid)
-    if found is None or found.attempt != event.attempt or event.short is None:
+    unplaced = queues.unplaced.get(event.ref.uid)
+    if unplaced is None or unplaced.attempt != event.attempt or event.short is None:
         return ()
-    queues.unplaced[event.ref.uid] = replace(found, short=True)
+    queues.unplaced[event.ref.uid] = replace(unplaced, short=True)
     return (event.ref.uid,)
 
 

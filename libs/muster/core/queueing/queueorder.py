@@ -44,12 +44,15 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
     leaves that use none; among such leaves, the smaller part of the total comes first.
     """
     node, promised = ledger.nodes.get(queue), ledger.promised.get(root_of(queue), _NOTHING)
-    used, extra = ledger.used.get(queue, _NOTHING), [each.extra[queue] for each in scratches if queue in each.extra]
+    used, extra = (
+        ledger.used.get(queue, _NOTHING),
+        [scratch.extra[queue] for scratch in scratches if queue in scratch.extra],
+    )
     most = 0
     for name in promised:
         amount = used.get(name, 0)
-        for each in extra:
-            amount += each.get(name, 0)
+        for amounts in extra:
+            amount += amounts.get(name, 0)
         if amount <= 0:
             continue
         least = node.guaranteed.get(name, 0) if node is not None else 0
@@ -196,15 +199,15 @@ class KaiOrder:
 
     def first(self, path: str, scratches: tuple[Scratch, ...]) -> str:
         """The leaf with the next turn at or below a node; empty where no leaf sends a job."""
-        found = self._first_at(path, scratches)
-        return found[0] if found is not None else ""
+        turn = self._first_at(path, scratches)
+        return turn[0] if turn is not None else ""
 
     def _first_at(self, path: str, scratches: tuple[Scratch, ...]) -> tuple[str, Mapping[str, int]] | None:
         if path in self._first:
             return self._first[path]
         request, best = self._sends(path), None
-        found = (path, request) if request is not None else None
-        if found is None:
+        turn = (path, request) if request is not None else None
+        if turn is None:
             for least, child in self._children.get(path, ()):
                 if best is not None and best <= least:
                     break
@@ -214,9 +217,9 @@ class KaiOrder:
                 if child not in self._keys:
                     self._keys[child] = key_of(self._ledger, self._shares, child, there[1], scratches)
                 if best is None or self._keys[child] < best:
-                    found, best = there, self._keys[child]
-        self._first[path] = found
-        return found
+                    turn, best = there, self._keys[child]
+        self._first[path] = turn
+        return turn
 
 
 # --- lineup -----------------------------------------------------------------------------------------------------------
@@ -244,10 +247,10 @@ class Lineup(Struct):
     @classmethod
     def of(cls, queues: Queues) -> Lineup:
         """The lineup of all queues, from an empty state."""
-        found = cls(pooled={**queues.ledger.inner_below})
+        lineup = cls(pooled={**queues.ledger.inner_below})
         for queue in queues.book.lines:
-            found._look(queue, queues)
-        return found
+            lineup._look(queue, queues)
+        return lineup
 
     def stir(self, queues: Queues) -> None:
         """Mark the queues below every node that has come below its guarantee, or no longer is below."""

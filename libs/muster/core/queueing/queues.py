@@ -228,14 +228,14 @@ class Queues(Struct):
 
     def without_place(self, queue: str, place: Place) -> list[Place]:
         """The jobs before a place without quota that wait for room on the nodes; in order."""
-        found = []
-        for uid, each in self.unplaced.items():
+        places = []
+        for uid, unplaced in self.unplaced.items():
             workload = self.workloads.get(uid)
-            if each.queue != queue or each.place >= place or each.found or workload is None:
+            if unplaced.queue != queue or unplaced.place >= place or unplaced.found or workload is None:
                 continue
-            if workload.waits and workload.basis == each.basis and leaf_of(self.ledger, workload) == queue:
-                found.append(each.place)
-        return sorted(found)
+            if workload.waits and workload.basis == unplaced.basis and leaf_of(self.ledger, workload) == queue:
+                places.append(unplaced.place)
+        return sorted(places)
 
     def before_on_nodes(self, queue: str, place: Place) -> list[Place]:
         """The jobs before a place in a queue without a place on the nodes, with quota or without; in order."""

@@ -161,16 +161,16 @@ class QueueSorter(Stage[SorterState]):
 
     def check(self, state: SorterState) -> list[Violation]:
         """I5 for the copy of the ledger and for loans; I16: jobs are listed by their status, queues by their turns."""
-        found = []
+        violations = []
         queues, ledger = state.queues, state.queues.ledger
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
-            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
+            violations.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
         listed = {place.uid for shape in queues.book.shapes.values() for place in shape.waiting}
         waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
         if listed != waiting or queues.book.waiting != len(waiting):
-            found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
+            violations.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
         if not lending.is_counted(queues, state.now):
-            found.append(Violation("I5", "what is lent for a short time is not what the charges say"))
+            violations.append(Violation("I5", "what is lent for a short time is not what the charges say"))
         if state.lineup != Lineup.of(queues):
-            found.append(Violation("I16", "the queues are not in the order in which they take turns"))
-        return found
+            violations.append(Violation("I16", "the queues are not in the order in which they take turns"))
+        return violations

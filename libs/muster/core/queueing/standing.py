@@ -214,12 +214,12 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusa
 
 def _misnamed(state: SorterState, named: str) -> Refusal:
     """The reason why no work can belong to the quota named by a label."""
-    found = state.queues.ledger.named.get(named, [])
-    if not found:
+    paths = state.queues.ledger.named.get(named, [])
+    if not paths:
         return Refusal("unbound", "quota_missing", named)
-    taking = [path for path in found if not state.queues.ledger.nodes[path].children]
+    taking = [path for path in paths if not state.queues.ledger.nodes[path].children]
     if not taking:
-        return Refusal("unbound", "quota_has_children", found[0])
+        return Refusal("unbound", "quota_has_children", paths[0])
     return Refusal("unbound", "quota_not_unique", named, names=tuple(taking[:NAMES]), count=len(taking))
 
 

@@ -57,16 +57,16 @@ def of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
     age.
     """
     below, inner = queues.ledger.below, queues.ledger.inner_below
-    found: dict[str, None] = {}
+    own: dict[str, None] = {}
     for path, slot in slots:
         for queue in rooms.claimants:
             if queue in slot.asks and rooms.takes(queue, path, slot, slot.asks[queue][0][0]):
-                found[queue] = None
+                own[queue] = None
         aged = rooms.aged_at(path, slot)
         for ask, queue in slot.first(rooms.free(path, slot) + aged) if aged else ():
             if (inner or queue in below) and rooms.takes(queue, path, slot, ask):
-                found[queue] = None
-    return found
+                own[queue] = None
+    return own
 
 
 def _others(lineup: Lineup, slots: Slots, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
@@ -74,7 +74,7 @@ def _others(lineup: Lineup, slots: Slots, rooms: Rooms, scratch: Scratch) -> Ite
     within = [slot.first(rooms.free(path, slot, scratch)) for path, slot in slots]
     order, still_open = lineup.order, open_slots(slots, rooms, scratch)
     if sum(map(len, within)) * FEW < len(order):
-        order = sorted({(lineup.turns[queue], queue) for each in within for _, queue in each})
+        order = sorted({(lineup.turns[queue], queue) for asks_within in within for _, queue in asks_within})
     for entry in order:
         for slot, free in still_open:
             asks = slot.asks.get(entry[1])
@@ -88,8 +88,8 @@ def _others(lineup: Lineup, slots: Slots, rooms: Rooms, scratch: Scratch) -> Ite
 
 def open_slots(slots: Slots, rooms: Rooms, scratch: Scratch) -> list[tuple[RefusalSlot, int]]:
     """(slot, free amount) with room for the smallest ask of the slot."""
-    found = ((slot, rooms.free(path, slot, scratch)) for path, slot in slots)
-    return [(slot, free) for slot, free in found if slot.least[0][0] <= free]
+    rooms_left = ((slot, rooms.free(path, slot, scratch)) for path, slot in slots)
+    return [(slot, free) for slot, free in rooms_left if slot.least[0][0] <= free]
 
 
 # --- the turns of KAI queues ------------------------------------------------------------------------------------------
