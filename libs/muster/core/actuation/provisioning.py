@@ -1,7 +1,7 @@
-"""Asking for nodes: the ProvisioningRequest of a decision and its PodTemplates, and what the API server's answers mean.
+"""Asking for nodes: the ProvisioningRequest of a decision, its PodTemplates, and the meaning of the server's answers.
 
-Names come from the decision, so that making them twice makes them once. Pods, or the job, own them: whatever becomes of
-Muster, the requests go with the last pod that could use the nodes.
+Names come from the decision, so that a repeated write creates nothing twice. The pods, or the job, own the objects:
+even without Muster, the requests end with the last pod that could use the nodes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Body = dict[str, Any]
 IMAGE = "none"
 """Nothing of a template ever runs."""
 NATIVE = ("cpu", "memory", "ephemeral-storage")
-"""Resources that a pod may request without a limit."""
+"""Resources with a request that needs no limit."""
 
 
 class Call(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Call(Struct, frozen=True):
 
 
 def calls(order: Asking) -> Iterator[Call]:
-    """What it takes, one after the other."""
+    """The calls for a decision, in order."""
     decision = order.decision
     if isinstance(decision, NodesRequestWithdrawn):
         yield Call("DELETE", api.PROVISIONING_REQUESTS, decision.name)
@@ -94,7 +94,7 @@ def _owner(ref: Ref) -> Body:
 
 
 def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | RetryLater | None:
-    """What an answer means for the whole; None: go on with the next call."""
+    """The outcome of the whole order after an answer; None: continue with the next call."""
     last = call.resource == api.PROVISIONING_REQUESTS and call.method == "POST"
     if 200 <= status < 300:
         return applied(order, rv_of(body)) if last else None
@@ -112,7 +112,7 @@ def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | R
 
 
 def pod_spec(pods: PodSet) -> Body:
-    """A pod spec that asks for the same and may run in the same places."""
+    """A pod spec with the same requests, for the same places."""
     takes = pods.request if pods.takes is None else pods.takes
     rules, amounts = pods.rules, texts({name: amount for name, amount in takes.items() if amount and name != "pods"})
     if rules.share or rules.gpu_memory:
