@@ -1,16 +1,13 @@
-"""What goes wrong with Ray clusters for longer than it may, and the alarms about it.
+"""Troubles of Ray clusters that last too long, and the alarms about these troubles.
 
-Workers of Ray clusters that no node takes: nothing counts on them while another group would do.
+Workers without a node: no demand relies on such workers while another group would do. After a while the trouble becomes
+an alarm. Where the waiting demand could run in another group, the bridge asks for the other group and takes the workers
+without nodes back. The first group is tried again after a pause, longer each time.
 
-After a while that is an alarm of the watchdog. Where what waits could run in another group, that one is asked for, and
-the workers without nodes are taken back; their group is tried again after a pause, longer each time.
-
-Watches Ray clusters: their head and whether they become ready, and the autoscaler of those that scale themselves.
-
-What is wrong for longer than it may be is an alarm; the most severe one is shown. While an autoscaler is not heard its
-cluster is granted nothing more, and its unused grant is released, so that no quota waits for it. One that stalls with
-launches open is granted room for them, because Ray's second version fails at every tick once more workers are on their
-way than ``maxReplicas`` allows. Workers that are idle for too long are removed here instead.
+Head, readiness, and autoscaler: a trouble past its limit is an alarm, and the most severe alarm is shown. While an
+autoscaler is not heard, the cluster gets no new grant, and the unused grant is released, so that no quota is kept idle.
+An autoscaler stalled with open launches gets a grant for these launches: Ray's second version fails at every tick once
+more workers are starting than ``maxReplicas`` allows. Workers idle for too long are removed by the bridge instead.
 """
 
 from __future__ import annotations
@@ -33,13 +30,13 @@ from muster.model.raydemand import RayDemand, RayShape, Trouble
 
 
 WAIT_MS = 30_000
-"""How long workers may be without a node where their cluster does not say."""
+"""Allowed time of workers without a node, where the cluster sets none."""
 NODELESS_HOLD_MS = 60_000
-"""How long their group is not tried again; twice as long each time."""
+"""Pause before the group is tried again; doubled each time."""
 
 
 def limit_ms(cluster: Cluster) -> int:
-    """How long its workers may be without a node."""
+    """Allowed time of the cluster's workers without a node."""
     return span_or(cluster.elastic.node_wait, WAIT_MS)
 
 
@@ -49,7 +46,7 @@ def nodeless_deadlines(state: BridgeState, cluster: Cluster) -> Iterator[int]:
 
 
 def groups(state: BridgeState, cluster: Cluster) -> tuple[Counts, int]:
-    """Worker groups with pods that no node takes, and since when; those of the alarm, while another group is tried."""
+    """Worker groups with pods without a node, and since when; the groups of the alarm, while another group is tried."""
     held, found = state.alarms.get(cluster.owner), stuck(state, cluster)
     counts = {name: len(pods) for name, pods in found.items()}
     if held is not None and held.reason == "no_nodes":
@@ -58,7 +55,7 @@ def groups(state: BridgeState, cluster: Cluster) -> tuple[Counts, int]:
 
 
 def barren(state: BridgeState, cluster: Cluster) -> Counts:
-    """{worker group whose workers find no nodes: its pods that no node takes}, while that is an alarm."""
+    """{worker group of the alarm ``no_nodes``: pods without a node}; empty without this alarm."""
     alarm = state.alarms.get(cluster.owner)
     if alarm is None or alarm.reason != "no_nodes" or alarm.cluster != cluster.ref:
         return {}
@@ -67,7 +64,7 @@ def barren(state: BridgeState, cluster: Cluster) -> Counts:
 
 
 def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
-    """Replicas of a closed group that no node takes: whole ones, the newest first, down to the least."""
+    """Replicas of a closed group without a node: whole replicas, the newest first, down to the group's minimum."""
     if group.name not in cluster.closed:
         return []
     replicas = state.replicas_in(cluster.ref.uid, group.name)
@@ -78,14 +75,14 @@ def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[li
 
 
 def stuck(state: BridgeState, cluster: Cluster) -> dict[str, list[Worker]]:
-    """{worker group: its pods that no node takes}"""
+    """{worker group: pods without a node}"""
     groups = state.workers.get(cluster.ref.uid, {}) if not cluster.fixed else {}
     found = {name: [each for each in pods.values() if each.stuck_since] for name, pods in groups.items()}
     return {name: pods for name, pods in sorted(found.items()) if pods}
 
 
 def late_groups(state: BridgeState, cluster: Cluster) -> Counts:
-    """{worker group: pods that no node has taken for too long}"""
+    """{worker group: pods without a node for too long}"""
     since = state.now - limit_ms(cluster)
     found = {name: sum(each.stuck_since <= since for each in pods) for name, pods in stuck(state, cluster).items()}
     return {name: count for name, count in found.items() if count}
@@ -107,18 +104,18 @@ LIMITS_MS: dict[AlarmReason, int] = {
     "no_group": 60_000,
     "not_ready": 600_000,
 }
-"""How long something may be wrong, the most severe first; six ticks without one are ``stalled`` already."""
+"""Allowed time of each trouble, the most severe first; ``stalled`` begins after six ticks without a tick."""
 total(LIMITS_MS, AlarmReason, "libs/muster/core/autoscaling/watchdog.py (LIMITS_MS)")
 MAX_LACKS = 5
-"""Shapes that an alarm names."""
+"""Shapes named in an alarm."""
 LATE = 3
-"""An autoscaler whose ticks take long has so many of them to ask for its grant."""
+"""Ticks in which a slow autoscaler has to ask for its grant."""
 HOLD_MS = 300_000
-"""How long growth is not tried again after it was not used; twice as long each time,"""
+"""Pause before unused growth is tried again; doubled each time."""
 LONGEST_HOLD = 5
-"""so many times."""
+"""Most doublings of the pause."""
 DRAIN_MS = 6_000
-"""How long the head has for refusing to drain a worker that is not idle any more: it is read three times."""
+"""Time for the head to refuse draining a worker that is busy again: three readings of the head."""
 
 
 class Wrong(Struct, frozen=True):
@@ -126,11 +123,11 @@ class Wrong(Struct, frozen=True):
 
     groups: Counts
     since: int = 0
-    """Since when, where the head says it; 0: since it was noticed."""
+    """Start of the trouble, where the head reports the start; 0: since the trouble was noticed."""
 
 
 def look(state: BridgeState, cluster: Cluster) -> None:
-    """Note what is wrong with a cluster, and since when."""
+    """Note the troubles of a cluster, and their starts."""
     watch, sizes = cluster.watch, cluster.elastic.sizes
     watch.headed = watch.headed or bool(state.heads.get(cluster.ref.uid))
     if sizes != watch.sizes:
@@ -146,13 +143,13 @@ def look(state: BridgeState, cluster: Cluster) -> None:
 
 
 def deaf(state: BridgeState, cluster: Cluster) -> bool:
-    """Whether nothing that is granted would be used."""
+    """Whether the cluster would use no further grant."""
     alarm = state.alarms.get(cluster.owner)
     return alarm is not None and alarm.reason in DEAF
 
 
 def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
-    """Replicas of groups whose stalled autoscaler has asked for more than there are, for as long as that may help."""
+    """Replicas of groups whose stalled autoscaler asked for more than exist, as long as a grant may help."""
     alarm, demand = state.alarms.get(cluster.owner), _demand(state, cluster)
     if alarm is None or alarm.reason != "stalled" or alarm.tries > 1:
         return {}
@@ -166,7 +163,7 @@ def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
 
 
 def timed(state: BridgeState) -> Iterator[str]:
-    """Clusters about which something may be due by now."""
+    """Clusters with a decision due by time."""
     for uid in state.watched:
         cluster = state.clusters[uid]
         if any(since + _limit_ms(state, cluster, reason) <= state.now for reason, since in cluster.watch.since.items()):
@@ -174,7 +171,7 @@ def timed(state: BridgeState) -> Iterator[str]:
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
-    """Log times (ms) at which more may be due."""
+    """Log times (ms) of the next possible decisions."""
     for uid in state.watched:
         cluster = state.clusters[uid]
         yield from (since + _limit_ms(state, cluster, reason) for reason, since in cluster.watch.since.items())
@@ -185,7 +182,7 @@ def deadlines(state: BridgeState) -> Iterator[int]:
 
 
 def decisions(state: BridgeState) -> Iterator[Decision]:
-    """Alarms that are to be raised, and those that are over."""
+    """Alarms to be raised, and alarms to end."""
     for uid in state.watched:
         cluster = state.clusters[uid]
         grant = state.grants.get(cluster.owner)
@@ -197,9 +194,7 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
 
 
 def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChosen | None:
-    """Idle workers that are removed because the autoscaler does not do it; and those that find no nodes, where another
-    group does.
-    """
+    """Idle workers removed in place of the autoscaler; and workers without nodes, where another group takes over."""
     alarm = state.alarms.get(cluster.owner)
     which, wait = (leaving, 0) if cluster.closed else (_kept, DRAIN_MS)
     itself = cluster.elastic.driven or (alarm is not None and alarm.reason in ("not_shrinking", "stalled"))
@@ -227,13 +222,13 @@ def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChose
 
 
 def _kept(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
-    """Replicas of a group that should be gone for so long that their autoscaler is not waited for."""
+    """Replicas that should be gone for so long that the autoscaler is not waited for."""
     late = state.now - _limit_ms(state, cluster, "not_shrinking")
     return [members for due, members in _idle(state, cluster, group) if due <= late]
 
 
 def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tuple[int, list[Worker]]]:
-    """(when its idle timeout ends, its hosts) of the idle replicas of a group that nothing needs, the oldest first."""
+    """(end of the idle timeout, hosts) of the idle replicas that no demand needs, the oldest first."""
     demand = _demand(state, cluster)
     if demand.pending or demand.placement_groups or demand.explicit:
         return []
@@ -279,7 +274,7 @@ def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, 
 
 
 def _wrong_with_head(state: BridgeState, cluster: Cluster, trouble: Trouble) -> AlarmReason | None:
-    """``trouble``: with reading it."""
+    """``trouble``: trouble with reading the head."""
     heads = state.heads.get(cluster.ref.uid, {})
     if heads:
         return None if trouble == "unreachable" and not any(heads.values()) else trouble or None
@@ -288,7 +283,7 @@ def _wrong_with_head(state: BridgeState, cluster: Cluster, trouble: Trouble) -> 
 
 
 def _unasked(state: BridgeState, cluster: Cluster) -> Counts:
-    """{group: replicas} that are wanted and allowed, and not asked for, while nothing is on its way."""
+    """{group: replicas} wanted, allowed and not requested, while no worker is starting."""
     held = state.alarms.get(cluster.owner)
     again = held is not None and held.reason == "not_growing"  # Then it is not granted any more.
     wants = cluster.wish.in_all if again else cluster.wish.wanted
@@ -349,7 +344,7 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
 
 
 def _lacks(cluster: Cluster) -> tuple[RayShape, ...]:
-    """One of each of the first shapes that no worker could hold."""
+    """One shape for each kind of demand without a suitable worker, at most ``MAX_LACKS``."""
     shapes = dict.fromkeys((tuple(each.resources.items()), each.selectors) for each in cluster.wish.unfit)
     return tuple(RayShape(dict(asked), 1, selectors) for asked, selectors in [*shapes][:MAX_LACKS])
 
@@ -369,6 +364,6 @@ def _limit_ms(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> int:
 
 
 def _demand(state: BridgeState, cluster: Cluster) -> RayDemand:
-    """What its head said last, of the attempt that runs now."""
+    """The last report of the cluster's head, for the running attempt."""
     heard, grant = state.heard.get(cluster.ref.uid), state.grants.get(cluster.owner)
     return heard.demand if heard is not None and grant is not None and heard.attempt == grant.attempt else NOTHING

@@ -1,9 +1,9 @@
-"""What a Ray cluster wants beyond what is granted: what waits there, piece by piece, as Ray would have it.
+"""The wish of a Ray cluster beyond its grant: the waiting demand, piece by piece, in Ray's order.
 
-What waits goes onto workers that are there or on their way, then onto those that are granted, then onto new ones, up
-to the ceiling of each group. A placement group is one piece, and so is what one new worker would take. Each piece comes
-with the other groups that would do, in the order in which Ray would take them were the ones before closed; each is
-granted or refused by itself, and no piece counts on a worker that another was refused.
+Waiting demand goes onto workers that exist or are starting, then onto granted workers, then onto new workers, up to the
+ceiling of each group. A placement group is one piece, and so is the load of one new worker. Each piece names the other
+suitable groups, in the order in which Ray would take these groups with the earlier groups closed. Each piece is granted
+or refused alone, and no piece relies on a worker of a refused piece.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from muster.model.elastic import Counts, Elastic, ScaledGroup, grown
 from muster.model.raydemand import RayDemand, RayPlacementGroup, RayShape
 
 MAX_UNITS = 64
-"""Pieces that are asked for at a time: more are when these are answered."""
+"""Pieces in one request: further pieces follow after the answers."""
 MAX_OTHERS = 8
 """Alternatives of one piece."""
 MAX_TRIES = 24
-"""Attempts at finding them."""
+"""Tries to find alternatives."""
 EXPLICIT = "request_resources"
-"""How what is asked for explicitly is named among placement groups."""
+"""Name of the explicit requests among the placement groups."""
 
 
 class Wish(Struct, frozen=True):
-    """What a cluster wants beyond what it has."""
+    """The wish of a cluster beyond its present size."""
 
     units: tuple[GrowthUnit, ...] = ()
-    """Beyond what is granted."""
+    """The pieces beyond the grant."""
     wanted: Counts = field(default_factory=dict)
-    """Replicas in all, group by group, as far as they are granted: what of the grant is used."""
+    """Replicas in all, by group, as far as granted: the used part of the grant."""
     gangs: tuple[str, ...] = ()
     """Placement groups among the units."""
     unfit: tuple[RayShape, ...] = ()
-    """What no worker of any group can hold, one by one."""
+    """Demand that no worker of any group can hold, one by one."""
 
     @property
     def in_all(self) -> Counts:
-        """Replicas in all, were what it asks for granted."""
+        """Replicas in all, if every unit were granted."""
         found = dict(self.wanted)
         for unit in self.units:
             for name, count in unit.groups.items():
@@ -69,11 +69,12 @@ def wish_of(
     refused: Sequence[str] = (),
     closed: Counts | None = None,
 ) -> Wish:
-    """The demand of a cluster: by the report of its head, and by the size its spec asks for.
+    """The demand of a cluster, from the report of the head and the sizes in the spec.
 
-    ``granted``: {worker group: replicas}; ``large``: {worker group: pods that have grown in place}; ``refused``: names
-    of placement groups that were refused: they come last, and nothing counts on their workers; ``closed``: {worker
-    group that nothing more is asked of: pods of it that find no node, on which nothing counts}.
+    - ``granted``: {worker group: replicas}.
+    - ``large``: {worker group: pods grown in place}.
+    - ``refused``: names of refused placement groups: these groups come last, and no demand relies on their workers.
+    - ``closed``: {worker group without further requests: pods without a node, on which no demand relies}.
     """
     wishing = _Wishing(elastic, granted if granted is not None else elastic.sizes, frozenset(refused), closed or {})
     if demand is not None:
@@ -84,7 +85,7 @@ def wish_of(
 
 
 class _Wishing:
-    """One attempt at placing what waits."""
+    """One try at placing the waiting demand."""
 
     def __init__(self, elastic: Elastic, granted: Counts, refused: frozenset[str], closed: Counts) -> None:
         self._elastic, self._granted, self._refused, self._closed = elastic, granted, refused, closed
@@ -104,7 +105,7 @@ class _Wishing:
             self._stated(group)
 
     def _stated(self, group: ScaledGroup) -> None:
-        """What the spec itself asks for, and what is left of the grant and up to the ceiling."""
+        """The replicas in the spec, the rest of the grant, and the rest up to the ceiling."""
         name, ceiling = group.name, self._elastic.ceiling(group)
         spare = max(min(self._granted.get(name, 0), ceiling) - group.replicas, 0)
         asked = max(min(max(group.asked, group.least), ceiling) - group.replicas, 0)
@@ -117,7 +118,7 @@ class _Wishing:
             self._spare[name] = self._room[name] = 0
 
     def stock(self, demand: RayDemand) -> None:
-        """Hosts with room: those on their way, those that are idle, and what the head says of others."""
+        """Hosts with room: starting hosts, idle hosts, and the reported room of other hosts."""
         idle: Counts = {}
         for each in demand.idle:
             idle[each.group] = idle.get(each.group, 0) + 1
@@ -136,7 +137,7 @@ class _Wishing:
             self._hosts.append(Host(room.group, total, dict(room.free), labels, priority, room.count))
 
     def waiting(self, demand: RayDemand) -> None:
-        """All that waits, in Ray's order; what was refused before comes last."""
+        """All waiting demand, in Ray's order; demand refused before comes last."""
         gangs = sorted(demand.placement_groups, key=_rank, reverse=True)
         last = EXPLICIT in self._refused
         if not last:
@@ -156,7 +157,7 @@ class _Wishing:
         self._whole(gang.name, self._hosts, shapes, APART if gang.strategy == "STRICT_SPREAD" else TOGETHER)
 
     def _hold(self, demand: RayDemand) -> None:
-        """Let the whole cluster be large enough for the explicit requests, whatever of it is in use."""
+        """Make the whole cluster large enough for the explicit requests, including resources in use."""
         if not demand.explicit:
             return
         hosts = [Host("", self._elastic.head, dict(self._elastic.head), {})]
@@ -192,7 +193,7 @@ class _Wishing:
             self._keep([], hosts, trial, launches)
 
     def _keep(self, launches: list[Launch], hosts: list[Host], trial: list[Host], more: Sequence[Launch] = ()) -> None:
-        """What a piece has used, and the hosts that are made for it; those of ``launches`` are granted."""
+        """The use of a piece, and the new hosts of the piece; ``launches`` are granted, ``more`` are not."""
         for launch in launches:
             self._wanted[launch.group] = self._wanted.get(launch.group, 0) + launch.count
         if hosts is self._hosts:
@@ -203,12 +204,12 @@ class _Wishing:
             self._hosts.append(self._packing.fresh(name, count * group.hosts))
 
     def _lacks(self, launches: Sequence[Launch]) -> Counts:
-        """Replicas beyond what is granted."""
+        """Replicas beyond the grant."""
         made = _counted(launches)
         return {name: count - self._spare[name] for name, count in made.items() if count > self._spare[name]}
 
     def _others(self, hosts: list[Host], shapes: Sequence[RayShape], first: Counts, how: How) -> list[Counts]:
-        """Other replicas with which the piece would fit: what Ray takes where a group has fewer, or none."""
+        """Other sets of replicas for the piece: Ray's choices where a group has fewer replicas, or none."""
         found: list[Counts] = [first]
         queue: list[tuple[Counts, Counts]] = [({}, first)]
         seen: list[Counts] = []
@@ -236,7 +237,7 @@ class _Wishing:
         return found[1 : MAX_OTHERS + 1]
 
     def _singly(self, hosts: list[Host], shapes: Sequence[RayShape]) -> None:
-        """Place what waits one by one: within what is granted, then a piece for each worker that would be made."""
+        """Place waiting shapes one by one: within the grant, then one piece for each new worker."""
         left, launches = self._packing.place(hosts, self._spare, shapes, SINGLY)
         self._keep(launches, hosts, hosts)
         rest = [structs.replace(each, count=count) for each, count in zip(shapes, left, strict=True) if count]
@@ -256,7 +257,7 @@ class _Wishing:
                 self._unfit += [] if self._ever(shape) else self._left[-1:]
 
     def _elsewhere(self, closed: str, shapes: Sequence[RayShape]) -> tuple[GrowthOption, ...]:
-        """Where what one worker would take goes while its group is closed; at last also a part of it."""
+        """Other groups for the load of one worker while its group is closed; last, groups for a part of the load."""
         whole: list[GrowthOption] = []
         parts: list[GrowthOption] = []
         rooms = {name: room for name, room in self._room.items() if room and name != closed}
@@ -274,7 +275,7 @@ class _Wishing:
         return tuple(whole + parts)[:MAX_OTHERS]
 
     def enlarge(self, demand: RayDemand, large: Counts) -> None:
-        """What no worker can hold as it is made goes onto workers that are grown in place, all those of a group."""
+        """Shapes too large for any new worker go onto workers grown in place, all workers of a group."""
         idle: Counts = {}
         for worker in demand.idle:
             idle[worker.group] = idle.get(worker.group, 0) + 1
@@ -309,7 +310,7 @@ class _Wishing:
             self._add(GrowthUnit(lacks))
 
     def _ever(self, shape: RayShape) -> bool:
-        """Whether a worker of any group could hold one, were it new and empty."""
+        """Whether a new and empty worker of any group could hold one."""
         return any(
             self._elastic.ceiling(group)
             and fits(group.offers, shape.resources)
@@ -323,19 +324,19 @@ class _Wishing:
             self._gangs += [gang] if gang else []
 
     def wish(self) -> Wish:
-        """What is wanted in all."""
+        """The complete wish."""
         wanted, units = dict(sorted(self._wanted.items())), tuple(self._units[:MAX_UNITS])
         return Wish(units, wanted, tuple(sorted(self._gangs)), tuple(self._unfit))
 
 
 def _rank(gang: RayPlacementGroup) -> tuple[int, int]:
-    """The key by which Ray sorts placement groups."""
+    """Ray's sort key of placement groups."""
     count = sum(each.count for each in gang.bundles)
     return (count if gang.strategy.startswith("STRICT") else 0, count)
 
 
 def _packed(bundles: Sequence[RayShape]) -> tuple[RayShape, ...]:
-    """All of them on one host; what chooses by different labels cannot be on one, and is summed apart."""
+    """All bundles on one host; bundles with different selectors cannot share a host, and are summed apart."""
     found: list[RayShape] = []
     for bundle in bundles:
         known = next((index for index, each in enumerate(found) if each.selectors == bundle.selectors), None)
