@@ -1,8 +1,7 @@
 """Rules between pods: affinity, anti-affinity, topology spread, host ports.
 
-Asked per node, kept current as places are taken.
-
-Only asks that such rules concern pay for this: the rest is placed by bucket.
+The rules are checked per node and kept current as places are taken. Only asks with such rules pay for the check: other
+asks are placed by bucket.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ class _Neighbour(Struct, frozen=True):
 
 
 class PodAffinity:
-    """What the pods that are there, and those placed so far, mean for further pods of one ask."""
+    """The effect of the existing pods, and of the pods placed so far, on further pods of one ask."""
 
     def __init__(self, view: View, ask: Ask) -> None:
         self.ask = ask
         self._ledger = view.ledger
         rules = ask.rules
         self._rejected: dict[str, dict[str, None]] = {}
-        """Label -> values where a pod that is there keeps pods like these away."""
+        """Label -> values where an existing pod keeps the pods of this ask away."""
         self._avoided: set[Domain] = set()
         self._ports: set[str] = set()
         self._joined: list[dict[Domain, int]] = [{} for _ in rules.together]
@@ -69,7 +68,7 @@ class PodAffinity:
         )
 
     def obstacle(self, node: str) -> ObstacleCode | None:
-        """Why no pod of the ask may join a node now, None when one may."""
+        """Why no pod of the ask may join a node now; None when a pod may join."""
         rules, labels = self.ask.rules, self._ledger.nodes[node].labels
         if node in self._ports:
             return "ports"
@@ -102,17 +101,17 @@ class PodAffinity:
 
     @property
     def unattached(self) -> bool:
-        """Nothing is there yet that these pods want to be with, except themselves."""
+        """Whether the ask's pods attract only each other so far: no wanted neighbour exists."""
         return self.attracts_itself and not any(self._joined)
 
     def joined(self, node: str) -> None:
-        """One more pod of the ask is placed on a node."""
+        """Note one more pod of the ask on a node."""
         self._meet(_Neighbour(node, self.ask.namespace, 1, self.ask.rules))
 
     # --- counting ---------------------------------------------------------------------------------------------
 
     def _neighbours(self, view: View) -> Iterator[_Neighbour]:
-        """Pods that could matter: in namespaces the rules look at, with rules of their own, or on the same ports."""
+        """Pods that could matter: pods in the namespaces of the rules, pods with own rules, pods on the same ports."""
         rules, ledger = self.ask.rules, view.ledger
         terms = (*rules.together, *rules.apart)
         if rules.ports or any(term.everywhere for term in terms):

@@ -1,4 +1,4 @@
-"""Whether labels, taints and ports suit: Kubernetes' own rules, one small function each."""
+"""Whether labels, taints and ports match: Kubernetes' own rules, one small function each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from muster.model.placing import GPU_MEMORY, HostPort, NodeTerm, PodRules, PodTerm, Requirement, Taint, Toleration
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
-"""What a cordoned node amounts to."""
+"""The taint that a cordoned node counts with."""
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether one expression is true of a set of labels."""
+    """Whether one expression is true for a set of labels."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -41,7 +41,7 @@ def selects(selector: Sequence[Requirement] | None, labels: Mapping[str, str]) -
 
 
 def any_term(terms: Iterable[NodeTerm], labels: Mapping[str, str], name: str) -> bool:
-    """Whether one of the terms matches a node."""
+    """Whether any term matches a node."""
     return any(
         (term.labels or term.names)
         and all(holds(each, labels) for each in term.labels)
@@ -67,7 +67,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> T
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint."""
+    """Whether a toleration covers a taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == "Exists":
@@ -83,7 +83,7 @@ def term_matches(term: PodTerm, own_namespace: str, namespace: str, labels: Mapp
 
 
 def ports_clash(one: Iterable[HostPort], other: Sequence[HostPort]) -> bool:
-    """Whether two pods cannot have their host ports on one node."""
+    """Whether the host ports of two pods exclude each other on one node."""
     return any(
         mine.port == theirs.port
         and mine.protocol == theirs.protocol
@@ -94,7 +94,7 @@ def ports_clash(one: Iterable[HostPort], other: Sequence[HostPort]) -> bool:
 
 
 def asked_labels(rules: PodRules) -> list[str]:
-    """The labels of nodes that nodeSelector, node affinity, volumes and a demand for GPU memory look at."""
+    """The node labels used by nodeSelector, node affinity, volumes and a demand for GPU memory."""
     terms = [*(rules.nodes or ()), *(term for volume in rules.volumes for term in volume)]
     keys = [*rules.node_labels, *(each.key for term in terms for each in term.labels)]
     keys += [level for level in (rules.topology.required, rules.topology.preferred) if level]
@@ -111,7 +111,7 @@ def names_nodes(rules: PodRules) -> bool:
 
 
 def pod_labels_asked(rules: Iterable[PodRules]) -> list[str]:
-    """The labels of pods that rules between pods look at."""
+    """The pod labels used by rules between pods."""
     keys: dict[str, None] = {}
     for each in rules:
         selectors = [term.selector for term in (*each.together, *each.apart)]
