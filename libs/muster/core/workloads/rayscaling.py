@@ -1,15 +1,12 @@
-"""Ray clusters that scale themselves: in workers, and in the size of a worker.
+"""Self-scaling Ray clusters: scaling in workers, and in the size of a worker.
 
-Pods of a Ray cluster that Ray's autoscaler grows in place (Ray from 2.60 on): annotation ``ray.io/ippr``.
+Growth in place (Ray from 2.60 on), annotation ``ray.io/ippr``: the largest size of the pods of each group. Ray tries to
+grow pods at every tick with waiting demand, past ``maxReplicas``, and does nothing else in a tick with a refusal. So
+the entry is the grant: the size of the template for groups that may not grow, the owner's value for groups that may.
 
-It says for each group how large its pods may become; Ray tries that at every tick at which something waits, past
-``maxReplicas``, and does nothing else in a tick in which it is refused. So the entry is the grant: the size of the
-template for groups that may not grow, the owner's value for those that may.
-
-Ray clusters that scale themselves: what their worker groups may become, and what one worker offers to Ray.
-
-Ray takes the size of a worker from the first of these that names a resource: ``resources`` of the group, its
-``rayStartParams``, the limits of its first container, the requests of it.
+Scaling in workers: the limits of the worker groups, and the resources that one worker offers to Ray. Ray takes each
+resource of a worker from the first source that names the resource: ``resources`` of the group, its ``rayStartParams``,
+the limits of its first container, the requests of this container.
 """
 
 from __future__ import annotations
@@ -61,24 +58,24 @@ OURS = "muster.dev"
 MAX_TEXT = 16_384
 HEAD = "headgroup"
 GROWS = {"cpu": "max-cpu", "memory": "max-memory"}
-"""{resource: how the annotation calls the most of it}"""
+"""{resource: name of its maximum in the annotation}"""
 MOST = 2**53
 """More of a resource no worker offers."""
 
 
 class Sizes(Struct, frozen=True):
-    """What an object says about growth in place."""
+    """Growth in place, as the object states it."""
 
     groups: dict[str, dict[str, object]] = field(default_factory=dict)
-    """As its owner wants it, group by group."""
+    """The owner's sizes, by group."""
     text: str = ""
-    """The same as its owner wrote it."""
+    """The same as written by the owner."""
     ours: bool = False
     """The value of the annotation was written by us."""
 
 
 def sizes_of(notes: Mapping[str, str]) -> Sizes:
-    """What is unreadable allows nothing: Ray refuses it too."""
+    """Unreadable sizes allow no growth: Ray refuses such sizes too."""
     text = notes.get(IPPR, "")
     found = _object(text)
     ours = found.get(OURS) is True
@@ -91,13 +88,13 @@ def sizes_of(notes: Mapping[str, str]) -> Sizes:
 
 
 def growing(notes: Mapping[str, str]) -> tuple[str, ...]:
-    """Worker groups whose pods may be grown now."""
+    """Worker groups with pods that may be grown now."""
     parts = (part.partition("/")[0] for part in notes.get(RESIZE, "")[:MAX_TEXT].split(","))
     return tuple(dict.fromkeys(name for name in parts if name))
 
 
 def with_growth(group: ScaledGroup, raw: WorkerGroup, sizes: Sizes) -> ScaledGroup:
-    """The group, and what one pod of it asks for on top once it is grown."""
+    """The group, with the additional request of one grown pod."""
     found = _growth(raw, sizes.groups.get(group.name))
     if not found:
         return group
@@ -111,7 +108,7 @@ def with_growth(group: ScaledGroup, raw: WorkerGroup, sizes: Sizes) -> ScaledGro
 
 
 def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]) -> dict[str, str]:
-    """The annotations after which pods of these groups may be grown, and no others; none where no group asks for it."""
+    """The annotations that let Ray grow pods of exactly these groups; empty where no group asks for growth."""
     sizes, may = sizes_of(notes), set(grow)
     if not sizes.groups and not notes.get(RESIZE):
         return {}
@@ -136,15 +133,16 @@ def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]
 
 
 def base_of(raw: WorkerGroup | HeadGroup) -> Vector:
-    """How large a pod of a group is made, as Ray reads it: limits of its first container, else requests; empty where it
-    does not say both, and is not grown.
+    """The size of a new pod of a group, as Ray reads the template: limits of the first container, else requests.
+
+    Empty where a resource is missing: then the pod is not grown.
     """
     found = _of_container(raw, limits=True)
     return found if len(found) == len(GROWS) else {}
 
 
 def _of_container(raw: WorkerGroup | HeadGroup, *, limits: bool) -> Vector:
-    """What the first container has of each: limits before requests, or the other way round."""
+    """The amounts of the first container: limits before requests, or requests before limits."""
     containers = raw.template.spec.containers
     own = (containers[0].resources if containers else None) or Resources()
     first, second = (own.limits, own.requests) if limits else (own.requests, own.limits)
@@ -199,7 +197,7 @@ TPU_GENERATIONS = {
     "tpu-v6e-slice": "v6e",
     "tpu7x": "v7x",
 }
-"""{what a node selector calls them: what Ray does}"""
+"""{label in a node selector: name in Ray}"""
 ONE_CORE = ("v5litepod", "v6e")
 IDLE_S = 60
 """After how many seconds without work KubeRay has a worker removed where nothing is said."""
@@ -209,7 +207,7 @@ MAX_OFFERS = 64
 
 
 def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | None:
-    """How a cluster scales itself; None for one that does not. ``at``: the path of its spec, for errors."""
+    """How a cluster scales itself; None for a cluster of a fixed size. ``at``: the path of the spec, for errors."""
     if not scales(spec, meta):
         return None
     driven = not spec.enable_in_tree_autoscaling
@@ -243,8 +241,10 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
 
 
 def as_admitted(spec: RayClusterSpec, meta: Meta, at: str) -> RayClusterSpec:
-    """A cluster that waits, as it is admitted: with the ``maxReplicas`` of its owner, whatever we wrote there when it
-    ran; and where its worker groups need their minimum only, with that: the rest is granted once it runs.
+    """A waiting cluster, as the cluster would be admitted: with the owner's ``maxReplicas``, not with our last write.
+
+    Worker groups that need only their minimum are admitted with the minimum: the rest is granted while the cluster
+    runs.
     """
     granted = elastic.read_counts(meta.annotations.get(GRANTED, ""))
     ceilings = elastic.read_counts(meta.annotations.get(CEILINGS, ""))
@@ -296,8 +296,9 @@ def _signalled(strategy: ScaleStrategy | None) -> bool:
 
 
 def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:
-    """{Ray's resource: ten-thousandths} of one host, whole numbers as Ray's autoscaler reads the spec; empty where it
-    cannot read it: then it makes no worker.
+    """{Ray's resource: ten-thousandths} of one host, whole numbers, as Ray's autoscaler reads the spec.
+
+    Empty for a spec unreadable to the autoscaler: then the autoscaler makes no worker.
     """
     try:
         found = _read(group)
@@ -307,13 +308,13 @@ def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:
 
 
 def labels_of(group: WorkerGroup) -> dict[str, str]:
-    """Labels of its nodes by which tasks and actors choose; those in rayStartParams do not count."""
+    """Labels of the nodes for the choice of tasks and actors; labels in rayStartParams do not count."""
     labels = group.labels if isinstance(group.labels, dict) else {}
     return {str(key)[:317]: str(value)[:63] for key, value in sorted(labels.items())[:MAX_OFFERS]}
 
 
 def _read(group: WorkerGroup | HeadGroup) -> dict[str, int]:
-    """Each of the first that names it: ``resources`` of the group, rayStartParams, limits, requests."""
+    """Each resource from the first source: ``resources`` of the group, rayStartParams, limits, requests."""
     own, params = group.resources or {}, group.ray_start_params or {}
     containers = group.template.spec.containers
     sizes = (containers[0].resources if containers else None) or Resources()
