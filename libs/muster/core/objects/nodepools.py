@@ -1,7 +1,7 @@
-"""Node pools as an operator declares them, and ProvisioningRequests (autoscaling.x-k8s.io/v1) as they are answered.
+"""Node pools declared by an operator, and answered ProvisioningRequests (autoscaling.x-k8s.io/v1).
 
-Pools are in one ConfigMap, a key for each; its value is JSON. A pool that cannot be read is refused by itself, with
-the key, the value and what would do; the others count.
+One ConfigMap declares the pools, one key per pool with a JSON value. An unreadable pool is refused alone, with the key,
+the value and the way out; the other pools count.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from muster.model.text import clean, shorten
 
 NAMESPACE = "muster-system"
 NAME = "muster-node-pools"
-"""The ConfigMap that counts."""
+"""The ConfigMap of the pools."""
 REQUESTED = f"{PREFIX}/nodes-requested"
-"""Label of the objects that we make to ask for nodes."""
+"""Label of the objects made by muster to request nodes."""
 BY_PODS = "unschedulable-pods"
-"""As a class: nodes are added for pods that lack one, no request is needed."""
+"""Class without a request: the autoscaler adds nodes for pods without a node."""
 MAX_POOLS = 64
 MAX_NODES = 10_000
 MAX_WAIT_S = 86_400
@@ -67,7 +67,7 @@ class _ConfigMap(Struct, frozen=True):
 
 
 def read_node_pools(raw: bytes) -> NodePoolsObserved | None:
-    """The pools of the ConfigMap that counts; None for any other."""
+    """The pools of the ConfigMap ``NAME``; None for any other ConfigMap."""
     found: _ConfigMap = decode(raw, _ConfigMap)
     if (found.metadata.namespace, found.metadata.name) != (NAMESPACE, NAME):
         return None
@@ -151,7 +151,7 @@ class _Request(Struct, frozen=True):
 
 
 def read_nodes_request(raw: bytes) -> NodesRequestObserved | None:
-    """A ProvisioningRequest that we made, and how far the autoscaler has come; None for one of another client."""
+    """A ProvisioningRequest made by muster, with the autoscaler's progress; None for another client's request."""
     found: _Request = decode(raw, _Request)
     if REQUESTED not in found.metadata.labels:
         return None
@@ -181,4 +181,4 @@ _PHASES: tuple[tuple[_Phase, tuple[str, ...]], ...] = (
     ("provisioned", ("Provisioned",)),
     ("accepted", ("Accepted",)),
 )
-"""What counts first: once it has failed or lapsed, it does not matter how far it had come."""
+"""The order of the conditions: a failed or lapsed request is over, at any earlier progress."""
