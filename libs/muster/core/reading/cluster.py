@@ -1,6 +1,7 @@
-"""Pods, nodes and priority classes as facts, and why a pod does not run.
+"""Pods, nodes and priority classes as facts, and the trouble of a pod.
 
-Why a pod does not run: its status as one closed code with a few numbers. No free text but the scheduler's causes.
+The trouble of a pod is one closed code with a few numbers, from the pod's status. The only free text is the scheduler's
+causes.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ WAITING: dict[str, PodCode] = {
     "PreStartHookError": "ContainerNotCreated",
     "PostStartHookError": "ContainerNotCreated",
 }
-"""Why a container waits, as the kubelet words it -> our code. A container that is being created is no trouble."""
+"""The kubelet's reason of a waiting container -> muster's code. A container being created is no trouble."""
 
 FAILED: dict[str, PodCode] = {
     "Evicted": "Evicted",
@@ -109,7 +110,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
     state: ContainerState | None = None
     last_state: ContainerState | None = None
     allocated_resources: dict[str, Quantity] | None = None
-    """What the kubelet has set aside for it; behind its spec while it is being resized in place."""
+    """The resources set aside by the kubelet for the container; behind the spec during a resize in place."""
 
 
 class PodStatus(Struct, frozen=True, rename="camel"):
@@ -127,7 +128,7 @@ OOM = "OOMKilled"
 
 
 def trouble_of(status: PodStatus | None) -> PodTrouble | None:
-    """Why a pod does not run, or failed; None for one that runs, succeeded, or is on its way."""
+    """Why a pod does not run, or failed; None for a pod that runs, succeeded, or is starting."""
     if status is None or status.phase == "Succeeded":
         return None
     containers = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
@@ -144,7 +145,7 @@ def trouble_of(status: PodStatus | None) -> PodTrouble | None:
 
 
 def _ended(containers: Iterable[ContainerStatus]) -> Iterator[PodTrouble]:
-    """Containers that failed; one that ran out of memory goes first."""
+    """Failed containers; a container out of memory comes first."""
     found = [(each, (each.state or NO_STATE).terminated) for each in containers]
     bad = [(each, end) for each, end in found if end is not None and (end.exit_code or end.reason == OOM)]
     for each, end in sorted(bad, key=lambda pair: pair[1].reason != OOM):
@@ -172,7 +173,7 @@ def _broken(containers: tuple[ContainerStatus, ...]) -> Iterator[PodTrouble]:
 
 
 def _initializing(status: PodStatus) -> PodTrouble | None:
-    """Its first init container that has not ended."""
+    """The first init container of the pod that has not ended."""
     if status.phase == "Pending":
         for each in status.init_container_statuses or ():
             if (each.state or NO_STATE).terminated is None:
@@ -196,7 +197,7 @@ def refusals(message: str) -> tuple[int, tuple[NodesRefuse, ...]]:
 
 
 MAX_LABELS = 256
-"""Labels kept of one object: far more than any has."""
+"""Most labels kept of one object: far more than any object has."""
 
 
 class PodObject(Struct, frozen=True):
@@ -206,8 +207,9 @@ class PodObject(Struct, frozen=True):
 
 
 def request_in_force(pod: PodObject) -> Vector:
-    """What a pod asks for: the larger of its spec and what its node has set aside for it while it is resized in place,
-    the latter alone where its node can never give what the spec wants now.
+    """The request of a pod in force: the larger of the spec and the resources set aside by the node during a resize.
+
+    Where the node can never give the resources of the spec, the resources set aside count alone.
     """
     spec, status = pod.spec, pod.status
     asked = pod_request(spec, "spec")
@@ -239,16 +241,16 @@ class _Seat(Struct, frozen=True, rename="camel"):
 
 
 class _Glance(Struct, frozen=True):
-    """As much of a pod as tells whether it is any concern of ours."""
+    """The part of a pod that decides whether the pod concerns muster."""
 
     metadata: Meta
     spec: _Seat | None = None
 
 
 def read_pod(raw: bytes) -> PodObserved | None:
-    """A pod: what it belongs to, where it runs or may run, whether it still holds anything, which gang it means.
+    """A pod: its workload, its node or allowed nodes, whether the pod still holds resources, and its gang.
 
-    None for a pod that is no concern of ours: of no workload and no gang, and taking no room on a node.
+    None for a pod outside of muster's concern: of no workload and no gang, and without room on a node.
     """
     glance: _Glance = decode(raw, _Glance)
     owner, seat = glance.metadata.controller, glance.spec or _Seat()
@@ -303,13 +305,13 @@ def read_pod(raw: bytes) -> PodObserved | None:
 
 
 def _trouble(pod: PodObject) -> PodTrouble | None:
-    """Why it does not run; of a pod that is being deleted only why it failed."""
+    """Why the pod does not run; for a pod in deletion only a failure."""
     over = pod.status is not None and pod.status.phase == "Failed"
     return trouble_of(pod.status) if over or not pod.metadata.deletion_timestamp else None
 
 
 def _labels(meta: Meta) -> dict[str, str]:
-    """All labels, sorted: rules of others may look at any of them."""
+    """All labels, sorted: rules of other pods may use any label."""
     return dict(sorted(meta.labels.items())[:MAX_LABELS])
 
 
@@ -330,14 +332,14 @@ class NodeObject(Struct, frozen=True):
 
 
 def pod_group_reader(kind: str) -> Callable[[bytes], PodGroupObserved]:
-    """Reads PodGroups of one API group: ``kind`` is qualified by it."""
+    """The reader of PodGroups of one API group: ``kind`` is qualified by the group."""
     if kind == NATIVE:
         return lambda raw: PodGroupObserved(pod_group=read_native_group(raw))
     return lambda raw: PodGroupObserved(pod_group=read_pod_group(raw, kind))
 
 
 def read_node(raw: bytes) -> NodeObserved:
-    """A node: what it can give, and whether it takes pods."""
+    """A node: its allocatable resources, and whether the node takes pods."""
     node: NodeObject = decode(raw, NodeObject)
     status = node.status or NodeStatus()
     ready = is_true(status.conditions, "Ready")
@@ -361,7 +363,7 @@ class PriorityClass(Struct, frozen=True, rename="camel"):
 
 
 def read_priority_class(raw: bytes) -> PriorityClassObserved:
-    """A PriorityClass and its value."""
+    """A PriorityClass with its value."""
     found: PriorityClass = decode(raw, PriorityClass)
     return PriorityClassObserved(
         ref=found.metadata.ref("PriorityClass"),
