@@ -1,8 +1,8 @@
-"""The judge of a log: what of a stored message counts, the same for every reader.
+"""The judge of a log: the counted part of a stored message, the same for every reader.
 
-Two halves, both pure. This one needs the message alone: it can be read, its body names the stage and the shard of its
-subject, and that stage may say each of its events. The other half (``core.docket``) needs what came before, and is
-asked before any fold: the epoch, the generation, the clock, the prefix that it attests to.
+The judge has two pure halves. This half needs the message alone: the message is readable, the body names the stage and
+the shard of the subject, and the stage may write each of the events. The other half (``core.docket``) needs the earlier
+log, and runs before any fold: the epoch, the generation, the clock, and the attested prefix.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from muster.events.system import Genesis, LeaderStarted
 from muster.model.problem import FieldProblem, problem
 
 Rights = Mapping[str, frozenset[type[Event]]]
-"""{kind of commit: the events it may have}"""
+"""{kind of commit: allowed events}"""
 
 
 def _rights() -> Iterator[tuple[str, Rights]]:
@@ -49,7 +49,7 @@ def _rights() -> Iterator[tuple[str, Rights]]:
 
 
 def _watched(row: Watched) -> Iterator[type[Event]]:
-    """What the shard of a resource says."""
+    """The events of the shard of a resource."""
     yield from (SyncStarted, Synced, ObjectUnreadable, row.observed, row.gone)
     if row.shard == CONFIGURING:
         yield KindsConfigured
@@ -65,11 +65,11 @@ def _by_kind(said: tuple[type[Event], ...]) -> Rights:
 
 
 RIGHTS: Mapping[str, Rights] = dict(_rights())
-"""{stage.shard: what may be said there}; there are no other subjects."""
+"""{stage.shard: allowed events}; no other subjects exist."""
 
 
 def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = "") -> Stored:
-    """A message of a log as what it says, void where the message alone shows that it is.
+    """A message of a log as a stored commit, void where the message alone shows an error.
 
     ``subject``: ``generation.stage.shard``; ``stored_at``: the broker's time, ms since the epoch.
     """
@@ -92,9 +92,10 @@ def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = 
 
 
 def overtakes(other: Stored, mine: Commit) -> bool:
-    """Whether a commit on a leader's own subject shows that it leads no longer; not what is void there.
+    """Whether a commit on a leader's own subject ends the leader's term; a void commit does not.
 
-    Void is also what was written under another epoch than ``mine``: that of the newest leader, unless another begins.
+    A commit under another epoch than ``mine`` is void too: ``mine`` is the newest leader's epoch, unless another leader
+    begins.
     """
     if other.void:
         return False
