@@ -86,11 +86,11 @@ class AutoscalerBridge(Stage[BridgeState]):
         pod = event.pod
         if not pod.ours:
             return
-        said = declared_by(pod)
+        declared = declared_by(pod)
         _leave(state, pod.ref.uid)
-        if said is not None and not (pod.node or pod.over or pod.deleting):
-            state.gang_of[pod.ref.uid] = said.gang
-            state.members.setdefault(said.gang, {})[pod.ref.uid] = None
+        if declared is not None and not (pod.node or pod.over or pod.deleting):
+            state.gang_of[pod.ref.uid] = declared.gang
+            state.members.setdefault(declared.gang, {})[pod.ref.uid] = None
         _tidy(state)
 
     def _pod_gone(self, state: BridgeState, _at: Position, event: PodGone) -> None:
@@ -132,7 +132,7 @@ class AutoscalerBridge(Stage[BridgeState]):
     def _withdrawn(self, state: BridgeState, at: Position, event: NodesRequestWithdrawn) -> None:
         where = f"{event.namespace}/{event.name}"
         key = state.names.pop(where, None)
-        if any(f"{each.ref.namespace}/{each.ref.name}" == where for each in state.sighted.values()):
+        if any(f"{sighted.ref.namespace}/{sighted.ref.name}" == where for sighted in state.sighted.values()):
             state.removed[where] = None
         if key is None or key not in state.asked:
             return
@@ -177,14 +177,14 @@ class AutoscalerBridge(Stage[BridgeState]):
                 yield _withdrawal(state, asked, reason)
         if not state.admitting:
             return
-        for each in state.sighted.values():
-            if each.ref.key not in state.names and each.ref.key not in state.removed:
+        for sighted in state.sighted.values():
+            if sighted.ref.key not in state.names and sighted.ref.key not in state.removed:
                 yield NodesRequestWithdrawn(
-                    cause=each.cause,
-                    name=each.ref.name,
-                    namespace=each.ref.namespace,
+                    cause=sighted.cause,
+                    name=sighted.ref.name,
+                    namespace=sighted.ref.namespace,
                     reason="unknown",
-                    templates=each.templates,
+                    templates=sighted.templates,
                 )
         for key, need in state.needs.items():
             rest = state.rests.get(key)

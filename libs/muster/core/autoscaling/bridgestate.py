@@ -282,10 +282,10 @@ class BridgeState(StageState):
 
     def replicas_in(self, cluster: str, group: str) -> dict[str, list[Worker]]:
         """The replicas of a group with at least one pod, in order of the first sight: {name: live pods}."""
-        found: dict[str, list[Worker]] = {}
+        replicas: dict[str, list[Worker]] = {}
         for worker in self.workers_in(cluster, group).values():
-            found.setdefault(worker.replica, []).append(worker)
-        return found
+            replicas.setdefault(worker.replica, []).append(worker)
+        return replicas
 
 
 def templates_of(event: NodesRequested) -> tuple[str, ...]:
@@ -314,7 +314,7 @@ def news(state: BridgeState, ref: Ref, attempt: int, demand: RayDemand, read_at:
 
 def to_drain(state: BridgeState) -> list[WorkersChosen]:
     """Chosen workers, whose heads should place nothing more on these workers; sorted by cluster."""
-    return sorted(state.chosen.values(), key=lambda each: (each.ref.key, each.ref.uid))
+    return sorted(state.chosen.values(), key=lambda workers: (workers.ref.key, workers.ref.uid))
 
 
 def closely(state: BridgeState, cluster: Ref) -> bool:
@@ -331,9 +331,9 @@ def served(state: BridgeState, cluster: Ref) -> HeadService:
 
 def heads(state: BridgeState) -> list[tuple[Ref, int]]:
     """The clusters with heads to be read: (RayCluster, attempt of the workload behind the cluster), sorted."""
-    found = [
+    running = [
         (cluster.ref, grant.attempt)
         for cluster in state.clusters.values()
         if cluster.runs and not cluster.fixed and (grant := state.grants.get(cluster.owner)) is not None
     ]
-    return sorted(found, key=lambda each: (each[0].key, each[0].uid))
+    return sorted(running, key=lambda pair: (pair[0].key, pair[0].uid))

@@ -105,7 +105,7 @@ def wishes(state: BridgeState, cluster: Cluster) -> None:
     of_now = known is not None and (grant is None or known.attempt == grant.attempt)
     demand = known.demand if known is not None and of_now else None
     granted = grant.groups if grant is not None else None
-    waits = {each.name for each in demand.placement_groups} | {EXPLICIT} if demand is not None else set()
+    waits = {gang.name for gang in demand.placement_groups} | {EXPLICIT} if demand is not None else set()
     cluster.refused = tuple(name for name in cluster.refused if name in waits)
     large = resizing.large(state, cluster)
     cluster.wish = wish_of(cluster.elastic, demand, granted, large, cluster.refused)
@@ -220,7 +220,7 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
         return
     if known is None or (event.attempt, event.read_at) > (known.attempt, known.read_at):
         if known is not None:
-            begun = {each.pod for each in known.demand.idle} - {each.pod for each in event.demand.idle}
+            begun = {report.pod for report in known.demand.idle} - {report.pod for report in event.demand.idle}
             for worker in state.workers_of(uid):
                 if worker.ref.name in begun:
                     worker.busy_since = event.read_at

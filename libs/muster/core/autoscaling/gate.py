@@ -112,14 +112,14 @@ def _target(state: BridgeState, cluster: Cluster, group: ScaledGroup, grant: Gra
 
 def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
     """{group: needed replicas}, for groups with a larger grant."""
-    found: Counts = {}
+    needed: Counts = {}
     wanted = watchdog.room_to_recover(state, cluster) if watchdog.deaf(state, cluster) else cluster.wish.wanted
     for group in cluster.elastic.groups:
         runs = -(-_live(state, cluster, group) // group.hosts)
         needs = max(group.replicas, runs, group.least, wanted.get(group.name, 0))
         if needs < grant.groups.get(group.name, 0):
-            found[group.name] = needs
-    return found | resizing.unused(state, cluster, grant)
+            needed[group.name] = needs
+    return needed | resizing.unused(state, cluster, grant)
 
 
 def _calm(state: BridgeState, cluster: Cluster, groups: Counts) -> bool:
@@ -165,7 +165,7 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
         return None
     if open_ is not None and (open_.attempt, open_.granted, open_.units) == (grant.attempt, grant.groups, units):
         return None
-    vectors = [each for unit in units for each in (unit.groups, *(other.groups for other in unit.otherwise))]
+    vectors = [vector for unit in units for vector in (unit.groups, *(other.groups for other in unit.otherwise))]
     return GrowthRequested(
         cause=cluster.cause,
         ref=grant.ref,

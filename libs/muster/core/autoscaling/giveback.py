@@ -66,7 +66,7 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
     if chosen is None and state.now < reclaim.since + LAUNCH_MS and _launching(state, cluster, left):
         return None
     groups = [group for group in cluster.elastic.groups if group.name in left]
-    going = [each for group in groups for each in _going(state, cluster, group, left[group.name])]
+    going = [worker for group in groups for worker in _going(state, cluster, group, left[group.name])]
     if chosen is None and going:
         return _choice(state, cluster, grant, reclaim, left, going)
     if chosen is not None and state.now < chosen.until and not _emptied(state, cluster, chosen):
@@ -76,9 +76,9 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
 
 def _emptied(state: BridgeState, cluster: Cluster, chosen: WorkersChosen) -> bool:
     """Whether every chosen worker is gone or has nothing left to do."""
-    left = {each.pod for each in state.said_by(cluster.ref.uid).left}
+    left = {leaver.pod for leaver in state.said_by(cluster.ref.uid).left}
     live = {worker.ref.uid for worker in state.workers_of(cluster.ref.uid)}
-    return all(each.ref.name in left or each.ref.uid not in live for each in chosen.workers)
+    return all(worker.ref.name in left or worker.ref.uid not in live for worker in chosen.workers)
 
 
 def _unasked(
@@ -88,20 +88,20 @@ def _unasked(
     chosen = state.chosen.get(cluster.ref.uid)
     if chosen is None:
         return _kept(grant, reclaim, "not_written")
-    left_it = {each.pod for each in state.said_by(cluster.ref.uid).left}
-    if state.now < chosen.until and not all(each.ref.name in left_it for each in chosen.workers):
+    left_it = {leaver.pod for leaver in state.said_by(cluster.ref.uid).left}
+    if state.now < chosen.until and not all(worker.ref.name in left_it for worker in chosen.workers):
         return None  # Once all drain it is written at once: their operator would replace them.
     idle = _unused(state, cluster.ref.uid)
     live = {worker.ref.uid for worker in state.workers_of(cluster.ref.uid)}
-    if not all(each.ref.uid in live and each.ref.name in idle for each in chosen.workers):
+    if not all(worker.ref.uid in live and worker.ref.name in idle for worker in chosen.workers):
         return _kept(grant, reclaim, "in_use")
     return _lowered(left, chosen.workers)
 
 
 def _lowered(left: Counts, going: Iterable[ChosenWorker]) -> Lowered:
     workers: dict[str, tuple[Ref, ...]] = {}
-    for each in going:
-        workers[each.group] = (*workers.get(each.group, ()), each.ref)
+    for worker in going:
+        workers[worker.group] = (*workers.get(worker.group, ()), worker.ref)
     return Lowered(left, workers)
 
 
@@ -179,9 +179,9 @@ def _leaving(state: BridgeState, cluster: str, workers: Mapping[str, tuple[Ref, 
 
 def _unused(state: BridgeState, cluster: str) -> set[str]:
     """Names of the pods with an idle or left worker, by the last report of the head, and of pods without a node."""
-    said = state.said_by(cluster)
-    idle = {each.pod for each in (*said.idle, *said.left)}
-    return idle | {each.ref.name for each in state.workers_of(cluster) if each.stuck_since}
+    demand = state.said_by(cluster)
+    idle = {report.pod for report in (*demand.idle, *demand.left)}
+    return idle | {worker.ref.name for worker in state.workers_of(cluster) if worker.stuck_since}
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
@@ -196,8 +196,8 @@ def _choice(
     state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim, left: Counts, going: list[ChosenWorker]
 ) -> WorkersChosen:
     bound = {worker.ref.uid: worker.bound for worker in state.workers_of(cluster.ref.uid)}
-    busy = any(bound[each.ref.uid] and not each.idle for each in going)
-    wait = IDLE_DRAIN_MS if any(each.idle for each in going) else 0
+    busy = any(bound[worker.ref.uid] and not worker.idle for worker in going)
+    wait = IDLE_DRAIN_MS if any(worker.idle for worker in going) else 0
     if busy:
         wait = span_or(cluster.elastic.drain, DRAIN_MS)
     return WorkersChosen(
@@ -217,10 +217,10 @@ def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) 
     replicas = state.replicas_in(cluster.ref.uid, group.name)
     surplus = max(len(replicas) - keep, 0)
     before = state.chosen.get(cluster.ref.uid)
-    known = {each.ref.uid for each in before.workers} if before is not None else set()
-    said = state.said_by(cluster.ref.uid)
-    idle = {each.pod: each.since for each in said.idle}
-    pinned, holding = set(said.pinned), set(said.holding)
+    known = {worker.ref.uid for worker in before.workers} if before is not None else set()
+    demand = state.said_by(cluster.ref.uid)
+    idle = {report.pod: report.since for report in demand.idle}
+    pinned, holding = set(demand.pinned), set(demand.holding)
 
     def loss(members: list[Worker]) -> tuple[Any, ...]:
         names = [worker.ref.name for worker in members]
@@ -237,7 +237,7 @@ def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) 
         )
 
     for members in sorted(replicas.values(), key=loss)[:surplus]:
-        for worker in sorted(members, key=lambda each: each.ref.name):
+        for worker in sorted(members, key=lambda member: member.ref.name):
             yield ChosenWorker(worker.ref, group.name, worker.ref.name in idle)
 
 

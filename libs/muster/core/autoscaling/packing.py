@@ -70,8 +70,8 @@ class _Waiting:
         self.how = how
         self.counts = [shape.count for shape in shapes]
         """How many of each shape are left."""
-        found = sorted(enumerate(shapes), key=lambda each: _size(each[1]), reverse=True)
-        self.order = [(index, shape, [*shape.resources.items()]) for index, shape in found]
+        largest_first = sorted(enumerate(shapes), key=lambda pair: _size(pair[1]), reverse=True)
+        self.order = [(index, shape, [*shape.resources.items()]) for index, shape in largest_first]
         self.least: list[dict[str, int]] = [{}]
         """{resource: least request of all shapes from this place of the order on}, for each place and the end."""
         for place, (_, shape, _) in enumerate(reversed(self.order)):
@@ -127,15 +127,15 @@ class Packing:
             best = self._best([new[name] for name in pools], waiting, known)
             if not best:
                 break
-            for each, times in self._made(best, rooms, counts):
-                name = each.host.group
-                launch = Launch(name, times, dict(each.taken))
+            for choice, times in self._made(best, rooms, counts):
+                name = choice.host.group
+                launch = Launch(name, times, dict(choice.taken))
                 launches.append(launch)
-                done.append(_filled(each, times))
+                done.append(_filled(choice, times))
                 spare = self._groups[name].hosts - 1
                 if spare:
                     ready.append(structs.replace(self.fresh(name, spare * times), launch=launch))
-                for index, taken in each.taken.items():
+                for index, taken in choice.taken.items():
                     counts[index] -= taken * times
                 rooms[name] -= times
                 pools.remove(name)
@@ -154,16 +154,16 @@ class Packing:
                 return []
             before = known.get(id(host))
             if before is not None and (before[1] is None or waiting.covers(before[1])):
-                found = before[1]
+                attempt = before[1]
             else:
                 self._steps -= len(waiting.order)
-                found = _tried(host, waiting)
-                known[id(host)] = (host, found)
-            if found is not None:
-                tries.append(found)
+                attempt = _tried(host, waiting)
+                known[id(host)] = (host, attempt)
+            if attempt is not None:
+                tries.append(attempt)
         if tries:
-            best = max(tries, key=lambda each: each.rank)  # Of equals the first.
-            tries = [best, *(each for each in tries if each is not best)]
+            best = max(tries, key=lambda attempt: attempt.rank)  # Of equals the first.
+            tries = [best, *(attempt for attempt in tries if attempt is not best)]
         return tries
 
     def _use(self, tries: list[_Try], ready: list[Host], done: list[Host], counts: list[int]) -> None:
@@ -178,18 +178,18 @@ class Packing:
         done.append(_filled(best, times))
         best.host.count -= times
         if not best.host.count:
-            ready[:] = [each for each in ready if each is not best.host]
+            ready[:] = [host for host in ready if host is not best.host]
 
     def _made(self, tries: list[_Try], rooms: Counts, counts: list[int]) -> list[tuple[_Try, int]]:
         """(try, new replicas in a row): equal groups take turns."""
         best = tries[0]
         if self._groups[best.host.group].hosts > 1:
             return [(best, 1)]
-        equal = [each for each in tries if each.rank == best.rank]
+        equal = [attempt for attempt in tries if attempt.rank == best.rank]
         times = _repeats(tries, counts) // len(equal)
-        times = min(times, *(rooms[each.host.group] for each in equal))
-        if times and all(each.taken == best.taken for each in equal):
-            return [(each, times) for each in equal]
+        times = min(times, *(rooms[attempt.host.group] for attempt in equal))
+        if times and all(attempt.taken == best.taken for attempt in equal):
+            return [(attempt, times) for attempt in equal]
         return [(best, 1)]
 
 
@@ -236,7 +236,7 @@ def suited(labels: Mapping[str, str], shape: RayShape) -> int:
     if not shape.selectors:
         return 1
     for index, selector in enumerate(shape.selectors):
-        if all(_holds(labels, each) for each in selector):
+        if all(_holds(labels, requirement) for requirement in selector):
             return len(shape.selectors) - index
     return 0
 
@@ -267,8 +267,8 @@ def take(free: dict[str, int], shape: Amounts, times: int) -> None:
 def _repeats(tries: list[_Try], counts: list[int]) -> int:
     """How often the best host stays the best: while enough shapes wait to fill every host."""
     most: dict[int, int] = {}
-    for each in tries:
-        for index, taken in each.taken.items():
+    for attempt in tries:
+        for index, taken in attempt.taken.items():
             most[index] = max(most.get(index, 0), taken)
     return min((counts[index] - most[index]) // taken + 1 for index, taken in tries[0].taken.items())
 

@@ -19,8 +19,8 @@ RESIZED = ("cpu", "memory")
 
 def large(state: BridgeState, cluster: Cluster) -> Counts:
     """{worker group: pods of the group with a larger request than at their creation}"""
-    found = {group.name: len(_extras(state, cluster, group)) for group in cluster.elastic.groups if group.grows}
-    return {name: count for name, count in found.items() if count}
+    grew = {group.name: len(_extras(state, cluster, group)) for group in cluster.elastic.groups if group.grows}
+    return {name: count for name, count in grew.items() if count}
 
 
 def is_open(cluster: Cluster, group: ScaledGroup, counts: Counts) -> bool:
@@ -44,8 +44,8 @@ def untouched(state: BridgeState, cluster: Cluster) -> Counts:
     grant, grew = state.grants.get(cluster.owner), large(state, cluster)
     written = grant is not None and is_written(cluster, grant)
     names = (name for name in cluster.elastic.growing if written and not grew.get(name))
-    found = {name: len(state.workers_in(cluster.ref.uid, name)) for name in names}
-    return {name: count for name, count in found.items() if count}
+    pods = {name: len(state.workers_in(cluster.ref.uid, name)) for name in names}
+    return {name: count for name, count in pods.items() if count}
 
 
 def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
@@ -101,19 +101,19 @@ def _extras(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[Ve
 def with_size(cluster: Cluster, grant: Grant, unit: GrowthUnit) -> GrowthUnit:
     """Replicas of an open group come with room to grow."""
     otherwise = tuple(
-        structs.replace(each, groups=_sized(cluster, grant, each.groups, spared=False)) for each in unit.otherwise
+        structs.replace(option, groups=_sized(cluster, grant, option.groups, spared=False)) for option in unit.otherwise
     )
     return GrowthUnit(_sized(cluster, grant, unit.groups, spared=unit.times == 1), unit.times, otherwise)
 
 
 def _sized(cluster: Cluster, grant: Grant, groups: Counts, *, spared: bool) -> Counts:
-    found = dict(groups)
+    sized = dict(groups)
     for group in cluster.elastic.groups:
         name = grown(group)
         if group.name in groups and name not in groups and is_open(cluster, group, grant.groups):
             spare = grant.groups[name] - grant.groups.get(group.name, 0) * group.hosts if spared else 0
-            found[name] = max(groups[group.name] * group.hosts - max(spare, 0), 0)
-    return {name: count for name, count in sorted(found.items()) if count}
+            sized[name] = max(groups[group.name] * group.hosts - max(spare, 0), 0)
+    return {name: count for name, count in sorted(sized.items()) if count}
 
 
 def costs(cluster: Cluster, grant: Grant) -> dict[str, ReplicaCost]:

@@ -42,16 +42,16 @@ def limit_ms(cluster: Cluster) -> int:
 
 def nodeless_deadlines(state: BridgeState, cluster: Cluster) -> Iterator[int]:
     """Log times (ms) at which a worker has been without a node for too long."""
-    return (each.stuck_since + limit_ms(cluster) for pods in stuck(state, cluster).values() for each in pods)
+    return (worker.stuck_since + limit_ms(cluster) for pods in stuck(state, cluster).values() for worker in pods)
 
 
 def groups(state: BridgeState, cluster: Cluster) -> tuple[Counts, int]:
     """Worker groups with pods without a node, and since when; the groups of the alarm, while another group is tried."""
-    held, found = state.alarms.get(cluster.owner), stuck(state, cluster)
-    counts = {name: len(pods) for name, pods in found.items()}
+    held, nodeless = state.alarms.get(cluster.owner), stuck(state, cluster)
+    counts = {name: len(pods) for name, pods in nodeless.items()}
     if held is not None and held.reason == "no_nodes":
         return held.groups | counts, held.since
-    return counts, min((each.stuck_since for pods in found.values() for each in pods), default=0)
+    return counts, min((worker.stuck_since for pods in nodeless.values() for worker in pods), default=0)
 
 
 def barren(state: BridgeState, cluster: Cluster) -> Counts:
@@ -59,8 +59,8 @@ def barren(state: BridgeState, cluster: Cluster) -> Counts:
     alarm = state.alarms.get(cluster.owner)
     if alarm is None or alarm.reason != "no_nodes" or alarm.cluster != cluster.ref:
         return {}
-    found = stuck(state, cluster)
-    return {name: len(found.get(name, ())) for name in alarm.groups}
+    nodeless = stuck(state, cluster)
+    return {name: len(nodeless.get(name, ())) for name in alarm.groups}
 
 
 def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
@@ -69,7 +69,7 @@ def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[li
         return []
     replicas = state.replicas_in(cluster.ref.uid, group.name)
     pods = stuck(state, cluster).get(group.name, [])
-    names = dict.fromkeys(each.replica for each in sorted(pods, key=lambda each: (-each.created, each.ref.name)))
+    names = dict.fromkeys(worker.replica for worker in sorted(pods, key=lambda pod: (-pod.created, pod.ref.name)))
     going = [*names][: max(len(replicas) - group.least, 0)]
     return [workers for name, workers in replicas.items() if name in going]
 
@@ -77,15 +77,15 @@ def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[li
 def stuck(state: BridgeState, cluster: Cluster) -> dict[str, list[Worker]]:
     """{worker group: pods without a node}"""
     groups = state.workers.get(cluster.ref.uid, {}) if not cluster.fixed else {}
-    found = {name: [each for each in pods.values() if each.stuck_since] for name, pods in groups.items()}
-    return {name: pods for name, pods in sorted(found.items()) if pods}
+    nodeless = {name: [worker for worker in pods.values() if worker.stuck_since] for name, pods in groups.items()}
+    return {name: pods for name, pods in sorted(nodeless.items()) if pods}
 
 
 def late_groups(state: BridgeState, cluster: Cluster) -> Counts:
     """{worker group: pods without a node for too long}"""
     since = state.now - limit_ms(cluster)
-    found = {name: sum(each.stuck_since <= since for each in pods) for name, pods in stuck(state, cluster).items()}
-    return {name: count for name, count in found.items() if count}
+    late = {name: sum(worker.stuck_since <= since for worker in pods) for name, pods in stuck(state, cluster).items()}
+    return {name: count for name, count in late.items() if count}
 
 
 # --- watchdog ---------------------------------------------------------------------------------------------------------
@@ -133,10 +133,10 @@ def look(state: BridgeState, cluster: Cluster) -> None:
     if sizes != watch.sizes:
         watch.since.pop("not_growing", None)
         watch.sizes, watch.tries = sizes, 0
-    found = dict(_wrong(state, cluster))
-    watch.since = {reason: wrong.since or watch.since.get(reason, state.now) for reason, wrong in found.items()}
-    watch.groups = {reason: wrong.groups for reason, wrong in found.items() if wrong.groups}
-    if found or cluster.owner in state.alarms:
+    troubles = dict(_wrong(state, cluster))
+    watch.since = {reason: wrong.since or watch.since.get(reason, state.now) for reason, wrong in troubles.items()}
+    watch.groups = {reason: wrong.groups for reason, wrong in troubles.items() if wrong.groups}
+    if troubles or cluster.owner in state.alarms:
         state.watched[cluster.ref.uid] = None
     else:
         state.watched.pop(cluster.ref.uid, None)
@@ -153,13 +153,13 @@ def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
     alarm, demand = state.alarms.get(cluster.owner), _demand(state, cluster)
     if alarm is None or alarm.reason != "stalled" or alarm.tries > 1:
         return {}
-    found: Counts = {}
+    missing: Counts = {}
     for group in cluster.elastic.groups:
         launching = -(-demand.launching.get(group.name, 0) // group.hosts)
         wanted = min(len(state.replicas_in(cluster.ref.uid, group.name)) + launching, cluster.elastic.ceiling(group))
         if launching and wanted > group.replicas:
-            found[group.name] = wanted
-    return found
+            missing[group.name] = wanted
+    return missing
 
 
 def timed(state: BridgeState) -> Iterator[str]:
@@ -207,7 +207,7 @@ def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChose
         keep = len(state.replicas_in(cluster.ref.uid, group.name)) - len(going)
         if going and keep < grant.groups.get(group.name, 0):
             left[group.name] = keep
-            chosen += [ChosenWorker(each.ref, group.name, True) for replica in going for each in replica]
+            chosen += [ChosenWorker(worker.ref, group.name, True) for replica in going for worker in replica]
     if not chosen:
         return None
     return WorkersChosen(
@@ -232,18 +232,18 @@ def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tupl
     demand = _demand(state, cluster)
     if demand.pending or demand.placement_groups or demand.explicit:
         return []
-    over = {each.pod: each.since + group.idle_s * 1000 for each in demand.idle if each.group == group.name}
+    over = {report.pod: report.since + group.idle_s * 1000 for report in demand.idle if report.group == group.name}
     replicas = state.replicas_in(cluster.ref.uid, group.name)
     named = set(group.leaving)
-    found = [
-        (max(over[each.ref.name] for each in members), sorted(members, key=lambda each: each.ref.name))
+    unused = [
+        (max(over[member.ref.name] for member in members), sorted(members, key=lambda member: member.ref.name))
         for members in replicas.values()
-        if all(each.ref.name in over and each.ref.name not in named for each in members)
+        if all(member.ref.name in over and member.ref.name not in named for member in members)
     ]
-    found.sort(key=lambda each: (each[0], each[1][0].ref.name))
+    unused.sort(key=lambda replica: (replica[0], replica[1][0].ref.name))
     wanted = cluster.wish.in_all.get(group.name, 0)
     needed = max(group.least, wanted if wanted > group.replicas else 0)
-    return found[: max(len(replicas) - needed, 0)]
+    return unused[: max(len(replicas) - needed, 0)]
 
 
 def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, Wrong]]:
@@ -287,19 +287,19 @@ def _unasked(state: BridgeState, cluster: Cluster) -> Counts:
     held = state.alarms.get(cluster.owner)
     again = held is not None and held.reason == "not_growing"  # Then it is not granted any more.
     wants = cluster.wish.in_all if again else cluster.wish.wanted
-    found: Counts = {}
+    unasked: Counts = {}
     for group in cluster.elastic.groups:
         wanted = wants.get(group.name, 0)
         most = wanted if again else group.most
         live = len(state.workers_in(cluster.ref.uid, group.name))
         if min(wanted, most) > group.replicas and live == group.replicas * group.hosts:
-            found[group.name] = min(wanted, most) - group.replicas
-    return found
+            unasked[group.name] = min(wanted, most) - group.replicas
+    return unasked
 
 
 def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decision]:
     known, watch = state.alarms.get(cluster.owner), cluster.watch
-    reason = next((each for each in LIMITS_MS if _is_late(state, cluster, each)), None)
+    reason = next((candidate for candidate in LIMITS_MS if _is_late(state, cluster, candidate)), None)
     over = known is not None and 0 < known.until <= state.now
     if known is not None and known.reason == reason == "not_growing" and over:
         reason = None  # It is tried again.
@@ -345,7 +345,7 @@ def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decis
 
 def _lacks(cluster: Cluster) -> tuple[RayShape, ...]:
     """One shape for each kind of demand without a suitable worker, at most ``MAX_LACKS``."""
-    shapes = dict.fromkeys((tuple(each.resources.items()), each.selectors) for each in cluster.wish.unfit)
+    shapes = dict.fromkeys((tuple(shape.resources.items()), shape.selectors) for shape in cluster.wish.unfit)
     return tuple(RayShape(dict(asked), 1, selectors) for asked, selectors in [*shapes][:MAX_LACKS])
 
 

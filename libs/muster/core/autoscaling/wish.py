@@ -54,11 +54,11 @@ class Wish(Struct, frozen=True):
     @property
     def in_all(self) -> Counts:
         """Replicas in all, if every unit were granted."""
-        found = dict(self.wanted)
+        replicas = dict(self.wanted)
         for unit in self.units:
             for name, count in unit.groups.items():
-                found[name] = found.get(name, 0) + count * unit.times
-        return found
+                replicas[name] = replicas.get(name, 0) + count * unit.times
+        return replicas
 
 
 def wish_of(
@@ -120,8 +120,8 @@ class _Wishing:
     def stock(self, demand: RayDemand) -> None:
         """Hosts with room: starting hosts, idle hosts, and the reported room of other hosts."""
         idle: Counts = {}
-        for each in demand.idle:
-            idle[each.group] = idle.get(each.group, 0) + 1
+        for worker in demand.idle:
+            idle[worker.group] = idle.get(worker.group, 0) + 1
         for group in self._groups:
             made = group.replicas * group.hosts - self._closed.get(group.name, 0)
             coming = max(made - demand.joined.get(group.name, 0), 0)
@@ -130,10 +130,10 @@ class _Wishing:
                 self._hosts.append(self._packing.fresh(group.name, count))
         known = {group.name: group for group in self._groups}
         for room in demand.room:
-            found = known.get(room.group)
-            total = found.offers if found is not None else room.free
-            labels = found.labels if found is not None else {}
-            priority = found.priority if found is not None else 0
+            twin = known.get(room.group)
+            total = twin.offers if twin is not None else room.free
+            labels = twin.labels if twin is not None else {}
+            priority = twin.priority if twin is not None else 0
             self._hosts.append(Host(room.group, total, dict(room.free), labels, priority, room.count))
 
     def waiting(self, demand: RayDemand) -> None:
@@ -178,17 +178,17 @@ class _Wishing:
             self._spare = rooms
             self._keep(launches, hosts, trial)
             return
-        trial, rooms = _copied(hosts), {each: self._spare[each] + self._room[each] for each in self._room}
+        trial, rooms = _copied(hosts), {group: self._spare[group] + self._room[group] for group in self._room}
         left, launches = self._packing.place(trial, rooms, shapes, how)
         if any(left):
-            self._unfit += [structs.replace(each, count=1) for each in shapes if not self._ever(each)]
+            self._unfit += [structs.replace(shape, count=1) for shape in shapes if not self._ever(shape)]
             return
         lacks = self._lacks(launches)
         others = self._others(hosts, shapes, lacks, how)
-        self._add(GrowthUnit(lacks, otherwise=tuple(GrowthOption(each) for each in others)), name)
-        for each, count in _counted(launches).items():
-            self._spare[each] -= count - lacks.get(each, 0)
-            self._room[each] -= lacks.get(each, 0)
+        self._add(GrowthUnit(lacks, otherwise=tuple(GrowthOption(option) for option in others)), name)
+        for group, count in _counted(launches).items():
+            self._spare[group] -= count - lacks.get(group, 0)
+            self._room[group] -= lacks.get(group, 0)
         if name not in self._refused:
             self._keep([], hosts, trial, launches)
 
@@ -200,7 +200,7 @@ class _Wishing:
             self._hosts = trial
             return
         for name, count in _counted([*launches, *more]).items():  # They were made for nothing that runs on them.
-            group = next(each for each in self._groups if each.name == name)
+            group = next(candidate for candidate in self._groups if candidate.name == name)
             self._hosts.append(self._packing.fresh(name, count * group.hosts))
 
     def _lacks(self, launches: Sequence[Launch]) -> Counts:
@@ -210,11 +210,11 @@ class _Wishing:
 
     def _others(self, hosts: list[Host], shapes: Sequence[RayShape], first: Counts, how: How) -> list[Counts]:
         """Other sets of replicas for the piece: Ray's choices where a group has fewer replicas, or none."""
-        found: list[Counts] = [first]
+        options: list[Counts] = [first]
         queue: list[tuple[Counts, Counts]] = [({}, first)]
         seen: list[Counts] = []
         tries = MAX_TRIES if len(self._groups) > 1 else 0
-        while queue and len(found) <= MAX_OTHERS:
+        while queue and len(options) <= MAX_OTHERS:
             caps, lacks = queue.pop(0)
             closed = [(name, 0) for name in lacks]
             fewer = [(name, most) for name, count in lacks.items() for most in (count - 1, count // 2) if most]
@@ -225,22 +225,23 @@ class _Wishing:
                 seen.append(tighter)
                 tries -= 1
                 rooms = {
-                    each: self._spare[each] + min(room, tighter.get(each, room)) for each, room in self._room.items()
+                    group: self._spare[group] + min(room, tighter.get(group, room))
+                    for group, room in self._room.items()
                 }
                 left, launches = self._packing.place(_copied(hosts), rooms, shapes, how)
                 if any(left):
                     continue
                 other = self._lacks(launches)
                 queue.append((tighter, other))
-                if other and other not in found:
-                    found.append(other)
-        return found[1 : MAX_OTHERS + 1]
+                if other and other not in options:
+                    options.append(other)
+        return options[1 : MAX_OTHERS + 1]
 
     def _singly(self, hosts: list[Host], shapes: Sequence[RayShape]) -> None:
         """Place waiting shapes one by one: within the grant, then one piece for each new worker."""
         left, launches = self._packing.place(hosts, self._spare, shapes, SINGLY)
         self._keep(launches, hosts, hosts)
-        rest = [structs.replace(each, count=count) for each, count in zip(shapes, left, strict=True) if count]
+        rest = [structs.replace(shape, count=count) for shape, count in zip(shapes, left, strict=True) if count]
         rooms = dict(self._room)
         left, launches = self._packing.place([], rooms, rest, SINGLY)
         for launch in launches:
@@ -281,11 +282,11 @@ class _Wishing:
             idle[worker.group] = idle.get(worker.group, 0) + 1
         left_over = [*self._left, *demand.infeasible]
         for group in self._groups:
-            mine = [each for each in left_over if times_in(group.grows_to, each.resources)] if group.grows else []
+            mine = [shape for shape in left_over if times_in(group.grows_to, shape.resources)] if group.grows else []
             if not mine:
                 continue
-            left_over = [each for each in left_over if each not in mine]
-            self._unfit = [each for each in self._unfit if not times_in(group.grows_to, each.resources)]
+            left_over = [shape for shape in left_over if shape not in mine]
+            self._unfit = [shape for shape in self._unfit if not times_in(group.grows_to, shape.resources)]
             there = self._wanted[group.name] * group.hosts
             empty = min(there, max(there - demand.joined.get(group.name, 0), 0) + idle.get(group.name, 0))
             extra = {name: amount - group.offers.get(name, 0) for name, amount in group.grows_to.items()}
@@ -295,7 +296,7 @@ class _Wishing:
             hosts += [Host(group.name, extra, dict(extra), group.labels, count=busy)] if busy else []
             rooms = {group.name: self._spare[group.name] + self._room[group.name]}
             left, launches = packing.place(hosts, rooms, mine, SINGLY)
-            if left != [each.count for each in mine]:
+            if left != [shape.count for shape in mine]:
                 self._grow(group, there, sum(_counted(launches).values()))
 
     def _grow(self, group: ScaledGroup, there: int, new: int) -> None:
@@ -306,7 +307,7 @@ class _Wishing:
         lacks[group.name] = max(new - self._spare[group.name], 0)
         self._spare[group.name] -= new - lacks[group.name]
         self._room[group.name] -= lacks[group.name]
-        if lacks := {each: count for each, count in sorted(lacks.items()) if count}:
+        if lacks := {group: count for group, count in sorted(lacks.items()) if count}:
             self._add(GrowthUnit(lacks))
 
     def _ever(self, shape: RayShape) -> bool:
@@ -331,30 +332,30 @@ class _Wishing:
 
 def _rank(gang: RayPlacementGroup) -> tuple[int, int]:
     """Ray's sort key of placement groups."""
-    count = sum(each.count for each in gang.bundles)
+    count = sum(bundle.count for bundle in gang.bundles)
     return (count if gang.strategy.startswith("STRICT") else 0, count)
 
 
 def _packed(bundles: Sequence[RayShape]) -> tuple[RayShape, ...]:
     """All bundles on one host; bundles with different selectors cannot share a host, and are summed apart."""
-    found: list[RayShape] = []
+    packed: list[RayShape] = []
     for bundle in bundles:
-        known = next((index for index, each in enumerate(found) if each.selectors == bundle.selectors), None)
-        total = dict(found[known].resources) if known is not None else {}
+        known = next((index for index, shape in enumerate(packed) if shape.selectors == bundle.selectors), None)
+        total = dict(packed[known].resources) if known is not None else {}
         take(total, bundle.resources, -bundle.count)
         whole = RayShape(dict(sorted(total.items())), selectors=bundle.selectors)
         if known is None:
-            found.append(whole)
+            packed.append(whole)
         else:
-            found[known] = whole
-    return tuple(found)
+            packed[known] = whole
+    return tuple(packed)
 
 
 def _counted(launches: Sequence[Launch]) -> Counts:
-    found: Counts = {}
+    counts: Counts = {}
     for launch in launches:
-        found[launch.group] = found.get(launch.group, 0) + launch.count
-    return dict(sorted(found.items()))
+        counts[launch.group] = counts.get(launch.group, 0) + launch.count
+    return dict(sorted(counts.items()))
 
 
 def _copied(hosts: Sequence[Host]) -> list[Host]:

@@ -55,7 +55,7 @@ class BucketChoice(NamedTuple):
 def choices(view: View, ask: Ask) -> list[BucketChoice]:
     """Every bucket with room for a pod of the ask on suitable nodes."""
     pinned = pinned_to_nodes(view, ask)
-    found: list[BucketChoice] = []
+    suitable: list[BucketChoice] = []
     for key, group in view.ledger.classes.items():
         if refused(ask.rules, group, pinned):
             continue
@@ -78,8 +78,8 @@ def choices(view: View, ask: Ask) -> list[BucketChoice]:
                         left += free[index] * weight
                     if bucket.shared:
                         left += sum(bucket.shared) * gpu
-                    found.append(BucketChoice(left, suited[0], key, need, bucket, suited))
-    return found
+                    suitable.append(BucketChoice(left, suited[0], key, need, bucket, suited))
+    return suitable
 
 
 def _weights(view: View, group: NodeClass) -> tuple[list[tuple[int, int]], int]:
@@ -195,11 +195,11 @@ def within(
     for levels in dict.fromkeys((tuple(both), tuple(required))):
         for where in _domains(view, asks, levels) if levels else ((),):
             mark = view.mark()
-            found = attempt([_inside(ask, where) for ask in asks])
-            if found is None:
+            shortage = attempt([_inside(ask, where) for ask in asks])
+            if shortage is None:
                 return None
             view.undo(mark)
-            short = short or found
+            short = short or shortage
     if not required:
         return short
     return _told(view, asks, topology.required, short)
@@ -218,14 +218,14 @@ def _domains(view: View, asks: Sequence[Ask], levels: tuple[str, ...]) -> Iterat
 
 def _rooms(view: View, ask: Ask, levels: tuple[str, ...]) -> dict[Where, int]:
     """{domain: how many pods of an ask would find a place there}"""
-    found: dict[Where, int] = {}
+    rooms: dict[Where, int] = {}
     for choice in choices(view, ask):
         for name in choice.names:
             labels = view.ledger.nodes[name].labels
             if all(level in labels for level in levels):
                 where = tuple((level, labels[level]) for level in levels)
-                found[where] = found.get(where, 0) + choice.fit
-    return found
+                rooms[where] = rooms.get(where, 0) + choice.fit
+    return rooms
 
 
 def _inside(ask: Ask, where: Where) -> Ask:

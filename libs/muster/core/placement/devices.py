@@ -40,14 +40,14 @@ def pods_fitting(left: Iterable[int], whole: int, share: int, devices: int) -> i
     if not 0 < share <= WHOLE:
         return 0
     each_whole = WHOLE // share
-    slots = [each // share for each in left]
+    slots = [rest // share for rest in left]
     if devices <= 1:
         return sum(slots) + max(whole, 0) * each_whole
     slots += [each_whole] * max(whole, 0)
     low, high = 0, sum(slots) // devices
     while low < high:
         middle = (low + high + 1) // 2
-        if sum([min(each, middle) for each in slots]) >= middle * devices:
+        if sum([min(slot, middle) for slot in slots]) >= middle * devices:
             low = middle
         else:
             high = middle - 1
@@ -70,11 +70,11 @@ def pick(left: Mapping[int, int], whole: int, share: int, devices: int, count: i
         slots[device] = WHOLE // share
     used: list[int] = []
     for device in numbers:
-        if sum([min(slots[each], count) for each in used]) >= count * devices:
+        if sum([min(slots[device], count) for device in used]) >= count * devices:
             break
         used.append(device)
     places = {device: index for index, device in enumerate(used)}
-    found: list[tuple[int, ...]] = []
+    picked: list[tuple[int, ...]] = []
     for remaining in range(count, 0, -1):
         # Devices with as many slots as pods remain must serve every remaining pod; otherwise the fullest device comes
         # first.
@@ -86,5 +86,5 @@ def pick(left: Mapping[int, int], whole: int, share: int, devices: int, count: i
         assert len(chosen) == devices, f"{count} pods with {share} of {devices} devices do not fit into {dict(left)}"
         for device in chosen:
             slots[device] -= 1
-        found.append(tuple(sorted(chosen)))
-    return found
+        picked.append(tuple(sorted(chosen)))
+    return picked

@@ -37,15 +37,15 @@ def _integer(text: str | None) -> int | None:
 
 def selects(selector: Sequence[Requirement] | None, labels: Mapping[str, str]) -> bool:
     """Whether a label selector matches; None matches nothing."""
-    return selector is not None and all(holds(each, labels) for each in selector)
+    return selector is not None and all(holds(requirement, labels) for requirement in selector)
 
 
 def any_term(terms: Iterable[NodeTerm], labels: Mapping[str, str], name: str) -> bool:
     """Whether any term matches a node."""
     return any(
         (term.labels or term.names)
-        and all(holds(each, labels) for each in term.labels)
-        and all(holds(each, {each.key: name}) for each in term.names)
+        and all(holds(requirement, labels) for requirement in term.labels)
+        and all(holds(requirement, {requirement.key: name}) for requirement in term.names)
         for term in terms
     )
 
@@ -63,7 +63,9 @@ def suits_volumes(rules: PodRules, labels: Mapping[str, str], name: str) -> bool
 
 def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
     """The first taint the pod does not put up with."""
-    return next((taint for taint in taints if not any(tolerates(each, taint) for each in tolerations)), None)
+    return next(
+        (taint for taint in taints if not any(tolerates(toleration, taint) for toleration in tolerations)), None
+    )
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -96,7 +98,7 @@ def ports_clash(one: Iterable[HostPort], other: Sequence[HostPort]) -> bool:
 def asked_labels(rules: PodRules) -> list[str]:
     """The node labels used by nodeSelector, node affinity, volumes and a demand for GPU memory."""
     terms = [*(rules.nodes or ()), *(term for volume in rules.volumes for term in volume)]
-    keys = [*rules.node_labels, *(each.key for term in terms for each in term.labels)]
+    keys = [*rules.node_labels, *(requirement.key for term in terms for requirement in term.labels)]
     keys += [level for level in (rules.topology.required, rules.topology.preferred) if level]
     if rules.gpu_memory:
         keys.append(GPU_MEMORY)
@@ -113,8 +115,8 @@ def names_nodes(rules: PodRules) -> bool:
 def pod_labels_asked(rules: Iterable[PodRules]) -> list[str]:
     """The pod labels used by rules between pods."""
     keys: dict[str, None] = {}
-    for each in rules:
-        selectors = [term.selector for term in (*each.together, *each.apart)]
-        for selector in (*selectors, *(spread.selector for spread in each.spread)):
+    for pod in rules:
+        selectors = [term.selector for term in (*pod.together, *pod.apart)]
+        for selector in (*selectors, *(spread.selector for spread in pod.spread)):
             keys |= dict.fromkeys(requirement.key for requirement in selector or ())
     return sorted(keys)

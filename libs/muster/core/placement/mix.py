@@ -56,12 +56,12 @@ class Mix(Struct):
         text = f"{kind.cpu},{kind.memory},{devices},{rules.share}"
         key = f"{text},{where!r}" if where != ANYWHERE else text
         if key not in self.kinds and len(self.kinds) >= MAX_KINDS:
-            del self.kinds[min(self.kinds, key=lambda each: (self.kinds[each].times, each))]
+            del self.kinds[min(self.kinds, key=lambda key: (self.kinds[key].times, key))]
         self.kinds.setdefault(key, kind).times += count
         self.asked += count
         if self.asked >= self.refresh_at:
             self.refresh_at = self.asked + max(REFRESH_EVERY, self.asked // 4) if self.asked >= 8 else self.asked + 1
-            self.used = sorted(self.kinds, key=lambda each: (-self.kinds[each].times, each))[:MAX_USED]
+            self.used = sorted(self.kinds, key=lambda key: (-self.kinds[key].times, key))[:MAX_USED]
 
     def for_nodes(self, labels: dict[str, str], taints: tuple[Taint, ...]) -> str:
         """The mix for one class of nodes, as a text for ``waste``; empty when no kind is known."""
@@ -102,10 +102,10 @@ def _parsed(mix: str) -> _Parsed:
         asked += times
         cpus += cpu * times
         gpus += (devices * WHOLE + share) * times
-    found = []
+    rows = []
     for (devices, share), kinds in sorted(shapes.items()):
-        by_cpu, by_memory = sorted(kinds), sorted(kinds, key=lambda each: each[1])
-        found.append(
+        by_cpu, by_memory = sorted(kinds), sorted(kinds, key=lambda row: row[1])
+        rows.append(
             (
                 devices,
                 share,
@@ -116,7 +116,7 @@ def _parsed(mix: str) -> _Parsed:
                 [0, *accumulate(times for _, _, times in by_memory)],
             )
         )
-    return _Parsed(int(odd), asked, cpus, gpus, found)
+    return _Parsed(int(odd), asked, cpus, gpus, rows)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -136,6 +136,6 @@ def waste(cpu: int, memory: int, whole: int, shared: tuple[int, ...], mix: str) 
         fits = min(by_cpu[bisect_right(cpus, cpu)], by_memory[bisect_right(memories, memory)])
         small = slivers
         if share:
-            small = sum([each for each in shared if each < share]) if shared else 0
+            small = sum([rest for rest in shared if rest < share]) if shared else 0
         total += fits * small + (times - fits) * left
     return total

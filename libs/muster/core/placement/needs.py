@@ -140,9 +140,9 @@ def refused(rules: PodRules, group: NodeClass, pinned: bool) -> tuple[ObstacleCo
     """Why no node of a class will do, even an empty node: (code, detail), in the order of Kubernetes' checks."""
     if rules.unsupported is not None:
         return "unsupported", ""
-    if not group.schedulable and not any(tolerates(each, UNSCHEDULABLE) for each in rules.tolerations):
+    if not group.schedulable and not any(tolerates(toleration, UNSCHEDULABLE) for toleration in rules.tolerations):
         return "unschedulable", ""
-    taint = untolerated([each for each in group.taints if each.key != UNSCHEDULABLE.key], rules.tolerations)
+    taint = untolerated([taint for taint in group.taints if taint.key != UNSCHEDULABLE.key], rules.tolerations)
     if taint is not None:
         return "taint", f"{taint.key}: {taint.value}"
     if not group.ready:

@@ -266,7 +266,7 @@ class NodeLedger(Struct):
             enter(self.classes[node.slot.group].empty, _empty(node), name)
         else:
             names = self.classes[node.slot.group].resources
-            node.slot.free = [node.allocatable[each] - node.used.get(each, 0) for each in names]
+            node.slot.free = [node.allocatable[resource] - node.used.get(resource, 0) for resource in names]
             node.slot.shared = dict(node.shared)
         enter(self.classes[node.slot.group].buckets, node.slot, name)
         self._count(node.slot, 1)
@@ -284,8 +284,8 @@ class NodeLedger(Struct):
         leave(self.classes[node.slot.group].empty, _empty(node), name)
         if not self.classes[node.slot.group].buckets:
             del self.classes[node.slot.group]
-            for each in self.sought.values():
-                each.needs.pop(node.slot.group, None)
+            for sought in self.sought.values():
+                sought.needs.pop(node.slot.group, None)
         node.slot = None
 
     # --- what is sought -----------------------------------------------------------------------------------------
@@ -295,8 +295,8 @@ class NodeLedger(Struct):
         key = repr((request, rules))
         if key not in self.sought:
             pinned = names_nodes(rules) or any(label not in self.asked for label in asked_labels(rules))
-            found = self.sought[key] = PodSought(request, rules, pinned)
-            found.room = self.room_for(found)
+            sought = self.sought[key] = PodSought(request, rules, pinned)
+            sought.room = self.room_for(sought)
         self.sought[key].wanted(pods, line)
         return key
 
@@ -317,20 +317,20 @@ class NodeLedger(Struct):
     def _count(self, slot: Slot, times: int) -> None:
         """A node with so much left is there, or is there no more."""
         group, shared = self.classes[slot.group], sorted(slot.shared.values()) if self.sought else []
-        for each in self.sought.values():
-            each.room += times * each.fit(slot.group, group, slot.free, shared)
+        for sought in self.sought.values():
+            sought.room += times * sought.fit(slot.group, group, slot.free, shared)
 
     def recount(self) -> dict[str, Vector]:
         """{node: resources taken by the occupants}, counted again: for checks."""
-        found: dict[str, Vector] = {}
+        taken: dict[str, Vector] = {}
         for occupant in self.occupants.values():
-            used = found.setdefault(occupant.node, {})
+            used = taken.setdefault(occupant.node, {})
             add_into(used, occupant.request, occupant.count)
             add_into(used, {PODS: 1000}, occupant.count)
         for name, node in self.nodes.items():
             if node.shared or node.idle:
-                add_into(found[name], {GPU: WHOLE}, len(node.shared) + node.idle)
-        return found
+                add_into(taken[name], {GPU: WHOLE}, len(node.shared) + node.idle)
+        return taken
 
 
 def _empty(node: Node) -> Slot:

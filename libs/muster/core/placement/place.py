@@ -59,7 +59,7 @@ def _together(view: View, wanted: Sequence[Ask], strategy: Strategy) -> Shortage
         first = first or short
         if len(wanted) == 1:
             break
-        alone = next((found for ask in wanted if (found := _alone(view, ask)) is not None), None)
+        alone = next((shortage for ask in wanted if (shortage := _alone(view, ask)) is not None), None)
         if alone is not None:
             return alone
     return first
@@ -108,15 +108,15 @@ def _place_one(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> S
 
 def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
     strategy = ask.strategy or strategy
-    found = choices(view, ask)
+    candidates = choices(view, ask)
     affinity = PodAffinity(view, ask) if PodAffinity.concerns(view, ask) else None
     if affinity is not None:
-        return _by_rules_between_pods(view, ask, list(_ordered(found, rank)), affinity, strategy)
+        return _by_rules_between_pods(view, ask, list(_ordered(candidates, rank)), affinity, strategy)
     left = ask.count
     if strategy == "spread":
-        left = _deal(view, ask, found)
+        left = _deal(view, ask, candidates)
     else:
-        for choice in _ordered(found, rank):
+        for choice in _ordered(candidates, rank):
             fit = choice.fit if left > 1 else 1
             for name in choice.names:
                 count = min(fit, left)
@@ -133,7 +133,7 @@ def _ordered(found: list[BucketChoice], rank: Rank | None) -> Iterator[BucketCho
         yield from sorted(found, key=_tightness)
         return
     best = nsmallest(RANKED, found, key=_tightness) if len(found) > RANKED else found
-    yield from sorted(best, key=lambda each: (each.left >= LATE, rank(each), each.left, each.first))
+    yield from sorted(best, key=lambda choice: (choice.left >= LATE, rank(choice), choice.left, choice.first))
     if len(found) > RANKED:
         yield from sorted(found, key=_tightness)[RANKED:]
 
@@ -144,9 +144,9 @@ def _tightness(choice: BucketChoice) -> tuple[int, str]:
 
 def _deal(view: View, ask: Ask, found: list[BucketChoice]) -> int:
     """Place one pod at a time, always on the emptiest node; returns the number of pods left over."""
-    heap = [(0, -each.left, name, index) for index, each in enumerate(found) for name in each.names]
+    heap = [(0, -choice.left, name, index) for index, choice in enumerate(found) for name in choice.names]
     heapify(heap)
-    fits = [each.fit for each in found]
+    fits = [choice.fit for choice in found]
     dealt: dict[str, tuple[PodNeed, int]] = {}
     left = ask.count
     while left and heap:
@@ -201,14 +201,14 @@ def _by_rules_between_pods(
 def _domains(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]]) -> list[list[tuple[BucketChoice, str]]]:
     """For pods with affinity to each other: the domains with room for all pods, tightest first."""
     key = ask.rules.together[0].key
-    found: dict[str, list[tuple[BucketChoice, str]]] = {}
+    domains: dict[str, list[tuple[BucketChoice, str]]] = {}
     for spot in spots:
         value = view.ledger.nodes[spot[1]].labels.get(key)
         if value is not None:
-            found.setdefault(value, []).append(spot)
-    rooms = {value: sum(choice.fit for choice, _ in inside) for value, inside in found.items()}
+            domains.setdefault(value, []).append(spot)
+    rooms = {value: sum(choice.fit for choice, _ in inside) for value, inside in domains.items()}
     fitting = sorted((room, value) for value, room in rooms.items() if room >= ask.count)
-    return [found[value] for _, value in fitting[:MAX_DOMAINS_TRIED]]
+    return [domains[value] for _, value in fitting[:MAX_DOMAINS_TRIED]]
 
 
 def _one_by_one(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]], affinity: PodAffinity) -> int:
@@ -216,7 +216,7 @@ def _one_by_one(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]], aff
     open_spots, fitted = list(spots), 0
     while fitted < ask.count:
         closed: list[int] = []
-        found = False
+        placed = False
         for index, (choice, name) in enumerate(open_spots):
             obstacle = affinity.obstacle(name)
             if obstacle:
@@ -229,11 +229,11 @@ def _one_by_one(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]], aff
             slot = view.slot(name)
             if slot is None or choice.need.fit(slot.free, sorted(slot.shared.values())) <= 0:
                 closed.append(index)
-            found = True
+            placed = True
             break
         for index in reversed(closed):
             del open_spots[index]
-        if not found:
+        if not placed:
             break
     return fitted
 
@@ -277,20 +277,20 @@ def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -
                     count("volume", "", 1)
                 elif affinity is not None and (obstacle := affinity.obstacle(name)):
                     count(obstacle, "", 1)
-    found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes > 0)
-    return Shortage(ask.name, fitted, ask.count, view.ledger.count, found, unsupported=ask.rules.unsupported)
+    obstacles = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes > 0)
+    return Shortage(ask.name, fitted, ask.count, view.ledger.count, obstacles, unsupported=ask.rules.unsupported)
 
 
 def _too_small(
     view: View, ask: Ask, group: NodeClass, need: PodNeed | None, missing: list[str], pinned: bool
 ) -> dict[str, int]:
     """Resource -> number of the class's nodes that suit a pod and are too small even when empty."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for bucket in group.empty.values():
         short = missing or short_of(group, need, bucket)
         suited = len(bucket.names)
         if short and pinned:
             suited = sum(suits_node(ask.rules, view.ledger.nodes[name].labels, name) for name in bucket.names)
         for resource in short:
-            found[resource] = found.get(resource, 0) + suited
-    return found
+            counts[resource] = counts.get(resource, 0) + suited
+    return counts

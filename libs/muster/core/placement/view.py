@@ -44,8 +44,8 @@ class Taken(Struct, frozen=True):
 
     def devices_of(self, index: int) -> tuple[int, ...]:
         """The devices of one pod; empty for a pod without shares."""
-        each = len(self.devices) // self.count
-        return self.devices[index * each : (index + 1) * each]
+        devices = len(self.devices) // self.count
+        return self.devices[index * devices : (index + 1) * devices]
 
 
 class Kept(NamedTuple):
@@ -144,7 +144,7 @@ class View:
             shares[device] = shares.get(device, 0) + part
         if frees and need.gpu >= 0 and not need.share:
             lacks = (dict(need.parts).get(need.gpu, 0) * count - kept[need.gpu]) // WHOLE
-            for device in [each for each in frees if after.shared.get(each, 0) > 0][: max(lacks, 0)]:
+            for device in [number for number in frees if after.shared.get(number, 0) > 0][: max(lacks, 0)]:
                 shares[device], after.shared[device] = after.shared[device], 0
         self._move(node, after)
         whole = all(kept[index] >= amount * count for index, amount in need.parts)
@@ -189,11 +189,11 @@ class View:
 
     def onto(self, ledger: NodeLedger) -> View:
         """The same taken and kept places, on a ledger with all of these nodes in their present state here."""
-        found = View(ledger)
+        copy = View(ledger)
         for node, slot in self._slots.items():
-            found._move(node, Slot(slot.group, list(slot.free), dict(slot.shared)))
-        found.taken = list(self.taken)
-        return found
+            copy._move(node, Slot(slot.group, list(slot.free), dict(slot.shared)))
+        copy.taken = list(self.taken)
+        return copy
 
     def mark(self) -> tuple[int, int]:
         """Where to undo to."""
@@ -241,9 +241,9 @@ def _without(names: list[str], left: Mapping[str, None]) -> list[str]:
 def share_devices(slot: Slot, need: PodNeed, count: int) -> list[int]:
     """Take shares of devices for pods that fit; returns the devices, pod by pod."""
     whole = max(slot.free[need.gpu], 0) // WHOLE
-    found = [device for each in pick(slot.shared, whole, need.share, need.devices, count) for device in each]
-    for device in found:
+    taken = [device for devices in pick(slot.shared, whole, need.share, need.devices, count) for device in devices]
+    for device in taken:
         if device not in slot.shared:
             slot.free[need.gpu] -= WHOLE
         slot.shared[device] = slot.shared.get(device, WHOLE) - need.share
-    return found
+    return taken
