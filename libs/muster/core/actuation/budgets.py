@@ -85,8 +85,8 @@ def read_budgets(order: Order, status: int, body: bytes) -> list[_Budget] | Stop
     if status != 200:
         return _unread(order, status, body)
     try:
-        found: _Budgets = decode(body, _Budgets)
-        return [decode(bytes(each), _Budget) for each in found.items]
+        listed: _Budgets = decode(body, _Budgets)
+        return [decode(bytes(raw), _Budget) for raw in listed.items]
     except UnreadableError as err:
         return failed(order, "refused", problem("", "budgets_unreadable", err.problem))
 
@@ -102,7 +102,7 @@ def refusing_budget(
     except UnreadableError as err:
         return failed(order, "refused", problem("", "pods_unreadable", err.problem))
     owners = _owners(pods, leaving)
-    for budget in sorted(budgets, key=lambda each: each.metadata.name):
+    for budget in sorted(budgets, key=lambda budget: budget.metadata.name):
         selector = selector_of(budget.spec.selector)
         chosen = [pod for pod in pods.items if pod.counts and selects(selector, pod.metadata.labels)]
         whole = not leaving.pods

@@ -72,7 +72,7 @@ Steps = Generator[Request, Reply, Effect | RetryLater]
 def orders_of(state: ActuatorState) -> Iterator[Order]:
     """Every order to be carried out now, in the order of the decisions, one order for each object."""
     tables = _tables(state)
-    for order in merge(*(table.values() for table in tables), key=lambda each: each.intent):
+    for order in merge(*(table.values() for table in tables), key=lambda order: order.intent):
         if order_of(state, order.ref.uid) is order and not is_held(state, order):
             yield order
 
@@ -147,8 +147,8 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         answer = patched(order, reply.status, reply.body)
         if not isinstance(answer, Reread):
             return answer
-        found = yield Request("GET", request.path)
-        after = after_reread(order, known, state().seq, found.status, found.body, message_of(reply.body))
+        reread = yield Request("GET", request.path)
+        after = after_reread(order, known, state().seq, reread.status, reread.body, message_of(reply.body))
         if not isinstance(after, Known):
             return after
         known = after
@@ -165,8 +165,8 @@ def _gather(order: Outstanding, end: int) -> Generator[Request, Reply, Effect | 
     made = yield Request("POST", groups.path(order.ref.namespace), patches.group_for(order))
     if made.status != 409:
         return patches.read_made(order, made.status, made.body)
-    found = yield Request("GET", path)
-    former = patches.read_former(order, end, found.status, found.body)
+    present = yield Request("GET", path)
+    former = patches.read_former(order, end, present.status, present.body)
     if not isinstance(former, bytes):
         return former
     gone = yield Request("DELETE", path, former)
@@ -177,8 +177,8 @@ def _budgets_allow(
     order: Outstanding | Gating, going: budgets.PodsLeaving
 ) -> Generator[Request, Reply, Effect | RetryLater | None]:
     """Whether PodDisruptionBudgets let the pods of a victim go; None when every budget allows the loss."""
-    found = yield Request("GET", DISRUPTION_BUDGETS.path(order.ref.namespace))
-    limits = budgets.read_budgets(order, found.status, found.body)
+    listed = yield Request("GET", DISRUPTION_BUDGETS.path(order.ref.namespace))
+    limits = budgets.read_budgets(order, listed.status, listed.body)
     if not isinstance(limits, list):
         return limits
     if not limits:
@@ -197,8 +197,8 @@ def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:
         workers = yield from _workers(order)
         if isinstance(workers, RetryLater):
             return workers
-        found = yield Request("GET", path)
-        patch = patch_gate(order, found.status, found.body, workers)
+        cluster = yield Request("GET", path)
+        patch = patch_gate(order, cluster.status, cluster.body, workers)
         if not isinstance(patch, bytes):
             return patch
         reply = yield Request("PATCH", path, patch, JSON_PATCH)
@@ -210,7 +210,7 @@ def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:
 
 def _workers(order: Gating) -> Generator[Request, Reply, dict[str, list[str]] | RetryLater]:
     """Names of the chosen pods that are still workers of the cluster, by group."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for group, pods in order.decision.workers.items():
         for pod in pods:
             reply = yield Request("GET", PODS.path(pod.namespace, pod.name))
@@ -218,8 +218,8 @@ def _workers(order: Gating) -> Generator[Request, Reply, dict[str, list[str]] | 
             if isinstance(answer, RetryLater):
                 return answer
             if answer:
-                found.setdefault(group, []).append(pod.name)
-    return found
+                names.setdefault(group, []).append(pod.name)
+    return names
 
 
 def _bind(order: Bind, image: str) -> Steps:
@@ -237,13 +237,13 @@ def _bind(order: Bind, image: str) -> Steps:
     answer = read_binding(order, reply.status, reply.body)
     if not isinstance(answer, Reread):
         return answer
-    found = yield Request("GET", path)
-    return after_binding(order, found.status, found.body, message_of(reply.body))
+    reread = yield Request("GET", path)
+    return after_binding(order, reread.status, reread.body, message_of(reply.body))
 
 
 def _unbind(order: Unbind) -> Steps:
-    found = yield Request("GET", PODS.path(order.ref.namespace, order.ref.name))
-    return after_unbind(order, found.status, found.body)
+    pod = yield Request("GET", PODS.path(order.ref.namespace, order.ref.name))
+    return after_unbind(order, pod.status, pod.body)
 
 
 def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | RetryLater]:
@@ -285,8 +285,8 @@ def _free(order: Freeing) -> Steps:
 
 def _remove(order: Removing) -> Steps:
     path = PODS.path(order.ref.namespace, order.ref.name)
-    found = yield Request("GET", path)
-    known = before_deletion(order, found.status, found.body)
+    pod = yield Request("GET", path)
+    known = before_deletion(order, pod.status, pod.body)
     if known is not None:
         return known
     reply = yield Request("DELETE", path, deletion(order))

@@ -99,8 +99,8 @@ def workers_leaving(state: ActuatorState, order: Gating) -> PodsLeaving:
 def _workers_before(state: ActuatorState, order: Outstanding | Gating) -> list[str]:
     """Uids of the workers released by earlier orders, without the workers of a victim that leaves as a whole."""
     whole = order.ref.uid if isinstance(order, Outstanding) else ""
-    ahead = (each for each in state.gating.values() if each.intent < order.intent)
-    orders = [pod.uid for each in ahead if each.decision.owner.uid != whole for pod in _workers_of(each)]
+    ahead = (earlier for earlier in state.gating.values() if earlier.intent < order.intent)
+    orders = [pod.uid for earlier in ahead if earlier.decision.owner.uid != whole for pod in _workers_of(earlier)]
     return orders + [uid for owner, workers in state.going.items() if owner != whole for uid in workers]
 
 
@@ -273,8 +273,8 @@ class Actuator(Stage[ActuatorState]):
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         state.bases.pop(event.ref.uid, None)
-        for told in (state.resumed, state.leaving, state.going):
-            told.pop(event.ref.uid, None)
+        for table in (state.resumed, state.leaving, state.going):
+            table.pop(event.ref.uid, None)
         for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:
             del state.gating[uid]
         for uid in [uid for uid, order in state.removing.items() if order.owner == event.ref.uid]:

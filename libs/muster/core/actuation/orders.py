@@ -208,8 +208,8 @@ def message_of(body: bytes) -> str:
 
 def meta_of(body: bytes) -> Meta:
     """The metadata of an object; raises UnreadableError."""
-    found: _WrittenObject = decode(body, _WrittenObject)
-    return found.metadata
+    written: _WrittenObject = decode(body, _WrittenObject)
+    return written.metadata
 
 
 def rv_of(body: bytes) -> int:

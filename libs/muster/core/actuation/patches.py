@@ -231,11 +231,11 @@ def patch_gate(
         return none
     decision = order.decision
     try:
-        found: _Cluster = decode(body, _Cluster)
-        elastic = elastic_of(found.spec, found.metadata, "spec")
+        cluster: _Cluster = decode(body, _Cluster)
+        elastic = elastic_of(cluster.spec, cluster.metadata, "spec")
     except UnreadableError as err:
         return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
-    meta = found.metadata
+    meta = cluster.metadata
     if meta.uid != order.ref.uid:
         return failed(order, "gone", problem("", "name_taken"))
     if elastic is None:
@@ -251,14 +251,14 @@ def patch_gate(
     if grown:
         return failed(order, "spec_changed", problem("", "worker_group_grown", group=grown[0]))
     most = {group.name: max(decision.most[group.name], group.least) for group in elastic.groups}
-    notes = gate_notes(most, elastic, order.intent) | rayscaling.notes_of(found.spec, meta.annotations, decision.grow)
+    notes = gate_notes(most, elastic, order.intent) | rayscaling.notes_of(cluster.spec, meta.annotations, decision.grow)
     ops: list[Op] = [
         {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
     ]
     ops += annotate(notes, annotated=bool(meta.annotations))
     ops += gate_ops(most, elastic, SCALED["RayCluster"], _replicas(decision, elastic))
-    ops += _deletions(found.spec, elastic, workers or {})
+    ops += _deletions(cluster.spec, elastic, workers or {})
     return msgspec.json.encode(ops, order="deterministic")
 
 
@@ -458,13 +458,13 @@ def after_reread(
     if stored is not None and stored > order.intent and stored.seq <= end:
         return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
     if order.basis is None:
-        found = Known(
+        known = Known(
             intent=meta.annotations.get(INTENT),
             annotated=bool(meta.annotations),
             queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
             switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
         )
-        same = (found.intent, found.annotated) == (tried.intent, tried.annotated)
+        same = (known.intent, known.annotated) == (tried.intent, tried.annotated)
     else:
         try:
             workload = KINDS[order.ref.kind].read(body)
@@ -474,6 +474,6 @@ def after_reread(
             return failed(order, "spec_changed", problem("", "spec_edited", generation=meta.generation))
         # The annotation as on the server: another client may have removed it, or written a longer value than a fact
         # keeps.
-        found = replace(known_of(workload), intent=meta.annotations.get(INTENT))
-        same = (found.intent, found.annotated, found.generation) == (tried.intent, tried.annotated, tried.generation)
-    return failed(order, "refused", said(refusal)) if same else found
+        known = replace(known_of(workload), intent=meta.annotations.get(INTENT))
+        same = (known.intent, known.annotated, known.generation) == (tried.intent, tried.annotated, tried.generation)
+    return failed(order, "refused", said(refusal)) if same else known

@@ -285,10 +285,12 @@ def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) ->
         return failed(order, "refused", err.problem)
     if pod.metadata.uid != order.ref.uid:
         return failed(order, "gone", problem("", "name_taken"))
-    found = tuple((name, _config_map(order, name, data)) for name, data in _config_maps(order, pod, uuids))
-    labels = {GROUP: order.groups[0]} if len(order.groups) == 1 else {f"{GROUP}/{each}": each for each in order.groups}
+    config_maps = tuple((name, _config_map(order, name, data)) for name, data in _config_maps(order, pod, uuids))
+    labels = (
+        {GROUP: order.groups[0]} if len(order.groups) == 1 else {f"{GROUP}/{group}": group for group in order.groups}
+    )
     patch = {"metadata": {"uid": order.ref.uid, "labels": labels}}
-    return Wiring(msgspec.json.encode(patch, order="deterministic"), found)
+    return Wiring(msgspec.json.encode(patch, order="deterministic"), config_maps)
 
 
 def _config_maps(order: Bind, pod: _ReservationPod, uuids: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
@@ -297,9 +299,11 @@ def _config_maps(order: Bind, pod: _ReservationPod, uuids: tuple[str, ...]) -> l
     if not base:
         return []
     wanted = container_of(pod.metadata.annotations)
-    index = next((f"{i}" for i, each in enumerate(pod.spec.containers) if each.name == wanted), "")
+    index = next((f"{i}" for i, container in enumerate(pod.spec.containers) if container.name == wanted), "")
     if not index:
-        index = next((f"i{i}" for i, each in enumerate(pod.spec.init_containers or ()) if each.name == wanted), "0")
+        index = next(
+            (f"i{i}" for i, container in enumerate(pod.spec.init_containers or ()) if container.name == wanted), "0"
+        )
     data = {
         "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
         "RUNAI_NUM_OF_GPUS": portion(order.share),
@@ -349,10 +353,10 @@ def is_worker(cluster: Ref, group: str, pod: Ref, status: int, body: bytes) -> b
 
 def before_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLater | None:
     """The outcome of a deletion, as the pod shows it; None: the pod has to be deleted."""
-    found = is_worker(order.cluster, order.group, order.ref, status, body)
-    if isinstance(found, RetryLater):
+    worker = is_worker(order.cluster, order.group, order.ref, status, body)
+    if isinstance(worker, RetryLater):
         return refused(order, status, body)
-    meta = _meta_of(body) if found else None
+    meta = _meta_of(body) if worker else None
     if meta is None or meta.labels.get(RAY_NODE_TYPE) != RAY_WORKER:
         return failed(order, "gone", problem("", "worker_gone"))
     return applied(order) if meta.deletion_timestamp else None
@@ -369,7 +373,7 @@ def read_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLa
 
 def _meta_of(body: bytes) -> Meta | None:
     try:
-        found: _Worker = decode(body, _Worker)
+        worker: _Worker = decode(body, _Worker)
     except UnreadableError:
         return None
-    return found.metadata
+    return worker.metadata

@@ -125,19 +125,20 @@ def pod_spec(pods: PodSet) -> Body:
     if rules.ports:
         container["ports"] = [
             {
-                "containerPort": each.port,
-                "hostPort": each.port,
-                "protocol": each.protocol,
-                **({"hostIP": each.ip} if each.ip else {}),
+                "containerPort": port.port,
+                "hostPort": port.port,
+                "protocol": port.protocol,
+                **({"hostIP": port.ip} if port.ip else {}),
             }
-            for each in rules.ports
+            for port in rules.ports
         ]
     spec: Body = {"schedulerName": SCHEDULERS[0], "containers": [container]}
     if rules.node_labels:
         spec["nodeSelector"] = dict(rules.node_labels)
     if rules.tolerations:
         spec["tolerations"] = [
-            {name: text for name, text in msgspec.to_builtins(each).items() if text} for each in rules.tolerations
+            {name: text for name, text in msgspec.to_builtins(toleration).items() if text}
+            for toleration in rules.tolerations
         ]
     affinity = _affinity(rules)
     if affinity:
@@ -145,21 +146,21 @@ def pod_spec(pods: PodSet) -> Body:
     if rules.spread:
         spec["topologySpreadConstraints"] = [
             {
-                "topologyKey": each.key,
-                "maxSkew": each.skew,
+                "topologyKey": spread.key,
+                "maxSkew": spread.skew,
                 "whenUnsatisfiable": "DoNotSchedule",
-                **({"labelSelector": _selector(each.selector)} if each.selector is not None else {}),
-                **({"minDomains": each.domains} if each.domains > 1 else {}),
-                "nodeAffinityPolicy": "Honor" if each.honor_affinity else "Ignore",
-                "nodeTaintsPolicy": "Honor" if each.honor_taints else "Ignore",
+                **({"labelSelector": _selector(spread.selector)} if spread.selector is not None else {}),
+                **({"minDomains": spread.domains} if spread.domains > 1 else {}),
+                "nodeAffinityPolicy": "Honor" if spread.honor_affinity else "Ignore",
+                "nodeTaintsPolicy": "Honor" if spread.honor_taints else "Ignore",
             }
-            for each in rules.spread
+            for spread in rules.spread
         ]
     return spec
 
 
 def _affinity(rules: PodRules) -> Body:
-    required, found = "requiredDuringSchedulingIgnoredDuringExecution", Body()
+    required, affinity = "requiredDuringSchedulingIgnoredDuringExecution", Body()
     if rules.nodes is not None:
         terms = [
             {
@@ -169,23 +170,23 @@ def _affinity(rules: PodRules) -> Body:
             for term in rules.nodes
         ]
         if terms:
-            found["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
+            affinity["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
     if rules.together:
-        found["podAffinity"] = {required: [_term(each) for each in rules.together]}
+        affinity["podAffinity"] = {required: [_term(term) for term in rules.together]}
     if rules.apart:
-        found["podAntiAffinity"] = {required: [_term(each) for each in rules.apart]}
-    return found
+        affinity["podAntiAffinity"] = {required: [_term(term) for term in rules.apart]}
+    return affinity
 
 
 def _term(term: PodTerm) -> Body:
-    found: Body = {"topologyKey": term.key}
+    written: Body = {"topologyKey": term.key}
     if term.selector is not None:
-        found["labelSelector"] = _selector(term.selector)
+        written["labelSelector"] = _selector(term.selector)
     if term.everywhere:
-        found["namespaceSelector"] = {}
+        written["namespaceSelector"] = {}
     elif term.namespaces:
-        found["namespaces"] = list(term.namespaces)
-    return found
+        written["namespaces"] = list(term.namespaces)
+    return written
 
 
 def _selector(selector: tuple[Requirement, ...]) -> Body:
@@ -194,6 +195,10 @@ def _selector(selector: tuple[Requirement, ...]) -> Body:
 
 def _expressions(found: tuple[Requirement, ...]) -> list[Body]:
     return [
-        {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
-        for each in found
+        {
+            "key": requirement.key,
+            "operator": requirement.operator,
+            **({"values": list(requirement.values)} if requirement.values else {}),
+        }
+        for requirement in found
     ]
