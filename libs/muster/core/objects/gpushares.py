@@ -85,8 +85,8 @@ def container_of(annotations: Mapping[str, str]) -> str:
 
 def _by_key(annotations: Mapping[str, str]) -> str:
     """The container named in an annotation for container memory; empty without such an annotation."""
-    found = (_CONTAINER_MEMORY.fullmatch(key) for key in sorted(annotations))
-    return next((each.group(1) for each in found if each is not None), "")
+    matches = (_CONTAINER_MEMORY.fullmatch(key) for key in sorted(annotations))
+    return next((match.group(1) for match in matches if match is not None), "")
 
 
 def _read(
@@ -141,13 +141,13 @@ def _of_containers(annotations: Mapping[str, str]) -> tuple[dict[str, int], Fiel
     """({"request" or "limit": MiB} of the container named in the annotations for containers, error)"""
     amounts, named = dict[str, int](), dict[str, None]()
     for key in sorted(annotations):
-        found, mode = _CONTAINER_MEMORY.fullmatch(key), _CONTAINER_MODE.fullmatch(key)
-        if found is not None:
+        amount_key, mode = _CONTAINER_MEMORY.fullmatch(key), _CONTAINER_MODE.fullmatch(key)
+        if amount_key is not None:
             amount = _mebibytes(annotations[key])
             if not 0 < amount <= MAX_MEMORY:
                 return {}, problem("", "bad_container_memory", key=key)
-            amounts[found.group(2)] = amount
-        either = found or mode
+            amounts[amount_key.group(2)] = amount
+        either = amount_key or mode
         if either is not None:
             named[either.group(1)] = None
     if not amounts:
@@ -171,7 +171,7 @@ def _container_wrong(annotations: Mapping[str, str], names: Collection[str]) -> 
 
 def thousandths(text: str) -> int:
     """A fraction above 0 and below 1, rounded up so that shares never exceed a device; else 0."""
-    if not text or not any(each.isdigit() for each in text) or _NUMBER.fullmatch(text) is None:
+    if not text or not any(letter.isdigit() for letter in text) or _NUMBER.fullmatch(text) is None:
         return 0
     amount = Decimal(text)
     return int((amount * WHOLE).to_integral_value(ROUND_CEILING)) if 0 < amount < 1 else 0
@@ -179,8 +179,8 @@ def thousandths(text: str) -> int:
 
 def _integer(text: str, most: int) -> int:
     """A whole number from 1 on; 0 for anything else."""
-    found = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
-    return found if found <= most else 0
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+    return number if number <= most else 0
 
 
 def _mebibytes(text: str) -> int:
@@ -211,6 +211,6 @@ def devices_of(annotations: Mapping[str, str]) -> tuple[int, ...]:
 
 def groups_of(annotations: Mapping[str, str], labels: Mapping[str, str]) -> tuple[str, ...]:
     """The groups that share the pod's devices, in the order of the devices."""
-    said = annotations.get(GPU_GROUPS, "")
-    found = said.split(",") if said else [labels[GROUP]] if labels.get(GROUP) else []
-    return tuple(each[:64] for each in found[:MAX_DEVICES])
+    text = annotations.get(GPU_GROUPS, "")
+    groups = text.split(",") if text else [labels[GROUP]] if labels.get(GROUP) else []
+    return tuple(group[:64] for group in groups[:MAX_DEVICES])

@@ -83,17 +83,17 @@ class RawQueue(Struct, frozen=True):
 def unknown_fields(body: Mapping[str, Any]) -> list[str]:
     """Paths of the fields unknown to the API of Queue; an API server drops these fields."""
     spec = body.get("spec")
-    found = [str(key) for key in body if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
+    paths = [str(key) for key in body if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
     if not isinstance(spec, Mapping):
-        return found
-    found += [f"spec.{key}" for key in spec if key not in RawQueueSpec.__struct_encode_fields__]
+        return paths
+    paths += [f"spec.{key}" for key in spec if key not in RawQueueSpec.__struct_encode_fields__]
     resources = spec.get("resources")
     if isinstance(resources, Mapping):
-        found += [f"spec.resources.{key}" for key in resources if key not in RawResources.__struct_encode_fields__]
+        paths += [f"spec.resources.{key}" for key in resources if key not in RawResources.__struct_encode_fields__]
         for name, amounts in resources.items():
             odd = amounts.keys() - set(RawAmounts.__struct_encode_fields__) if isinstance(amounts, Mapping) else ()
-            found += [f"spec.resources.{name}.{key}" for key in sorted(odd)]
-    return found
+            paths += [f"spec.resources.{name}.{key}" for key in sorted(odd)]
+    return paths
 
 
 def shown_status(status: KaiStatus) -> str:
@@ -104,18 +104,18 @@ def shown_status(status: KaiStatus) -> str:
 def _shown(raw: bytes) -> str:
     """Digest of an object's status; empty for a missing status, or a status of another shape."""
     try:
-        found = msgspec.json.decode(raw, type=_RawStatus)
+        status = msgspec.json.decode(raw, type=_RawStatus)
     except msgspec.DecodeError:
         return ""
-    if found.conditions is None:
+    if status.conditions is None:
         return ""
     return shown_status(
         KaiStatus(
-            found.child_queues or (),
-            _texts(found.allocated),
-            _texts(found.allocated_non_preemptible),
-            _texts(found.requested),
-            found.conditions,
+            status.child_queues or (),
+            _texts(status.allocated),
+            _texts(status.allocated_non_preemptible),
+            _texts(status.requested),
+            status.conditions,
         )
     )
 
@@ -136,9 +136,9 @@ def read_kai_queue(raw: bytes) -> KaiQueue:
         parent=spec.parent_queue[:300],
         priority=spec.priority,
         title=clean(spec.display_name[:300]),
-        quota={RESOURCES[name]: _text(each.quota) for name, each in given.items()},
-        limit={RESOURCES[name]: _text(each.limit) for name, each in given.items()},
-        weight={RESOURCES[name]: _text(each.over_quota_weight) for name, each in given.items()},
+        quota={RESOURCES[name]: _text(amounts.quota) for name, amounts in given.items()},
+        limit={RESOURCES[name]: _text(amounts.limit) for name, amounts in given.items()},
+        weight={RESOURCES[name]: _text(amounts.over_quota_weight) for name, amounts in given.items()},
         preempt_min_runtime=(spec.preempt_min_runtime or "")[:40],
         reclaim_min_runtime=(spec.reclaim_min_runtime or "")[:40],
         rules={name: annotations[f"{PREFIX}/{name}"][:300] for name in USAGE if f"{PREFIX}/{name}" in annotations},

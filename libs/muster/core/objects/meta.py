@@ -41,7 +41,7 @@ class ExplainedCondition(Condition, frozen=True):
 
 def is_true(conditions: tuple[Condition, ...] | None, kind: str) -> bool:
     """Whether a condition of the type exists and is true."""
-    return any(each.type == kind and each.status == "True" for each in conditions or ())
+    return any(condition.type == kind and condition.status == "True" for condition in conditions or ())
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -295,10 +295,10 @@ _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 def _decoder(shape: type[Any]) -> msgspec.json.Decoder[Any]:
-    found = _decoders.get(shape)
-    if found is None:
-        found = _decoders[shape] = msgspec.json.Decoder(shape)
-    return found
+    decoder = _decoders.get(shape)
+    if decoder is None:
+        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
+    return decoder
 
 
 def not_decoded(message: str) -> FieldProblem:
@@ -308,10 +308,10 @@ def not_decoded(message: str) -> FieldProblem:
     ``spec.replicas``.
     """
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
-    where, said = (
+    where, message_text = (
         (match[2] or "object", match[1][:1].lower() + match[1][1:]) if match is not None else ("object", message)
     )
-    return problem(where.replace("`", ""), "not_decoded", said=said.replace("`", "")[:MAX_REASON])
+    return problem(where.replace("`", ""), "not_decoded", said=message_text.replace("`", "")[:MAX_REASON])
 
 
 LATEST_MS = 253_370_764_800_000

@@ -167,22 +167,22 @@ def rules_of(raw: RawRules, labels: dict[str, str]) -> PodRules:
     apart = (affinity.pod_anti_affinity or RawPodAffinity()).required_during_scheduling_ignored_during_execution or ()
     return PodRules(
         node_labels=dict(sorted((raw.node_selector or {}).items())),
-        tolerations=tuple(_toleration(each) for each in raw.tolerations or ()),
+        tolerations=tuple(_toleration(toleration) for toleration in raw.tolerations or ()),
         nodes=None if required is None else node_terms(required),
         claims=tuple(
-            each.persistent_volume_claim.claim_name[:253]
-            for each in raw.volumes or ()
-            if each.persistent_volume_claim is not None
+            volume.persistent_volume_claim.claim_name[:253]
+            for volume in raw.volumes or ()
+            if volume.persistent_volume_claim is not None
         ),
-        together=tuple(_pod_term(each, labels) for each in together),
-        apart=tuple(_pod_term(each, labels) for each in apart),
+        together=tuple(_pod_term(term, labels) for term in together),
+        apart=tuple(_pod_term(term, labels) for term in apart),
         spread=tuple(
-            _spread(each, labels)
-            for each in raw.topology_spread_constraints or ()
-            if each.when_unsatisfiable == "DoNotSchedule"
+            _spread(spread, labels)
+            for spread in raw.topology_spread_constraints or ()
+            if spread.when_unsatisfiable == "DoNotSchedule"
         ),
         ports=tuple(_ports(raw)),
-        unsupported=next((found for each in together + apart if (found := _unsupported(each)) is not None), None),
+        unsupported=next((wrong for term in together + apart if (wrong := _unsupported(term)) is not None), None),
     )
 
 
@@ -204,8 +204,8 @@ def node_terms(selector: RawNodeSelector) -> tuple[NodeTerm, ...]:
 
 def taints_of(raw: tuple[RawTaint, ...] | None) -> tuple[Taint, ...]:
     """The taints that keep pods away, sorted."""
-    found = [Taint(each.key, each.value or "", each.effect) for each in raw or () if each.effect in _CLOSING]
-    return tuple(sorted(found, key=lambda each: (each.key, each.value, each.effect)))
+    taints = [Taint(taint.key, taint.value or "", taint.effect) for taint in raw or () if taint.effect in _CLOSING]
+    return tuple(sorted(taints, key=lambda taint: (taint.key, taint.value, taint.effect)))
 
 
 def _toleration(raw: RawToleration) -> Toleration:
@@ -340,27 +340,37 @@ _POD_LEVEL = ("cpu", "memory")
 
 def container_names(spec: PodSpec) -> list[str]:
     """The names of the containers of a pod, init containers included."""
-    return [each.name for each in (*spec.containers, *(spec.init_containers or ()))]
+    return [container.name for container in (*spec.containers, *(spec.init_containers or ()))]
 
 
 def names_resource(spec: PodSpec, name: str) -> bool:
     """Whether any container of a pod names a resource, even with the amount 0."""
-    found = (each.resources or Resources() for each in (*spec.containers, *(spec.init_containers or ())))
-    return any(name in (each.limits or {}) or name in (each.requests or {}) for each in found)
+    resources = (container.resources or Resources() for container in (*spec.containers, *(spec.init_containers or ())))
+    return any(
+        name in (container_resources.limits or {}) or name in (container_resources.requests or {})
+        for container_resources in resources
+    )
 
 
 def pod_rules(spec: PodSpec, labels: dict[str, str]) -> PodRules:
     """Where a pod of this spec with these labels may run."""
-    containers = (*spec.containers, *(each for each in spec.init_containers or () if each.restart_policy == "Always"))
+    containers = (
+        *spec.containers,
+        *(container for container in spec.init_containers or () if container.restart_policy == "Always"),
+    )
     return rules_of(
         RawRules(
             node_selector=spec.node_selector or None,
             tolerations=spec.tolerations or None,
             affinity=spec.affinity,
             topology_spread_constraints=spec.topology_spread_constraints or None,
-            volumes=tuple(each for each in spec.volumes or () if each.persistent_volume_claim is not None) or None,
+            volumes=tuple(volume for volume in spec.volumes or () if volume.persistent_volume_claim is not None)
+            or None,
             ports=tuple(
-                port for each in containers for port in each.ports or () if port.host_port or spec.host_network
+                port
+                for container in containers
+                for port in container.ports or ()
+                if port.host_port or spec.host_network
             ),
             host_network=bool(spec.host_network),
         ),
