@@ -137,19 +137,19 @@ def trouble_of(status: PodStatus | None) -> PodTrouble | None:
         if code is not None:
             return PodTrouble(code)
         return next(_ended(containers), PodTrouble("PodFailed", word=shorten(clean(status.reason), MAX_WORD)))
-    for each in status.conditions or ():
-        if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
-            nodes, refused = refusals(each.message)
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            nodes, refused = refusals(condition.message)
             return PodTrouble("Unschedulable", nodes=nodes, refused=refused)
     return next(_broken(containers), None) or _initializing(status)
 
 
 def _ended(containers: Iterable[ContainerStatus]) -> Iterator[PodTrouble]:
     """Failed containers; a container out of memory comes first."""
-    found = [(each, (each.state or NO_STATE).terminated) for each in containers]
-    bad = [(each, end) for each, end in found if end is not None and (end.exit_code or end.reason == OOM)]
-    for each, end in sorted(bad, key=lambda pair: pair[1].reason != OOM):
-        yield _exited(each, end, "ContainerFailed")
+    ends = [(container, (container.state or NO_STATE).terminated) for container in containers]
+    bad = [(container, end) for container, end in ends if end is not None and (end.exit_code or end.reason == OOM)]
+    for container, end in sorted(bad, key=lambda pair: pair[1].reason != OOM):
+        yield _exited(container, end, "ContainerFailed")
 
 
 def _exited(each: ContainerStatus, end: ContainerEnded, otherwise: PodCode) -> PodTrouble:
@@ -158,39 +158,39 @@ def _exited(each: ContainerStatus, end: ContainerEnded, otherwise: PodCode) -> P
 
 
 def _broken(containers: tuple[ContainerStatus, ...]) -> Iterator[PodTrouble]:
-    for each in containers:
-        waiting, before = (each.state or NO_STATE).waiting, (each.last_state or NO_STATE).terminated
+    for container in containers:
+        waiting, before = (container.state or NO_STATE).waiting, (container.last_state or NO_STATE).terminated
         code = WAITING.get(waiting.reason) if waiting is not None else None
         if waiting is None or code is None:
             continue
         if code == "CrashLoopBackOff" and before is not None:
-            yield _exited(each, before, code)
+            yield _exited(container, before, code)
         else:
             word = "" if waiting.reason == code else waiting.reason
-            image = shorten(clean(each.image), MAX_IMAGE) if code == "ImagePullBackOff" else ""
-            yield PodTrouble(code, word=word, container=shorten(clean(each.name), MAX_WORD), image=image)
+            image = shorten(clean(container.image), MAX_IMAGE) if code == "ImagePullBackOff" else ""
+            yield PodTrouble(code, word=word, container=shorten(clean(container.name), MAX_WORD), image=image)
     yield from _ended(containers)
 
 
 def _initializing(status: PodStatus) -> PodTrouble | None:
     """The first init container of the pod that has not ended."""
     if status.phase == "Pending":
-        for each in status.init_container_statuses or ():
-            if (each.state or NO_STATE).terminated is None:
-                return PodTrouble("InitWaiting", container=shorten(clean(each.name), MAX_WORD))
+        for container in status.init_container_statuses or ():
+            if (container.state or NO_STATE).terminated is None:
+                return PodTrouble("InitWaiting", container=shorten(clean(container.name), MAX_WORD))
     return None
 
 
 def refusals(message: str) -> tuple[int, tuple[NodesRefuse, ...]]:
     """``0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint {a: b}.`` as numbers."""
     head, _, rest = clean(message).partition(": ")
-    found = _AVAILABLE.match(head)
-    if found is None:
+    available = _AVAILABLE.match(head)
+    if available is None:
         return 0, (NodesRefuse(0, shorten(clean(message), MAX_WORDS)),) if message else ()
     listed = rest.partition(". ")[0].removesuffix(".")
-    causes = [_CAUSE.match(each.strip()) for each in re.split(r", (?=\d+ )", listed)]
-    kept = [NodesRefuse(int(each[1][:9]), shorten(each[2], MAX_WORDS)) for each in causes if each is not None]
-    return int(found[1][:9]), tuple(sorted(kept, key=lambda each: each.text)[:MAX_CAUSES])
+    causes = [_CAUSE.match(cause.strip()) for cause in re.split(r", (?=\d+ )", listed)]
+    kept = [NodesRefuse(int(cause[1][:9]), shorten(cause[2], MAX_WORDS)) for cause in causes if cause is not None]
+    return int(available[1][:9]), tuple(sorted(kept, key=lambda refuse: refuse.text)[:MAX_CAUSES])
 
 
 # --- cluster ----------------------------------------------------------------------------------------------------------
@@ -213,10 +213,13 @@ def request_in_force(pod: PodObject) -> Vector:
     """
     spec, status = pod.spec, pod.status
     asked = pod_request(spec, "spec")
-    set_aside = {each.name: each.allocated_resources for each in (status.container_statuses if status else None) or ()}
+    set_aside = {
+        container.name: container.allocated_resources
+        for container in (status.container_statuses if status else None) or ()
+    }
     if not any(set_aside.values()):
         return asked
-    containers = tuple(_given(each, set_aside.get(each.name) or {}) for each in spec.containers)
+    containers = tuple(_given(container, set_aside.get(container.name) or {}) for container in spec.containers)
     given = pod_request(replace(spec, containers=containers), "spec")
     return given if _infeasible(status) else highest(asked, given)
 
@@ -230,8 +233,12 @@ def _given(container: Container, set_aside: dict[str, Quantity]) -> Container:
 def _infeasible(status: PodStatus | None) -> bool:
     if status is None:
         return False
-    pending = (each for each in status.conditions or () if each.type == "PodResizePending" and each.status == "True")
-    return status.resize == "Infeasible" or any(each.reason == "Infeasible" for each in pending)
+    pending = (
+        condition
+        for condition in status.conditions or ()
+        if condition.type == "PodResizePending" and condition.status == "True"
+    )
+    return status.resize == "Infeasible" or any(condition.reason == "Infeasible" for condition in pending)
 
 
 class _Seat(Struct, frozen=True, rename="camel"):
@@ -364,10 +371,10 @@ class PriorityClass(Struct, frozen=True, rename="camel"):
 
 def read_priority_class(raw: bytes) -> PriorityClassObserved:
     """A PriorityClass with its value."""
-    found: PriorityClass = decode(raw, PriorityClass)
+    priority_class: PriorityClass = decode(raw, PriorityClass)
     return PriorityClassObserved(
-        ref=found.metadata.ref("PriorityClass"),
-        rv=found.metadata.rv,
-        value=found.value,
-        is_default=found.global_default,
+        ref=priority_class.metadata.ref("PriorityClass"),
+        rv=priority_class.metadata.rv,
+        value=priority_class.value,
+        is_default=priority_class.global_default,
     )

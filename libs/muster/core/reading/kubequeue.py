@@ -118,11 +118,11 @@ def _policy(text: str) -> str:
 
 def _backoff(args: str) -> tuple[int, ...]:
     """Pauses between tries, from kube-queue's arguments of a queue; empty when the arguments have no pause."""
-    found = {name: int(text) for name, text in _BACKOFF.findall(args[:500])}
-    if not found:
+    pauses = {name: int(text) for name, text in _BACKOFF.findall(args[:500])}
+    if not pauses:
         return ()
-    first = max(1, found.get("Initial", 1))
-    return first * 1000, max(first, found.get("Max", 20)) * 1000
+    first = max(1, pauses.get("Initial", 1))
+    return first * 1000, max(first, pauses.get("Max", 20)) * 1000
 
 
 def _paused(text: str) -> tuple[str, ...]:

@@ -78,5 +78,5 @@ def _spec(node: RawNode, path: str, depth: int, budget: list[int]) -> TreeNodeSp
 
 
 def _texts(quantities: dict[str, Quantity] | None) -> dict[str, str]:
-    found = {name: text if isinstance(text, str) else repr(text) for name, text in (quantities or {}).items()}
-    return dict(sorted(found.items()))
+    written = {name: text if isinstance(text, str) else repr(text) for name, text in (quantities or {}).items()}
+    return dict(sorted(written.items()))

@@ -96,10 +96,10 @@ def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
     read = workloads.KINDS[kind].read
 
     def observed(raw: bytes) -> Event | None:
-        found = read(raw)
-        if isinstance(found, ChildState):
-            return ChildObserved(child=found)
-        return WorkloadObserved(workload=found) if found is not None else None
+        fact = read(raw)
+        if isinstance(fact, ChildState):
+            return ChildObserved(child=fact)
+        return WorkloadObserved(workload=fact) if fact is not None else None
 
     return observed
 
@@ -175,10 +175,10 @@ def _watched() -> dict[str, Watched]:
             label_selector=f"{REQUESTED}=true",
         ),
     ]
-    for each in (NATIVE_POD_GROUP, *api.POD_GROUPS):
-        read = pod_group_reader(qualified_kind(each))
-        versions = api.NATIVE_POD_GROUPS if each is NATIVE_POD_GROUP else ()
-        rows.append(Watched(each, read, PodGroupObserved, PodGroupGone, ambiguous=True, versions=versions))
+    for resource in (NATIVE_POD_GROUP, *api.POD_GROUPS):
+        read = pod_group_reader(qualified_kind(resource))
+        versions = api.NATIVE_POD_GROUPS if resource is NATIVE_POD_GROUP else ()
+        rows.append(Watched(resource, read, PodGroupObserved, PodGroupGone, ambiguous=True, versions=versions))
     rows += [
         Watched(
             kind.resource,

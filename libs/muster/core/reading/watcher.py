@@ -215,8 +215,8 @@ def bounded(ref: Ref) -> Ref:
 
 def gist(event: Event) -> tuple[str, str]:
     """Of a fact: a fingerprint of everything but the resourceVersion, and a workload's phase."""
-    said = said_of(event)
-    if isinstance(said, PodState):
-        trouble = said.trouble
-        return digest(replace(said, rv=0, trouble=trouble.gist if trouble is not None else None)), ""
-    return digest(replace(said, rv=0)), said.phase if isinstance(said, Workload) else ""
+    observed = said_of(event)
+    if isinstance(observed, PodState):
+        trouble = observed.trouble
+        return digest(replace(observed, rv=0, trouble=trouble.gist if trouble is not None else None)), ""
+    return digest(replace(observed, rv=0)), observed.phase if isinstance(observed, Workload) else ""
