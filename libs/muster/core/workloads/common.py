@@ -70,8 +70,8 @@ class Program(Struct, frozen=True):
         if self != NO_PROGRAM or not pod.containers:
             return self
         first = pod.containers[0]
-        said = (first.command, first.args)
-        return Program(first.image, said if any(said) else ())
+        words = (first.command, first.args)
+        return Program(first.image, words if any(words) else ())
 
     def running(self, *words: object) -> Program:
         """The same image with a command from a field of the kind."""
@@ -207,12 +207,12 @@ class Needs:
 
         Values that KAI also reads from annotations are included.
         """
-        found = {key: meta.labels[key] for key in KEPT if key in meta.labels}
+        labels = {key: meta.labels[key] for key in KEPT if key in meta.labels}
         for key in TIMES:
-            said = meta.labels.get(key) or meta.annotations.get(key)
-            if said:
-                found[key] = said[:40]
-        return {**self._on_pods, **found} if self._on_pods else found
+            text = meta.labels.get(key) or meta.annotations.get(key)
+            if text:
+                labels[key] = text[:40]
+        return {**self._on_pods, **labels} if self._on_pods else labels
 
     def prioritize(self, name: str | None, value: int | None = None) -> None:
         """Take a priority, unless a priority is set: the first counts."""
@@ -310,8 +310,8 @@ def child(
 
 def check_version(api_version: str, group: str) -> None:
     """Raises UnreadableError for an apiVersion outside of the group."""
-    found, _, version = api_version.partition("/")
-    if found != group or not _VERSION.fullmatch(version):
+    named, _, version = api_version.partition("/")
+    if named != group or not _VERSION.fullmatch(version):
         raise unreadable("apiVersion", "not_a_version", value=api_version[:64], group=group)
 
 

@@ -198,11 +198,11 @@ def collector_of(cluster: RayClusterSpec, at: str) -> Vector:
 def template_labels(cluster: RayClusterSpec) -> dict[str, str]:
     """The labels of the pod templates; the head's labels win."""
     groups = cluster.worker_group_specs or ()
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for template in (cluster.head_group_spec.template, *(group.template for group in groups)):
         for key, text in template.labels.items():
-            found.setdefault(key, text)
-    return found
+            labels.setdefault(key, text)
+    return labels
 
 
 def scales(cluster: RayClusterSpec, meta: Meta) -> bool:
@@ -270,19 +270,19 @@ def served_at(cluster: str, spec: RayClusterSpec, head: object, endpoints: objec
 
     None: the usual address.
     """
-    said = head if isinstance(head, dict) else {}
-    name = said.get("serviceName")
+    written = head if isinstance(head, dict) else {}
+    name = written.get("serviceName")
     own = isinstance(name, str) and name not in ("", f"{cluster}-head-svc")
-    headless = said.get("serviceIP", "") == said.get("podIP", "")
+    headless = written.get("serviceIP", "") == written.get("podIP", "")
     ports = {**_container_ports(spec), **(_ports(endpoints) if headless else {})}
     params = spec.head_group_spec.ray_start_params or {}
-    found = HeadService(
+    service = HeadService(
         name=str(name)[:253] if own else "",
         gcs=ports.get("gcs-server", PORTS["gcs-server"]),
         dashboard=0 if _is(params.get("include-dashboard"), "false") else ports.get("dashboard", PORTS["dashboard"]),
         tls=_tls(spec),
     )
-    return found if found != HeadService() else None
+    return service if service != HeadService() else None
 
 
 def _ports(endpoints: object) -> dict[str, int]:
@@ -298,7 +298,7 @@ def _container_ports(spec: RayClusterSpec) -> dict[str, int]:
     containers = spec.head_group_spec.template.spec.containers
     ports = (containers[0].ports if containers else None) or ()
     return {
-        each.name: each.container_port for each in ports if each.name in PORTS and 0 < each.container_port <= MOST_PORT
+        port.name: port.container_port for port in ports if port.name in PORTS and 0 < port.container_port <= MOST_PORT
     }
 
 
@@ -308,8 +308,8 @@ def _tls(spec: RayClusterSpec) -> bool:
         return True
     containers = spec.head_group_spec.template.spec.containers
     env = containers[0].env if containers else None
-    entries = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
-    return any(each.get("name") == "RAY_USE_TLS" and _is(each.get("value"), *TRUE) for each in entries)
+    entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list) else []
+    return any(entry.get("name") == "RAY_USE_TLS" and _is(entry.get("value"), *TRUE) for entry in entries)
 
 
 def _is(value: object, *words: str) -> bool:

@@ -77,13 +77,13 @@ class Sizes(Struct, frozen=True):
 def sizes_of(notes: Mapping[str, str]) -> Sizes:
     """Unreadable sizes allow no growth: Ray refuses such sizes too."""
     text = notes.get(IPPR, "")
-    found = _object(text)
-    ours = found.get(OURS) is True
+    entry = _object(text)
+    ours = entry.get(OURS) is True
     if ours:
         text = notes.get(OWN_IPPR, "")
-        found = _object(text)
-    groups = found.get("groups")
-    named = {name: each for name, each in groups.items() if isinstance(each, dict)} if isinstance(groups, dict) else {}
+        entry = _object(text)
+    groups = entry.get("groups")
+    named = {name: size for name, size in groups.items() if isinstance(size, dict)} if isinstance(groups, dict) else {}
     return Sizes(named, text, ours)
 
 
@@ -95,16 +95,16 @@ def growing(notes: Mapping[str, str]) -> tuple[str, ...]:
 
 def with_growth(group: ScaledGroup, raw: WorkerGroup, sizes: Sizes) -> ScaledGroup:
     """The group, with the additional request of one grown pod."""
-    found = _growth(raw, sizes.groups.get(group.name))
-    if not found:
+    growth = _growth(raw, sizes.groups.get(group.name))
+    if not growth:
         return group
-    large = {name: amount + found.get(name, 0) for name, amount in base_of(raw).items()}
+    large = {name: amount + growth.get(name, 0) for name, amount in base_of(raw).items()}
     offers = dict(group.offers)
     if "CPU" in offers:
         offers["CPU"] = -(-large["cpu"] // 1000) * RAY_UNIT
     if "memory" in offers:
         offers["memory"] = large["memory"] * RAY_UNIT
-    return structs.replace(group, grows=found, grows_to=offers)
+    return structs.replace(group, grows=growth, grows_to=offers)
 
 
 def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]) -> dict[str, str]:
@@ -112,7 +112,7 @@ def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]
     sizes, may = sizes_of(notes), set(grow)
     if not sizes.groups and not notes.get(RESIZE):
         return {}
-    raws: dict[str, WorkerGroup | HeadGroup] = {each.group_name: each for each in spec.worker_group_specs or ()}
+    raws: dict[str, WorkerGroup | HeadGroup] = {group.group_name: group for group in spec.worker_group_specs or ()}
     raws[HEAD] = spec.head_group_spec
     written: dict[str, object] = {}
     allowed: list[str] = []
@@ -137,8 +137,8 @@ def base_of(raw: WorkerGroup | HeadGroup) -> Vector:
 
     Empty where a resource is missing: then the pod is not grown.
     """
-    found = _of_container(raw, limits=True)
-    return found if len(found) == len(GROWS) else {}
+    sizes = _of_container(raw, limits=True)
+    return sizes if len(sizes) == len(GROWS) else {}
 
 
 def _of_container(raw: WorkerGroup | HeadGroup, *, limits: bool) -> Vector:
@@ -152,12 +152,12 @@ def _of_container(raw: WorkerGroup | HeadGroup, *, limits: bool) -> Vector:
 
 def _growth(raw: WorkerGroup | HeadGroup, size: dict[str, object] | None) -> Vector:
     base = base_of(raw) if size else {}
-    found = {}
+    growth = {}
     for name in base:
         most = _amount((size or {}).get(GROWS[name]), name)
         if most is not None and most > base[name]:
-            found[name] = most - base[name]
-    return found
+            growth[name] = most - base[name]
+    return growth
 
 
 def _amount(value: object, name: str) -> int | None:
@@ -176,10 +176,10 @@ def _text(amount: int, name: str) -> str:
 
 def _object(text: str) -> dict[str, object]:
     try:
-        found = msgspec.json.decode(text) if 0 < len(text) <= MAX_TEXT else None
+        value = msgspec.json.decode(text) if 0 < len(text) <= MAX_TEXT else None
     except msgspec.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 # --- workers that are added -------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
     notes = meta.annotations
     sizes = Sizes() if driven else sizes_of(notes)
     return elastic.Elastic(
-        groups=tuple(with_growth(each, raw, sizes) for each, raw in zip(groups, raws, strict=True)),
+        groups=tuple(with_growth(group, raw, sizes) for group, raw in zip(groups, raws, strict=True)),
         granted=elastic.read_counts(notes.get(GRANTED, "")),
         ceilings=elastic.read_counts(notes.get(CEILINGS, "")),
         mark=notes.get(GATE, "")[:64],
@@ -292,7 +292,7 @@ def _signalled(strategy: ScaleStrategy | None) -> bool:
     """Whether our entry is among the gates."""
     gates = strategy.scale_gate if strategy is not None else None
     entries = gates if isinstance(gates, list) else ()
-    return any(isinstance(each, dict) and each.get("name") == elastic.SIGNAL for each in entries)
+    return any(isinstance(entry, dict) and entry.get("name") == elastic.SIGNAL for entry in entries)
 
 
 def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:
@@ -301,10 +301,10 @@ def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:
     Empty for a spec unreadable to the autoscaler: then the autoscaler makes no worker.
     """
     try:
-        found = _read(group)
+        offers = _read(group)
     except (QuantityError, ValueError, msgspec.DecodeError):
         return {}
-    return {name[:253]: amount * RAY_UNIT for name, amount in sorted(found.items())[:MAX_OFFERS] if 0 < amount < MOST}
+    return {name[:253]: amount * RAY_UNIT for name, amount in sorted(offers.items())[:MAX_OFFERS] if 0 < amount < MOST}
 
 
 def labels_of(group: WorkerGroup) -> dict[str, str]:
@@ -333,11 +333,11 @@ def _read(group: WorkerGroup | HeadGroup) -> dict[str, int]:
     if "CPU" not in found:
         raise ValueError("Ray's autoscaler makes no worker of which it does not know the CPUs")
     if "GPU" not in found:
-        gpus = (_whole(text) for each in (limits, requests) for name, text in each.items() if name.endswith("gpu"))
+        gpus = (_whole(text) for source in (limits, requests) for name, text in source.items() if name.endswith("gpu"))
         found["GPU"] = next((amount for amount in gpus if amount > 0), 0)
     tpus = _whole(own["TPU"]) if "TPU" in own else custom.get("TPU")
     if tpus is None:
-        given_tpus = (_whole(each[TPU]) for each in (limits, requests) if TPU in each)
+        given_tpus = (_whole(source[TPU]) for source in (limits, requests) if TPU in source)
         tpus = next((amount for amount in given_tpus if amount > 0), None)
     if tpus is not None:
         found["TPU"] = tpus
@@ -362,7 +362,7 @@ def _custom(text: object) -> dict[str, int]:
     if text is None:
         return {}
     value = msgspec.json.decode(str(text)[1:-1].replace("\\", ""))
-    if not isinstance(value, dict) or not all(isinstance(each, int) for each in value.values()):
+    if not isinstance(value, dict) or not all(isinstance(amount, int) for amount in value.values()):
         raise ValueError("resources of rayStartParams are whole numbers by name")
     return {str(name): int(amount) for name, amount in value.items()}
 

@@ -105,8 +105,8 @@ def _life(suspended: bool, status: RayClusterStatus) -> Life:
     start, and the field is empty until the cluster was ready once.
     """
     word = status.state or ""
-    told = status.conditions
-    at_rest = is_true(told, "RayClusterSuspended") if told else suspended and word == "suspended"
+    conditions = status.conditions
+    at_rest = is_true(conditions, "RayClusterSuspended") if conditions else suspended and word == "suspended"
     phase: Phase = "running" if word == "ready" else "starting"
     if suspended:
         going = not at_rest and (word != "" or is_true(status.conditions, "RayClusterSuspending"))

@@ -85,11 +85,13 @@ def _life(suspended: bool, status: RayServiceStatus) -> Life:
     phase: Phase = "running" if is_true(status.conditions, READY) and not stops else "starting"
     if suspended:
         phase = "suspending" if stops or ((serving or coming) and not at_rest) else "waiting"
-    told = (each for each in (SUSPENDED, SUSPENDING, UPGRADING, READY) if is_true(status.conditions, each))
+    conditions = (
+        condition for condition in (SUSPENDED, SUSPENDING, UPGRADING, READY) if is_true(status.conditions, condition)
+    )
     return Life(
         phase=phase,
         suspended=suspended,
-        detail=next(told, ""),
+        detail=next(conditions, ""),
         settled=at_rest,
         child=coming or serving,
         outgoing=serving if coming else "",

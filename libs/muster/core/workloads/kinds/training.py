@@ -126,7 +126,7 @@ def _life(suspended: bool, status: KubeflowStatus) -> Life:
     phase: Phase
     outcome: Outcome = ""
     conditions = status.conditions
-    active = any(each is not None and each.active for each in (status.replica_statuses or {}).values())
+    active = any(counts is not None and counts.active for counts in (status.replica_statuses or {}).values())
     settled = is_true(conditions, "Suspended") and not active
     runs = is_true(conditions, "Running")
     if is_true(conditions, "Succeeded"):
