@@ -59,8 +59,8 @@ class ChargeSeen(Struct):
     @property
     def amounts(self) -> Vector:
         """The request, with one job and its machines."""
-        found = counted(self.request, self.pods)
-        return {name: amount for name, amount in found.items() if name != JOBS} if self.part else found
+        amounts = counted(self.request, self.pods)
+        return {name: amount for name, amount in amounts.items() if name != JOBS} if self.part else amounts
 
 
 def counted(request: Mapping[str, int], pods: int) -> Vector:
@@ -123,7 +123,7 @@ def waiting_of(event: WorkloadQueued, seq: int) -> WaitingSeen:
 
 def asks_for(asked: GrowthRequested, growth: GrowthOption, attempt: int) -> bool:
     """Whether a cluster still asks for such replicas, at least once."""
-    vectors = [each for unit in asked.units for each in (unit.groups, *(other.groups for other in unit.otherwise))]
+    vectors = [vector for unit in asked.units for vector in (unit.groups, *(other.groups for other in unit.otherwise))]
     return asked.attempt == attempt and growth.groups in vectors
 
 
@@ -171,15 +171,15 @@ class Trees(Struct):
         if named.startswith("kai:") and KAI_ROOT in self.by_root:
             queue, _, quota = named[4:].partition("/")
             kai = (path for path in self.nodes if path.startswith(f"{KAI_ROOT}/"))
-            found = [path for path in kai if self.nodes[path].name == queue]
-            return found[0] if found and not own and not quota and not self.nodes[found[0]].children else ""
+            paths = [path for path in kai if self.nodes[path].name == queue]
+            return paths[0] if paths and not own and not quota and not self.nodes[paths[0]].children else ""
         named = named.partition("/")[2] if named.startswith("kai:") else named
         if not named:
             unbound = sorted((root != "root", tree.rules.unbound_queue) for root, tree in self.by_root.items())
             return own or next((path for _, path in unbound if path), "")
-        found = [path for path, node in self.nodes.items() if node.name == named and not node.children]
-        found = [path for path in found if not path.startswith(f"{KAI_ROOT}/")]
-        return own if own in found else found[0] if len(found) == 1 else ""
+        paths = [path for path, node in self.nodes.items() if node.name == named and not node.children]
+        paths = [path for path in paths if not path.startswith(f"{KAI_ROOT}/")]
+        return own if own in paths else paths[0] if len(paths) == 1 else ""
 
 
 # --- orders -----------------------------------------------------------------------------------------------------------
@@ -269,11 +269,11 @@ class Orders(Struct):
         else:
             order.growth, order.for_nodes = event.growth, event.for_nodes
             order.suspended = len(event.victims) + (before.suspended if before is not None else 0)
-            order.alone = not any(each.suspended for each in self.by_uid.values())
+            order.alone = not any(claim.suspended for claim in self.by_uid.values())
             order.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
             for uid in order.victims if event.kind == "service" else ():
                 self.served[uid] = self.served.get(uid, 0) + 1
-            order.partial = {each.ref.uid: each for each in event.partial}
+            order.partial = {part.ref.uid: part for part in event.partial}
         if before is not None:
             order.victims = before.victims | order.victims
             order.partial = before.partial | order.partial
@@ -318,15 +318,15 @@ class Orders(Struct):
 
     def served_by(self, event: QuotaReserved | WorkloadAdopted) -> str:
         """Uid of the claimant whose claim a charge ends: the named claimant, else the charged job. Empty for none."""
-        said = event.serves if isinstance(event, QuotaReserved) else ""
-        return next((uid for uid in (said, event.ref.uid) if uid in self.by_uid), "")
+        named = event.serves if isinstance(event, QuotaReserved) else ""
+        return next((uid for uid in (named, event.ref.uid) if uid in self.by_uid), "")
 
     def _serve(self, served: str) -> None:
         order = self.by_uid[served]
-        others = [(other, each) for other, each in self.by_uid.items() if each.firm and other != served]
-        alike = [each for _, each in others if each.shape == (*order.shape[:-1], "")]
+        others = [(other, claim) for other, claim in self.by_uid.items() if claim.firm and other != served]
+        alike = [claim for _, claim in others if claim.shape == (*order.shape[:-1], "")]
         opened = list(self.by_uid)
-        later = [each for other, each in others if opened.index(other) > opened.index(served)]
+        later = [claim for other, claim in others if opened.index(other) > opened.index(served)]
         del self.by_uid[served]
         heirs = [*alike, *later][:1]
         for heir in heirs:

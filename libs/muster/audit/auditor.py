@@ -129,11 +129,11 @@ class Auditor:
                     self._effect(event)
                 case QuotaReleased():
                     self._released(event)
-            for each in self._claims.event(event, stored):
-                self._check(*each)
+            for finding in self._claims.event(event, stored):
+                self._check(*finding)
             self._orders.note(event, stored.commit.in_seq)
-        for each in self._claims.over(stored.commit):
-            self._check(*each)
+        for finding in self._claims.over(stored.commit):
+            self._check(*finding)
 
     def finish(self) -> list[Violation]:
         """Check the invariants at the end; returns every violation found."""
@@ -222,8 +222,8 @@ class Auditor:
             tree = self._trees.by_root.get(root_of(event.queue))
             need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
-        for each in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
-            self._check(*each)
+        for finding in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
+            self._check(*finding)
         self._open(event.ref.uid, charge_of(event))
         self._within(event.ref, event.queue, event.request)
 
@@ -290,8 +290,8 @@ class Auditor:
         if not event.placements:
             return
         placed = Counter[str]()
-        for each in event.placements:
-            placed[each.pod_set] += each.count
+        for placement in event.placements:
+            placed[placement.pod_set] += placement.count
         wanted = {
             pods.name: pods.count if pods.minimum is None else min(pods.minimum, pods.count)
             for pods in event.pod_sets
@@ -301,8 +301,8 @@ class Auditor:
 
     def _evicts(self, event: EvictionOrdered) -> None:
         """I8, I19: the reclaimed quota is owed, may be reclaimed, and is needed."""
-        for each in findings(event, self._trees, self._charges, self._orders, self._priorities):
-            self._check(*each)
+        for finding in findings(event, self._trees, self._charges, self._orders, self._priorities):
+            self._check(*finding)
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: no resume without an earlier admission. I9: one resume per admission."""
@@ -340,4 +340,4 @@ class Auditor:
         return {(path, name): v for path, used in self._used.items() for name, v in used.items() if v}
 
     def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
-        return [(each, self._trees.nodes.get(each)) for each in path_chain(path)]
+        return [(node, self._trees.nodes.get(node)) for node in path_chain(path)]

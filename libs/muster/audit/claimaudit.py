@@ -185,7 +185,7 @@ class ClaimAudit:
     def _passed(self, event: QuotaReserved, at: int) -> Finding:
         """I25, for a job that uses held quota: the claim lasts, and the quota is free again by the promised time."""
         ends = at + event.run_ms
-        kept = any(each.ref.key == event.beside and ends <= each.promised for each in self._orders.by_uid.values())
+        kept = any(claim.ref.key == event.beside and ends <= claim.promised for claim in self._orders.by_uid.values())
         said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
         return "I25", bool(event.run_ms) and kept, said
 
@@ -290,8 +290,8 @@ class MoveAudit:
                 self._change()
             case PodObserved() if event.pod.ref.uid not in self._pods and event.pod.node:
                 self._pods.add(event.pod.ref.uid)
-                for each in self._moved.values():
-                    each.changed = each.changed or event.pod.node in each.nodes
+                for moved in self._moved.values():
+                    moved.changed = moved.changed or event.pod.node in moved.nodes
             case WorkloadObserved():
                 uid, basis = event.workload.ref.uid, event.workload.basis
                 if uid in self._moved and self._basis.get(uid) != basis:
@@ -302,14 +302,14 @@ class MoveAudit:
 
     def _change(self, uid: str = "") -> None:
         """Note a change that may affect places; ``uid``: only of the jobs that move with this job."""
-        for each in self._moved.values():
-            each.changed = each.changed or not uid or uid in each.others
+        for moved in self._moved.values():
+            moved.changed = moved.changed or not uid or uid in moved.others
 
     def _left(self, uid: str, at: int) -> None:
-        for each in self._moved.values():
-            if uid in each.going:
-                each.going.discard(uid)
-                each.left = at
+        for moved in self._moved.values():
+            if uid in moved.going:
+                moved.going.discard(uid)
+                moved.left = at
 
     def _ordered(self, event: EvictionOrdered, commit: Commit) -> Iterator[Finding]:
         said, moving = f"{event.ref}", [victim for victim in event.victims if victim.moves]
@@ -328,21 +328,21 @@ class MoveAudit:
             )
 
     def _handed_on(self, event: QuotaReleased, after: Event | None) -> Finding:
-        found = self._moved.get(event.ref.uid)
+        moved = self._moved.get(event.ref.uid)
         kept = isinstance(after, QuotaReserved) and after.ref.uid == event.ref.uid and after.queue == event.queue
-        if found is not None and isinstance(after, QuotaReserved):
-            found.attempt = after.attempt
+        if moved is not None and isinstance(after, QuotaReserved):
+            moved.attempt = after.attempt
         return "I28", kept, f"{event.ref} is moved, and its quota is not reserved for it again at once"
 
     def _placed(self, event: GangAdmitted | GangDeferred, commit: Commit) -> Iterator[Finding]:
-        found = self._moved.get(event.ref.uid)
-        if found is None or found.attempt != event.attempt:
+        moved = self._moved.get(event.ref.uid)
+        if moved is None or moved.attempt != event.attempt:
             return
         del self._moved[event.ref.uid]
-        if found.changed or (not found.going and commit.at >= found.left + KEPT_MS):
+        if moved.changed or (not moved.going and commit.at >= moved.left + KEPT_MS):
             return
         if isinstance(event, GangDeferred):
-            yield "I28", False, f"{found.told} is moved, nothing has changed, and it has no place"
+            yield "I28", False, f"{moved.told} is moved, nothing has changed, and it has no place"
             return
         nodes = {place.node for place in event.placements}
-        yield "I28", nodes <= found.nodes, f"{found.told} is moved to {sorted(nodes)}, not to {sorted(found.nodes)}"
+        yield "I28", nodes <= moved.nodes, f"{moved.told} is moved to {sorted(nodes)}, not to {sorted(moved.nodes)}"

@@ -78,9 +78,9 @@ def findings(
     gone = before.leaving()
     books.leave([charge for uid, charge in held.items() if uid not in gone], 1)
     shrinking = before.shrinking()
-    books.leave([_part(each) for uid, each in shrinking.items() if uid in held and uid not in gone])
-    for each in event.partial:
-        yield from _may_give(books, each, gone | shrinking.keys(), ranks)
+    books.leave([_part(part) for uid, part in shrinking.items() if uid in held and uid not in gone])
+    for part in event.partial:
+        yield from _may_give(books, part, gone | shrinking.keys(), ranks)
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
         yield from _may_leave(event.ref, victim, charge, gone | before.moving.keys())
@@ -196,9 +196,9 @@ def _outranked(event: EvictionOrdered, victim: Victim | PartialVictim, ranks: Ra
 def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, ChargeSeen]) -> Iterator[Finding]:
     """A claimant that is not preemptible stays within the min at every level, whichever jobs leave."""
     firm: dict[str, Vector] = {}
-    for each in held.values():
-        if not each.preemptible:
-            add_amounts(firm, each.queue, each.amounts, 1)
+    for charge in held.values():
+        if not charge.preemptible:
+            add_amounts(firm, charge.queue, charge.amounts, 1)
     above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
     for name, asked in event.request.items():
         if any(name in node.limit or name in node.guaranteed for node in above):

@@ -42,8 +42,8 @@ Rights = Mapping[str, frozenset[type[Event]]]
 
 def _rights() -> Iterator[tuple[str, Rights]]:
     yield "genesis.0", _by_kind((Genesis,))
-    for stage, said in SPEAKERS.items():
-        yield f"{stage}.0", _by_kind((*EVERY_LEADER, *said))
+    for stage, spoken in SPEAKERS.items():
+        yield f"{stage}.0", _by_kind((*EVERY_LEADER, *spoken))
     for shard, row in WATCHED.items():
         yield f"watcher.{shard}", _by_kind((*EVERY_LEADER, *_watched(row)))
 
@@ -99,7 +99,7 @@ def overtakes(other: Stored, mine: Commit) -> bool:
     """
     if other.void:
         return False
-    begins = any(isinstance(each, LeaderStarted) for each in other.commit.events)
+    begins = any(isinstance(event, LeaderStarted) for event in other.commit.events)
     return begins or not mine.epoch or other.commit.epoch == mine.epoch
 
 
@@ -111,7 +111,7 @@ def _misplaced(seat: str, commit: Commit) -> FieldProblem | None:
         return problem("", "other_writer", writer=f"{commit.stage}/{commit.shard}")
     allowed = rights[commit.kind]
     if not allowed.issuperset(map(type, commit.events)):
-        tags = {str(type(each).__struct_config__.tag) for each in commit.events if type(each) not in allowed}
+        tags = {str(type(event).__struct_config__.tag) for event in commit.events if type(event) not in allowed}
         return problem("", "not_its_event", seat=seat, events=tuple(sorted(tags)), kind=commit.kind)
     return None
 
@@ -122,15 +122,15 @@ def _nothing(seat: str) -> Commit:
 
 
 def _of_envelope(body: bytes) -> Commit:
-    found = decode_envelope(body)
+    envelope = decode_envelope(body)
     return Commit(
-        commit_id=found.commit_id,
-        stage=found.stage,
-        shard=found.shard,
-        kind=found.kind,
-        at=found.at,
-        epoch=found.epoch,
-        in_seq=found.in_seq,
-        ruleset=found.ruleset,
-        prefix=found.prefix,
+        commit_id=envelope.commit_id,
+        stage=envelope.stage,
+        shard=envelope.shard,
+        kind=envelope.kind,
+        at=envelope.at,
+        epoch=envelope.epoch,
+        in_seq=envelope.in_seq,
+        ruleset=envelope.ruleset,
+        prefix=envelope.prefix,
     )

@@ -73,9 +73,9 @@ class _Claims:
                     places = True
                 case NodesClaimed():
                     key, mine = _key(event), {place.node for place in event.places}
-                    others = [each for each in self._claims.values() if mine & {place.node for place in each.places}]
-                    said = " and ".join(f"for {each.gang}" for each in (event, *others))
-                    yield "I3", not others and key not in self._claims, f"nodes are kept {said}"
+                    others = [claim for claim in self._claims.values() if mine & {place.node for place in claim.places}]
+                    gangs = " and ".join(f"for {claim.gang}" for claim in (event, *others))
+                    yield "I3", not others and key not in self._claims, f"nodes are kept {gangs}"
                     since = self._vain.get(event.ref.uid) if event.ref is not None else None
                     if since is not None:
                         waited = stored.commit.at - since
@@ -160,7 +160,7 @@ class GangAudit:
             if team.changed > commit.in_seq or said is None or said.refusal:
                 continue
             need = missing(said.policy, said.minimum, self._counts(team))
-            again = all(each.ref.uid in self._given for each in event.pods if self._key.get(each.ref.uid) == key)
+            again = all(place.ref.uid in self._given for place in event.pods if self._key.get(place.ref.uid) == key)
             whole = need <= given.get(key, 0) or again
             yield "I3", whole, f"gang {key} starts with {given.get(key, 0)} pods and needs {need}"
         for place in event.pods:
@@ -198,8 +198,8 @@ class GangAudit:
         known = self._pods.get(uid)
         if known is not None and known.rv >= pod.rv:
             return
-        said = declared_by(pod)
-        key = "" if said is None else said.gang
+        declared = declared_by(pod)
+        key = "" if declared is None else declared.gang
         if self._key.get(uid, key) != key:
             self._drop(seq, uid)
         self._pods[uid], self._key[uid] = pod, key
@@ -372,7 +372,9 @@ class WorkersAudit:
 
     def _over(self, owner: str, attempt: int, seq: int) -> None:
         """The named workers are gone, or stay: a decision that knows this deletes no named worker."""
-        long_over = [uid for uid, each in self._asked.items() if each.over and each.over_at < self._now - PATIENCE_MS]
+        long_over = [
+            uid for uid, named in self._asked.items() if named.over and named.over_at < self._now - PATIENCE_MS
+        ]
         for uid in long_over:
             del self._asked[uid]
         asked = self._asked.get(owner)

@@ -39,8 +39,8 @@ class IncompleteError(Exception):
 
 def abridged(newest: Newest, events: Sequence[Event]) -> list[Event]:
     """Events as stored in the log; ``newest``: of the reporting shard, before the report."""
-    said = dict(newest)
-    return [_short(said, event) if isinstance(event, WorkloadObserved) else event for event in events]
+    reported = dict(newest)
+    return [_short(reported, event) if isinstance(event, WorkloadObserved) else event for event in events]
 
 
 def whole(newest: dict[str, Newest], stored: Stored) -> Stored:
@@ -59,11 +59,11 @@ def whole(newest: dict[str, Newest], stored: Stored) -> Stored:
     if isinstance(commit.events[0], LeaderStarted):
         newest.pop(seat, None)
         return stored
-    kinds = {type(each) for each in commit.events}
+    kinds = {type(event) for event in commit.events}
     if kinds.isdisjoint(_OBSERVATIONS):
         return stored
-    said = newest.setdefault(seat, {})
-    events = [_completed(seat, said, event) for event in commit.events]
+    reported = newest.setdefault(seat, {})
+    events = [_completed(seat, reported, event) for event in commit.events]
     return replace(stored, commit=replace(commit, events=tuple(events))) if WorkloadAbridged in kinds else stored
 
 
@@ -81,7 +81,7 @@ def _completed(seat: str, said: Newest, event: Event) -> Event:
 def _like(said: Newest, workload: Workload) -> Workload | None:
     """The base of the comparison."""
     own = said.get(workload.ref.uid)
-    return own or next((each for each in reversed(said.values()) if each.basis == workload.basis), None)
+    return own or next((earlier for earlier in reversed(said.values()) if earlier.basis == workload.basis), None)
 
 
 def _remember(said: Newest, workload: Workload) -> None:

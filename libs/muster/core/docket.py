@@ -75,16 +75,16 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
         why = problem("", "no_leader_said", events=stored.unknown)
     if not why and stored.unknown:
         raise UnknownEventError([*stored.unknown], stored.seq)
-    found = stored
+    counted = stored
     if not why:
         try:
-            found = whole(docket.newest, stored)
+            counted = whole(docket.newest, stored)
         except IncompleteError as err:
             why = err.problem
     if not why:
         _accept(docket, stored)
     _go_on(docket, stored)
-    return voided(stored, why) if why and not stored.void else found
+    return voided(stored, why) if why and not stored.void else counted
 
 
 def voided(stored: Stored, why: FieldProblem) -> Stored:
@@ -106,11 +106,11 @@ class Judge(Struct):
 
     def hear(self, stored: Stored) -> Stored:
         """The commit as counted. Raises UnknownEventError."""
-        found = judged(self.docket, self.log_id, self.generation, stored)
-        first = found.commit.events[0] if found.commit.events else None
+        counted = judged(self.docket, self.log_id, self.generation, stored)
+        first = counted.commit.events[0] if counted.commit.events else None
         if isinstance(first, Genesis):
             self.log_id, self.generation = first.log_id, first.generation
-        return found
+        return counted
 
 
 @lru_cache(maxsize=256)

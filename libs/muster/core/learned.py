@@ -50,7 +50,7 @@ class RunTimes(Struct):
         self.spans[number] = self.spans.get(number, 0) + 1
         self.kept += 1
         if self.kept >= REMEMBERED:
-            self.spans = {each: times // 2 for each, times in self.spans.items() if times > 1}
+            self.spans = {number: times // 2 for number, times in self.spans.items() if times > 1}
             self.kept = sum(self.spans.values())
 
     def left(self, ran: int) -> int | None:
@@ -149,9 +149,9 @@ class Durations(Struct):
         """
         for kind in kinds:
             spread = self.kinds.get(kind)
-            found = spread.left(ran) if spread is not None else None
-            if found is not None:
-                return found
+            remaining = spread.left(ran) if spread is not None else None
+            if remaining is not None:
+                return remaining
         return max(ran, 1) if self.known() else None
 
     def ends_within(self, kinds: tuple[str, ...], ran: int, ms: int) -> bool:
@@ -161,7 +161,7 @@ class Durations(Struct):
         without any known run nothing is expected.
         """
         known = (self.kinds[kind].ends_within(ran, ms) for kind in kinds if kind in self.kinds)
-        return next((found for found in known if found is not None), self.known() > 0 and max(ran, 1) < ms)
+        return next((verdict for verdict in known if verdict is not None), self.known() > 0 and max(ran, 1) < ms)
 
     def known(self) -> int:
         """How many runs ended, of all kinds; the promises rest on at least ENOUGH."""
@@ -175,7 +175,7 @@ ANY = ""
 
 def kinds_of(namespace: str, name: str, queue: str, request: Vector) -> tuple[str, ...]:
     """The kinds of a job, the finest first. The stem is the name without its final counter."""
-    asked = ",".join(f"{each}={request[each]}" for each in sorted(request))
+    asked = ",".join(f"{resource}={request[resource]}" for resource in sorted(request))
     stem = stem_of(name)
     return f"{queue}|{stem}|{asked}|{namespace}", f"{queue}|{stem}|{asked}", f"{queue}||{asked}", queue, ANY
 
@@ -282,7 +282,7 @@ def _drawn_out(seen: list[int], position: int, gone: int, low: int, high: int) -
 def _likely(seen: list[int], position: int) -> tuple[int, int]:
     """The span of 8 of 10 rows if the times were independent; fewer times give a wider span."""
     count, total = len(seen), sum(seen)
-    spread = sum((each * count - total) ** 2 for each in seen) // (count * count * max(count - 1, 1))
+    spread = sum((interval * count - total) ** 2 for interval in seen) // (count * count * max(count - 1, 1))
     half = isqrt(spread * position * (count + position) // count) * 128 // 100
     middle = total * position // count
     return middle - half, middle + half

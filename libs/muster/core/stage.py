@@ -253,36 +253,38 @@ def folds_in(*sources: Any) -> dict[type[Event], list[Callable[[Any, Position, A
 
     The annotation of a fold names its event types; the folds of one type are in the order of definition.
     """
-    found: dict[type[Event], list[Callable[[Any, Position, Any], Any]]] = {}
+    folds: dict[type[Event], list[Callable[[Any, Position, Any], Any]]] = {}
     for source in sources:
         home: object = source if isinstance(source, ModuleType) else type(source)
         for name, kinds in _named_folds(home):
             for kind in kinds:
-                found.setdefault(kind, []).append(getattr(source, name))
-    return found
+                folds.setdefault(kind, []).append(getattr(source, name))
+    return folds
 
 
 @cache
 def _named_folds(source: Any) -> list[tuple[str, tuple[type[Event], ...]]]:
     """(name, event types) of each fold of a source. The result is constant per source, and slow to compute."""
-    found: list[tuple[str, tuple[type[Event], ...]]] = []
-    for name, each in _functions(source).items():
-        names = each.__code__.co_varnames[: each.__code__.co_argcount]
+    folds: list[tuple[str, tuple[type[Event], ...]]] = []
+    for name, function in _functions(source).items():
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if names[-2:] in _FOLDS:
-            kind = get_type_hints(each)[names[-1]]
-            found.append((name, get_args(kind) or (kind,)))
-    return found
+            kind = get_type_hints(function)[names[-1]]
+            folds.append((name, get_args(kind) or (kind,)))
+    return folds
 
 
 def _functions(source: ModuleType | type) -> dict[str, FunctionType]:
     """The public functions of a module; the methods of a class."""
     if isinstance(source, ModuleType):
-        own = ((name, each) for name, each in vars(source).items() if not name.startswith("_"))
+        own = ((name, value) for name, value in vars(source).items() if not name.startswith("_"))
         return {
-            name: each for name, each in own if isinstance(each, FunctionType) and each.__module__ == source.__name__
+            name: value
+            for name, value in own
+            if isinstance(value, FunctionType) and value.__module__ == source.__name__
         }
     methods = (item for kind in reversed(source.mro()) for item in vars(kind).items())
-    return {name: each for name, each in methods if isinstance(each, FunctionType)}
+    return {name: method for name, method in methods if isinstance(method, FunctionType)}
 
 
 _FOLDS = [(at, event) for at in ("at", "_at") for event in ("event", "_event")]

@@ -58,8 +58,8 @@ class Seat(Generic[S]):
 
     def deadline(self) -> int | None:
         """Next log time (ms) at which the stage may decide more without new events."""
-        found = self.stage.next_deadline(self.state)
-        return found if found is not None and found > self.state.now else None
+        deadline = self.stage.next_deadline(self.state)
+        return deadline if deadline is not None and deadline > self.state.now else None
 
     def commit_due(self, now: int) -> tuple[CommitKind, list[Event]] | None:
         """The commit to append at log time ``now`` (ms): decisions, else a reached deadline, else nothing."""
@@ -177,10 +177,10 @@ class InMemoryCell(Generic[T]):
         """
         decided: list[Event] = []
         for _ in range(self.max_rounds):
-            found = [event for key in self.turns() for event in self.step(key)]
-            if not act() and not found:
+            decisions = [event for key in self.turns() for event in self.step(key)]
+            if not act() and not decisions:
                 return decided
-            decided += found
+            decided += decisions
         last = "; ".join(_shown(event) for event in decided[-6:])
         raise RestlessError(
             f"after {self.max_rounds} rounds at {self.now} ms the stages still decide: {last}; each of these makes the "
@@ -195,5 +195,5 @@ class InMemoryCell(Generic[T]):
 
 def _shown(event: Event) -> str:
     """``WorkloadDequeued video/one held``."""
-    said = (getattr(getattr(event, "ref", None), "key", ""), str(getattr(event, "reason", "")))
-    return " ".join((type(event).__name__, *(each for each in said if each)))
+    words = (getattr(getattr(event, "ref", None), "key", ""), str(getattr(event, "reason", "")))
+    return " ".join((type(event).__name__, *(word for word in words if word)))

@@ -61,7 +61,7 @@ class Presence(Struct):
         if not family:
             return dict(self.requests.get(uid, {}))
         live = summed([self.requests.get(owner, {}) for owner in (uid, *family)])
-        return highest(live, summed([self.wanted.get(each, {}) for each in family]))
+        return highest(live, summed([self.wanted.get(child, {}) for child in family]))
 
     def child_observed(self, event: ChildObserved) -> str | None:
         child = event.child

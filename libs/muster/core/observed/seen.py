@@ -69,8 +69,8 @@ def said_of(event: Event) -> Any:
 
 def about(event: Event) -> tuple[Ref, int]:
     """The observed object, and its resourceVersion."""
-    said = said_of(event)
-    return said.ref, said.rv
+    observed = said_of(event)
+    return observed.ref, observed.rv
 
 
 class End(Struct, frozen=True):
