@@ -1,10 +1,8 @@
-"""The auditor's own books: charges, jobs that wait, trees in force, evictions and claims.
+"""The auditor's own books: charges, waiting jobs, trees in force, evictions and claims.
 
-The auditor's notes of jobs: the charge of each, since when it waits for which request, and how a cluster grows.
-
-The trees in force, and which leaf a charge counts at there, by the auditor's own reading of their rules.
-
-What evictions and claims the auditor has seen ordered and not yet served, and what it knows of a charge (I26).
+Jobs: the charge of each job, the start of its wait with its request, and the growth of its cluster. Trees: the trees in
+force, and the leaf of a charge, by the auditor's own reading of the trees' rules. Orders: evictions and claims ordered
+and not yet served, and the facts about a charge (I26).
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from muster.model.victims import PartialVictim
 
 
 Finding = tuple[str, bool, str]
-"""Invariant, whether it holds, what is wrong if it does not."""
+"""(invariant, whether the invariant holds, error otherwise)"""
 
 
 class ChargeSeen(Struct):
@@ -55,15 +53,15 @@ class ChargeSeen(Struct):
     adopted: bool = False
     granted: Vector = field(default_factory=dict)
     named: str = ""
-    """The quota or queue its label named when it was charged."""
+    """The quota or queue in the label at the time of the charge."""
     part: bool = False
-    """It is a part that a cluster releases while it goes on: it stays a job."""
+    """The charge is a part released by a running cluster: the cluster stays a job."""
 
     @property
     def amounts(self) -> Vector:
         """The request, with one job and its machines."""
-        found = counted(self.request, self.pods)
-        return {name: amount for name, amount in found.items() if name != JOBS} if self.part else found
+        amounts = counted(self.request, self.pods)
+        return {name: amount for name, amount in amounts.items() if name != JOBS} if self.part else amounts
 
 
 def counted(request: Mapping[str, int], pods: int) -> Vector:
@@ -72,9 +70,9 @@ def counted(request: Mapping[str, int], pods: int) -> Vector:
 
 
 Asks = tuple[tuple[tuple[str, int], ...], int, bool, str, int]
-"""A request: amounts, pods, whether it is preemptible, its digest; and the run time (ms) that it declares, for a job
-that declares one may pass claims for age that others may not.
-"""
+"""A request: amounts, pods, whether preemptible, digest, and the declared run time (ms).
+
+A job with a declared run time may pass claims for age; other jobs may not."""
 
 
 def asks_of(event: WorkloadQueued | Candidate) -> Asks:
@@ -88,7 +86,7 @@ def charge_of(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) 
 
 
 FREELY_MS = 7 * 24 * 3_600_000
-"""How long a job waits at the most that borrows only what is not kept for owners."""
+"""Longest wait of a job that borrows only the part not kept for owners."""
 
 
 def rests_after(reason: ReleaseReason) -> bool:
@@ -109,19 +107,20 @@ class WaitingSeen(Struct):
     queue: str
     asks: Asks
     seq: int
-    """Since when it could be proposed: queued, denied or no longer charged."""
+    """Sequence since when the job could be proposed: queued, denied or no longer charged."""
     proposed: bool = False
     rests: bool = False
-    """An older attempt of it has failed: others may be tried before it until it is tried again."""
+    """An older attempt of the job has failed: other jobs may be tried earlier until the next try."""
     expected_ms: int = 0
     freely_ms: int = 0
-    """How long one is expected to run at the most that borrows all that is free, where its tree keeps it."""
+    """Longest expected run (ms) of a job that borrows all free quota, where the job's tree keeps quota for owners."""
     queued_at: int = 0
     """Log time (ms)"""
 
     def lines(self, at: int, soon: Mapping[str, int]) -> list[tuple[Any, ...]]:
-        """The lines in which it waits: those of equal requests, and of these the ones that borrow whatever is free.
-        ``soon``: root -> how long one may be expected to run by now that does.
+        """The job's lines: the line of equal requests, and for a free borrower also the line of such free borrowers.
+
+        ``soon``: root -> longest expected run of such a borrower by now.
         """
         line = (self.queue, *self.asks)
         ends_soon = 0 < self.expected_ms <= max(self.freely_ms, soon.get(root_of(self.queue), 0))
@@ -137,12 +136,12 @@ def waiting_of(event: WorkloadQueued, seq: int) -> WaitingSeen:
 
 def asks_for(asked: GrowthRequested, growth: GrowthOption, attempt: int) -> bool:
     """Whether a cluster still asks for such replicas, at least once."""
-    vectors = [each for unit in asked.units for each in (unit.groups, *(other.groups for other in unit.otherwise))]
+    vectors = [vector for unit in asked.units for vector in (unit.groups, *(other.groups for other in unit.otherwise))]
     return asked.attempt == attempt and growth.groups in vectors
 
 
 def less(growth: GrowthOption, added: Counts) -> GrowthOption | None:
-    """What is left to hold once these replicas are granted; None for nothing."""
+    """The rest to hold after a grant of these replicas; None for no rest."""
     times = growth.times - min(added.get(name, 0) // count for name, count in growth.groups.items())
     return GrowthOption(growth.groups, times) if times > 0 else None
 
@@ -159,10 +158,10 @@ class Trees(Struct):
     leaves: dict[str, str] = field(default_factory=dict)
     """namespace -> leaf"""
     changed: int = 0
-    """Sequence of the last one that came into force or left it."""
+    """Sequence of the last tree that came into force or left."""
 
     def note(self, event: Event, seq: int) -> bool:
-        """Whether the event puts a tree into force, or takes one out of it."""
+        """Whether the event puts a tree into force, or takes a tree out of force."""
         if isinstance(event, QuotaTreeAccepted):
             self.by_root[event.tree.root] = event.tree
         elif isinstance(event, QuotaTreeRemoved):
@@ -180,20 +179,20 @@ class Trees(Struct):
         return any(tree.rules.runtime for tree in self.by_root.values())
 
     def leaf(self, namespace: str, named: str) -> str:
-        """Where a tree that comes into force puts a charge; empty where it leaves it."""
+        """The leaf of a charge in a new tree; empty where the tree leaves the charge at its old leaf."""
         own = self.leaves.get(namespace, "")
         if named.startswith("kai:") and KAI_ROOT in self.by_root:
             queue, _, quota = named[4:].partition("/")
             kai = (path for path in self.nodes if path.startswith(f"{KAI_ROOT}/"))
-            found = [path for path in kai if self.nodes[path].name == queue]
-            return found[0] if found and not own and not quota and not self.nodes[found[0]].children else ""
+            paths = [path for path in kai if self.nodes[path].name == queue]
+            return paths[0] if paths and not own and not quota and not self.nodes[paths[0]].children else ""
         named = named.partition("/")[2] if named.startswith("kai:") else named
         if not named:
             unbound = sorted((root != "root", tree.rules.unbound_queue) for root, tree in self.by_root.items())
             return own or next((path for _, path in unbound if path), "")
-        found = [path for path, node in self.nodes.items() if node.name == named and not node.children]
-        found = [path for path in found if not path.startswith(f"{KAI_ROOT}/")]
-        return own if own in found else found[0] if len(found) == 1 else ""
+        paths = [path for path, node in self.nodes.items() if node.name == named and not node.children]
+        paths = [path for path in paths if not path.startswith(f"{KAI_ROOT}/")]
+        return own if own in paths else paths[0] if len(paths) == 1 else ""
 
 
 # --- orders -----------------------------------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ def overused(
     nodes: Mapping[str, QuotaNode],
     used: Mapping[str, Vector],
 ) -> Finding:
-    """I19: what is suspended for overuse was not admitted with all that it uses, and its quota is above its max."""
+    """I19: a job suspended for overuse uses more than its admission, and its quota is above the max."""
     paths = [path for path in path_chain(charge.queue) if path in nodes] if charge is not None else []
     above = any(used.get(path, {}).get(name, 0) > most for path in paths for name, most in nodes[path].limit.items())
     more = charge is not None and (charge.adopted or charge.request != charge.granted)
@@ -213,14 +212,15 @@ def overused(
 
 
 class AuditedClaim(Struct):
-    """What is held for a job: for which others were ordered to leave, or (without victims) which awaits what leaves for
-    others, or has waited too long.
+    """The amounts held for a job.
+
+    Other jobs were ordered to leave for the job; or, without victims, the job awaits the leavings of other orders, or
+    has waited too long.
     """
 
     shape: tuple[object, ...]
-    """Queue, request, pods, whether it is preemptible, its digest: a job that asks for the same serves it; and the uid
-    of the claimant that alone does, else empty.
-    """
+    """Queue, request, pods, whether preemptible, digest: a job with the same request serves the claim. Last the uid of
+    the only possible claimant, else empty."""
     ref: Ref
     attempt: int
     queue: str
@@ -228,30 +228,30 @@ class AuditedClaim(Struct):
     victims: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of the victims that have not left"""
     partial: dict[str, PartialVictim] = field(default_factory=dict)
-    """uid -> the part it was ordered to release, and has not"""
+    """uid -> part ordered for release and not released yet"""
     firm: bool = True
     growth: GrowthOption | None = None
-    """The replicas that it is held for, where its claimant grows."""
+    """The claimed replicas, for a growing claimant."""
     for_nodes: bool = False
-    """Its victims make room on the nodes alone."""
+    """The victims only make room on nodes."""
     opened: int = 0
-    """Sequence at which its newest order was decided."""
+    """Sequence known to the newest order's decider."""
     suspended: int = 0
-    """How many jobs were suspended for it."""
+    """Jobs suspended for the claim."""
     promised: int = 0
-    """Log time (ms) by which it is promised to be served, of one for age; 0: not promised."""
+    """Log time (ms) of the promised service, for a claim for age; 0: no promise."""
     alone: bool = True
-    """No other had victims when it was ordered: its plan was tried on nodes that only its own victims leave."""
+    """No other claim had victims at the order: the plan was tried on nodes without this claim's victims only."""
 
 
 def shape_of(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
-    """A claim serves whatever has the same shape; one for growth, or for places, serves its claimant only."""
+    """A claim serves any job of the same shape; a claim for growth, or for places, serves only its claimant."""
     alone = event.ref.uid if isinstance(event, EvictionOrdered) and (event.growth or event.for_nodes) else ""
     return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible, event.basis, alone
 
 
 def amounts_of(event: EvictionOrdered | ClaimOpened) -> Vector:
-    """What is held for a claimant; one that grows is a job already."""
+    """The amounts held for a claimant; a growing claimant counts as a job already."""
     amounts = counted(event.request, event.pods)
     if isinstance(event, EvictionOrdered) and event.growth is not None:
         del amounts[JOBS]
@@ -259,17 +259,17 @@ def amounts_of(event: EvictionOrdered | ClaimOpened) -> Vector:
 
 
 class Orders(Struct):
-    """All that is held, in the order in which it was opened."""
+    """All claims, in the order of their opening."""
 
     by_uid: dict[str, AuditedClaim] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how often it was ordered to leave for one that has had less service"""
+    """workload uid -> times ordered to leave for a job with less service"""
     cleared: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims that leave for a claim that has ended, and have not left"""
+    """uid -> attempt of the victims of ended claims that have not left"""
     moving: dict[str, int] = field(default_factory=dict)
-    """The same of those that are to move: they keep their quota"""
+    """The same for moving jobs: moving jobs keep their quota."""
     handed_on: str = ""
-    """uid of one that has just moved: its quota is reserved for it again"""
+    """uid of a job that has just moved: the quota is reserved again for the job."""
     places: bool = False
     """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
 
@@ -282,18 +282,18 @@ class Orders(Struct):
         else:
             order.growth, order.for_nodes = event.growth, event.for_nodes
             order.suspended = len(event.victims) + (before.suspended if before is not None else 0)
-            order.alone = not any(each.suspended for each in self.by_uid.values())
+            order.alone = not any(claim.suspended for claim in self.by_uid.values())
             order.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
             for uid in order.victims if event.kind == "service" else ():
                 self.served[uid] = self.served.get(uid, 0) + 1
-            order.partial = {each.ref.uid: each for each in event.partial}
+            order.partial = {part.ref.uid: part for part in event.partial}
         if before is not None:
             order.victims = before.victims | order.victims
             order.partial = before.partial | order.partial
         self.by_uid[event.ref.uid] = order
 
     def note(self, event: Event, known: int) -> None:
-        """What an event changes. ``known``: sequence up to which its writer knew the log."""
+        """Note an event. ``known``: sequence up to which the event's writer knew the log."""
         match event:
             case EvictionOrdered():
                 self.moving |= {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
@@ -320,8 +320,9 @@ class Orders(Struct):
                 pass
 
     def _charged(self, event: QuotaReserved | WorkloadAdopted) -> None:
-        """A job was admitted: the claim whose room it uses ends, and its own. The victims that still leave for the
-        former make the room that it took from another.
+        """A job was admitted: the claim whose room the job uses ends, and the job's own claim.
+
+        The victims still leaving for the used claim make the room that the job took from another claim.
         """
         served = self.served_by(event)
         if served:
@@ -329,16 +330,16 @@ class Orders(Struct):
         self.by_uid.pop(event.ref.uid, None)
 
     def served_by(self, event: QuotaReserved | WorkloadAdopted) -> str:
-        """Uid of the claimant whose claim a charge ends: as is said, else its own. Empty for none."""
-        said = event.serves if isinstance(event, QuotaReserved) else ""
-        return next((uid for uid in (said, event.ref.uid) if uid in self.by_uid), "")
+        """Uid of the claimant whose claim a charge ends: the named claimant, else the charged job. Empty for none."""
+        named = event.serves if isinstance(event, QuotaReserved) else ""
+        return next((uid for uid in (named, event.ref.uid) if uid in self.by_uid), "")
 
     def _serve(self, served: str) -> None:
         order = self.by_uid[served]
-        others = [(other, each) for other, each in self.by_uid.items() if each.firm and other != served]
-        alike = [each for _, each in others if each.shape == (*order.shape[:-1], "")]
+        others = [(other, claim) for other, claim in self.by_uid.items() if claim.firm and other != served]
+        alike = [claim for _, claim in others if claim.shape == (*order.shape[:-1], "")]
         opened = list(self.by_uid)
-        later = [each for other, each in others if opened.index(other) > opened.index(served)]
+        later = [claim for other, claim in others if opened.index(other) > opened.index(served)]
         del self.by_uid[served]
         heirs = [*alike, *later][:1]
         for heir in heirs:
@@ -347,7 +348,7 @@ class Orders(Struct):
         self.cleared |= {} if heirs else order.victims
 
     def _grown(self, event: GrowthGranted) -> None:
-        """Less is held for a cluster by as many replicas as it is granted, or nothing."""
+        """A grant reduces the claim of a cluster by the granted replicas, or ends the claim."""
         order = self.by_uid.get(event.ref.uid)
         if order is None or order.growth is None:
             return
@@ -358,7 +359,7 @@ class Orders(Struct):
             self._serve(event.ref.uid)
 
     def _left(self, uid: str, attempt: int | None = None) -> None:
-        """A victim has left; with an attempt: it could not be suspended under that."""
+        """A victim has left; with an attempt: the victim could not be suspended under this attempt."""
         for gone in (self.cleared, self.moving):
             if attempt is None or gone.get(uid) == attempt:
                 gone.pop(uid, None)
@@ -384,10 +385,10 @@ class Orders(Struct):
         used: Mapping[str, Vector],
         charges: Mapping[str, ChargeSeen],
     ) -> Iterator[Finding]:
-        """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them:
-        what these still have is used, and not held.
+        """I26: an admission leaves the amounts held for other jobs, also while victims still leave for these jobs.
 
-        ``used``: all ``charges`` before. A job may be said to serve the claim of one that asks alike.
+        The victims' remaining amounts count as used, not as held. ``used``: all ``charges`` before. A job may serve the
+        claim of a job with an equal request.
         """
         shape, asked = shape_of(event), counted(event.request, event.pods)
         if event.serves:
@@ -410,7 +411,7 @@ class Orders(Struct):
                 yield "I26", fits, f"{event.ref} takes {name} {asked[name]} of {at}, where {kept} is held for others"
 
     def held_beside(self, uid: str) -> dict[str, Vector]:
-        """What orders hold for others, by node."""
+        """The amounts held by orders for other jobs, by node."""
         held: dict[str, Vector] = {}
         for other, order in self.by_uid.items():
             if order.firm and other != uid:
@@ -418,16 +419,16 @@ class Orders(Struct):
         return held
 
     def leaving(self) -> set[str]:
-        """Uids of the workloads that were ordered to leave and have not."""
+        """Uids of the workloads ordered to leave that have not left."""
         return {uid for order in self.by_uid.values() for uid in order.victims} | self.cleared.keys()
 
     def shrinking(self) -> dict[str, PartialVictim]:
-        """Uid -> the part it was ordered to release, and has not."""
+        """Uid -> part ordered for release and not released yet"""
         return {uid: part for order in self.by_uid.values() for uid, part in order.partial.items()}
 
 
 def _add_held(held: dict[str, Vector], order: AuditedClaim, charges: Mapping[str, ChargeSeen]) -> None:
-    """What one holds at each node beside what its victims still have there."""
+    """The amounts of one claim at each node beyond the victims' remaining amounts there."""
     mine: dict[str, Vector] = {}
     add_amounts(mine, order.queue, order.amounts, 1)
     for uid in (*order.victims, *order.partial):

@@ -1,7 +1,7 @@
-"""The auditor: reads a log and checks what must hold at every position, without any code of the deciders.
+"""The auditor: reads a log and checks the invariants at every position, without any code of the deciders.
 
-It keeps its own few books on purpose: an invariant that is checked with the code it guards proves nothing.
-The invariants are described in docs/reference/invariants.md.
+The auditor keeps a few books of its own on purpose: a check with the guarded code itself proves nothing. The invariants
+are described in docs/reference/invariants.md.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from muster.model.quota import DEFAULT_RULES, QuotaNode, Rules
 from muster.model.resources import Vector, format_quantity
 
 CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28, 29))
-"""The invariants this auditor checks; the others need what is not in the log yet."""
+"""The invariants checked by this auditor; the other invariants need facts that are not in the log yet."""
 
 MAX_KEPT = 1_000
 """Violations kept word by word; all are counted."""
 
 
 class Auditor:
-    """Feed it every commit in order, then ask :meth:`finish`."""
+    """Feed every commit in order, then call :meth:`finish`."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.counts: Counter[str] = Counter(dict.fromkeys(CHECKED, 0))
-        """Invariant -> how often it was checked."""
+        """Invariant -> number of checks."""
         self.broken: Counter[str] = Counter()
         self.commits = 0
         self.events: Counter[str] = Counter()
@@ -67,9 +67,9 @@ class Auditor:
         self._waiting: dict[str, WaitingSeen] = {}
         self._soon: dict[str, int] = {}
         self._said: dict[str, int] = {}
-        """root -> how long a job may be expected to run that borrows freely: as of the commit before, as of this one"""
+        """root -> longest expected run of a free borrower: as of the commit before, and as of this commit"""
         self._priorities: dict[str, int] = {}
-        """uid -> priority it was queued with last"""
+        """uid -> priority at the last queueing"""
         self._applied: set[tuple[str, int, str]] = set()
         self._facts = FactAudit()
         self._leaves = LeafAudit()
@@ -79,7 +79,7 @@ class Auditor:
         self._books = (self._facts, self._leaves, *others)
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
-        """Check one commit against everything before it."""
+        """Check one commit against everything before."""
         stored = self._judge.hear(stored)
         self._seq = stored.seq
         self.commits += 1
@@ -110,8 +110,7 @@ class Auditor:
                     self._leaf_moved(event)
                 case WorkloadAdopted():
                     self._waiting.pop(event.ref.uid, None)
-                    # Suspended, and started without an admission again: under the same attempt it may be suspended
-                    # again.
+                    # Suspended, and started without an admission again: the same attempt may be suspended again.
                     self._applied.discard((event.ref.uid, event.attempt, "suspend"))
                     self._open(event.ref.uid, charge_of(event, adopted=True))
                     if event.reason == "reserved":
@@ -130,14 +129,14 @@ class Auditor:
                     self._effect(event)
                 case QuotaReleased():
                     self._released(event)
-            for each in self._claims.event(event, stored):
-                self._check(*each)
+            for finding in self._claims.event(event, stored):
+                self._check(*finding)
             self._orders.note(event, stored.commit.in_seq)
-        for each in self._claims.over(stored.commit):
-            self._check(*each)
+        for finding in self._claims.over(stored.commit):
+            self._check(*finding)
 
     def finish(self) -> list[Violation]:
-        """What must hold at the end as well; then every violation found."""
+        """Check the invariants at the end; returns every violation found."""
         live = Counter[tuple[str, str]]()
         for charge in self._charges.values():
             for path, _ in self._chain(charge.queue):
@@ -161,7 +160,7 @@ class Auditor:
                 self.violations.append(Violation(invariant, f"at {self._seq}: {detail}"))
 
     def _settle(self, event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
-        """Charges are at the leaves where the trees in force put them."""
+        """Move charges to the leaves of the trees in force."""
         if isinstance(event, QuotaTreeAccepted):
             self._ruled(event.tree.root, event.tree.rules)
         else:
@@ -176,7 +175,7 @@ class Auditor:
             self._add(charge, 1)
 
     def _ruled(self, root: str, rules: Rules) -> None:
-        """What its tree says of those that borrow freely counts for all that wait."""
+        """The tree's rule for free borrowers counts for every waiting job."""
         before, said = self._trees.by_root.get(root), rules.borrow_freely_ms
         if said == (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
             return
@@ -190,8 +189,9 @@ class Auditor:
         self._said[root_of(event.queue)] = event.freely_ms
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
-        """I15: of equal requests in one queue the one ahead is tried first, among those that may borrow as much; a job
-        that waited for its places uses the quota that is held for it, and for no other.
+        """I15: of equal requests in one queue the first is tried first, among the jobs that may borrow as much.
+
+        A job that waited for its places uses the quota held for this job, and no other claim's quota.
         """
         proposed = {candidate.ref.uid for candidate in event.candidates}
         heads: dict[tuple[Any, ...], Place] = {}
@@ -216,14 +216,14 @@ class Auditor:
             self._check("I15", first, f"{candidate.ref} is tried before {head.key if head else ''}")
 
     def _reserved(self, event: QuotaReserved) -> None:
-        """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
+        """I2: the request fits at the leaf and every ancestor. I4: the request equals the templates' request."""
         workload = self._facts.workloads.get(event.ref.uid)
         if workload is not None and workload.basis == event.basis:
             tree = self._trees.by_root.get(root_of(event.queue))
             need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
-        for each in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
-            self._check(*each)
+        for finding in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
+            self._check(*finding)
         self._open(event.ref.uid, charge_of(event))
         self._within(event.ref, event.queue, event.request)
 
@@ -242,7 +242,7 @@ class Auditor:
             self._add(charge, 1)
 
     def _changed(self, event: ChargeChanged) -> None:
-        """I6: it changes an existing charge, and never to less than the grant."""
+        """I6: the event changes an existing charge, and never below the grant."""
         charge = self._charges.get(event.ref.uid)
         same = charge is not None and charge.attempt == event.attempt
         self._check("I6", same, f"{event.ref} attempt {event.attempt} is charged differently, and is not charged")
@@ -255,7 +255,7 @@ class Auditor:
         self._add(charge, 1)
 
     def _grown(self, event: GrowthGranted | GrowthWithdrawn) -> None:
-        """I6: what is granted and what is charged change together; I2: a grant stays within every limit."""
+        """I6: grant and charge change together; I2: a grant stays within every limit."""
         charge = self._charges.get(event.ref.uid)
         same = charge is not None and charge.attempt == event.attempt
         self._check("I6", same, f"{event.ref} attempt {event.attempt} is granted differently, and is not charged")
@@ -270,7 +270,7 @@ class Auditor:
             self._within(event.ref, charge.queue, more)
 
     def _within(self, ref: Ref, queue: str, names: Iterable[str]) -> None:
-        """I2: what is used at the leaf and every ancestor stays within the limits."""
+        """I2: usage at the leaf and every ancestor stays within the limits."""
         for path, node in self._chain(queue):
             for name in names:
                 limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
@@ -286,12 +286,12 @@ class Auditor:
             self._waiting.pop(event.ref.uid, None)
 
     def _whole(self, event: GangAdmitted) -> None:
-        """I3: where an admission places anything, every pod of every set has a place, on nodes that exist."""
+        """I3: an admission with placements has a place for every pod of every set, on existing nodes."""
         if not event.placements:
             return
         placed = Counter[str]()
-        for each in event.placements:
-            placed[each.pod_set] += each.count
+        for placement in event.placements:
+            placed[placement.pod_set] += placement.count
         wanted = {
             pods.name: pods.count if pods.minimum is None else min(pods.minimum, pods.count)
             for pods in event.pod_sets
@@ -300,13 +300,13 @@ class Auditor:
         self._check("I3", dict(placed) == wanted, f"{event.ref} is admitted with places for {dict(placed)} of {wanted}")
 
     def _evicts(self, event: EvictionOrdered) -> None:
-        """I8, I19: what is taken back is owed, may be taken, and is needed."""
-        for each in findings(event, self._trees, self._charges, self._orders, self._priorities):
-            self._check(*each)
+        """I8, I19: the reclaimed quota is owed, may be reclaimed, and is needed."""
+        for finding in findings(event, self._trees, self._charges, self._orders, self._priorities):
+            self._check(*finding)
 
     def _effect(self, event: EffectApplied) -> None:
-        """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
-        # A new decision is another write: a pod bound elsewhere, a job suspended after it was started again.
+        """I1: no resume without an earlier admission. I9: one resume per admission."""
+        # A new decision is another write: a pod bound elsewhere, a job suspended after another start.
         attempt = event.attempt if event.action == "resume" else event.cause.seq
         key = (event.ref.uid, attempt, event.action)
         self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")
@@ -340,4 +340,4 @@ class Auditor:
         return {(path, name): v for path, used in self._used.items() for name, v in used.items() if v}
 
     def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
-        return [(each, self._trees.nodes.get(each)) for each in path_chain(path)]
+        return [(node, self._trees.nodes.get(node)) for node in path_chain(path)]

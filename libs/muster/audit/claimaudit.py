@@ -1,16 +1,15 @@
-"""The audit of claims and of moves.
+"""The audit of claims (I25, I26) and of moves (I28), from the log alone.
 
-What the audit asks of claims (I25, I26), from the log alone.
+I25: a claim lasts only as long as its job waits with the request of the claim's opening, or its cluster asks for the
+replicas. A job that passes a claim for age declares an end before the promised time of the claim.
 
-I25: a claim lasts only as long as its job waits as it did when it was opened, or its cluster asks for the replicas; a
-job that passes one for age declares to end before the time that this claim was promised. I26: a job is suspended so
-that another is admitted, or grows: a claim with victims ends with an admission or a grant, or something has changed in
-between; and no further victims are ordered to leave for it without such a change.
-Like the auditor it keeps to its own books, and calls nothing of the accountant's or the preemptor's.
+I26: a job is suspended so that another job is admitted, or grows. A claim with victims ends with an admission or a
+grant, or something has changed in between. Without such a change no further victims are ordered to leave for the claim.
 
-The audit of moves (I28), from the log alone: no job moves without a place, nor without its quota.
+I28: no job moves without a place, nor without its quota.
 
-Like the auditor it keeps to its own books, and calls nothing of the gang admitter's or the accountant's.
+Like the auditor, this audit keeps books of its own, and calls no code of the accountant, the preemptor or the gang
+admitter.
 """
 
 from __future__ import annotations
@@ -62,33 +61,33 @@ class _Asked(Struct):
 
     waits: bool
     since: int
-    """Sequence since when it waits, or does not."""
+    """Sequence since when the job waits, or does not."""
 
 
 class ClaimAudit:
-    """Tell it every event of every commit in order, before the orders note it, and of the end of the commit."""
+    """Feed every event of every commit in order, before the orders note the event, and the end of the commit."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._jobs: dict[str, _Asked] = {}
         self._versions: dict[str, int] = {}
-        """uid -> newest version: what comes late says nothing"""
+        """uid -> newest version: a late fact adds nothing"""
         self._told: dict[str, int] = {}
-        """workload uid -> sequence of the newest news of it"""
+        """workload uid -> sequence of the workload's newest fact"""
         self._supply = 0
-        """Sequence at which what is used changed other than by admissions and releases, ..."""
+        """Sequence of the last change of usage other than by admissions and releases, ..."""
         self._pauses = 0
-        """... at which pauses did, ..."""
+        """... of the last change of pauses, ..."""
         self._nodes = 0
-        """... and at which the nodes, or what else is on them, did."""
+        """... and of the last change of the nodes, or of other pods on the nodes."""
         self._trees = Trees()
         self._asked: dict[str, tuple[GrowthRequested | None, int]] = {}
-        """uid -> what its Ray cluster asked for last, None once it is not charged; and the sequence"""
+        """uid -> (last request of the workload's Ray cluster, None once no longer charged; sequence)"""
         self._places: dict[str, AuditedClaim] = {}
-        """workload uid -> a claim that was served for it; until it is placed"""
+        """workload uid -> claim served for the workload, until the workload is placed"""
 
     def over(self, commit: Commit) -> Iterator[Finding]:
-        """What is found once all of a commit is noted."""
+        """The findings after the last event of a commit."""
         judged = commit.stage == "quota_accountant" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS
         trees = bool(commit.events) and isinstance(
             commit.events[0], QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved
@@ -97,7 +96,7 @@ class ClaimAudit:
             yield from self._justified(commit.in_seq)
 
     def _justified(self, seq: int) -> Iterator[Finding]:
-        """I25, judged by the facts that the accountant had seen when it left nothing undone."""
+        """I25, by the facts known to the accountant when its decisions were complete."""
         for uid, held in self._orders.by_uid.items():
             if held.growth is not None:
                 asked, since = self._asked.get(uid, (None, 0))
@@ -110,7 +109,7 @@ class ClaimAudit:
             yield "I25", not (gone or left), f"{held.ref}: its claim outlives what it was opened for"
 
     def event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
-        """What is found in one event."""
+        """The findings of one event."""
         seq = stored.seq
         match event:
             case EvictionOrdered():
@@ -176,7 +175,7 @@ class ClaimAudit:
         self._told[uid] = seq
 
     def _was_needed(self, uid: str, said: str) -> Iterator[Finding]:
-        """I26: jobs were suspended for a claim, and now others are, or it ends: something has come between."""
+        """I26: between two orders for a claim, or an order and the end of the claim, something has changed."""
         held = self._orders.by_uid.get(uid)
         if held is not None and held.suspended:
             told = f"{held.ref}: {held.suspended} were suspended for it, {said}"
@@ -184,14 +183,14 @@ class ClaimAudit:
             yield "I26", changed, told
 
     def _passed(self, event: QuotaReserved, at: int) -> Finding:
-        """I25, of a job that uses held quota: the claim lasts, and the quota is free again by its promised time."""
+        """I25, for a job that uses held quota: the claim lasts, and the quota is free again by the promised time."""
         ends = at + event.run_ms
-        kept = any(each.ref.key == event.beside and ends <= each.promised for each in self._orders.by_uid.values())
+        kept = any(claim.ref.key == event.beside and ends <= claim.promised for claim in self._orders.by_uid.values())
         said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
         return "I25", bool(event.run_ms) and kept, said
 
     def _changed(self, uid: str, since: int) -> bool:
-        """Whether anything has come between what was known at a sequence and now that bears on a claim."""
+        """Whether any change since a sequence affects a claim."""
         changed = max(self._supply, self._pauses, self._trees.changed, self._told.get(uid, 0))
         return changed > since or self._trees.move
 
@@ -202,7 +201,7 @@ class ClaimAudit:
             self._places[event.ref.uid] = held
 
     def _deferred(self, event: GangDeferred) -> Iterator[Finding]:
-        """A plan was tried on the nodes before a victim left for it: its job finds no place only if they changed."""
+        """The plan was tried on the nodes before a victim left: the job lacks a place only if the nodes changed."""
         held = self._places.pop(event.ref.uid, None)
         if held is not None:
             said = f"{held.suspended} were suspended for it, the nodes have not changed, and it has no place"
@@ -223,43 +222,43 @@ class ClaimAudit:
 
 
 APART_MS = 3_600_000
-"""Between two moves that one job takes part in."""
+"""Least time between two moves of one job."""
 KEPT_MS = 600_000
-"""How long its places are kept for a job that moves, since all have left that the same order suspends."""
+"""Time the places of a moving job are kept, after the last victim of the same order has left."""
 
 
 class _Moved(Struct):
-    """A job that was ordered to move."""
+    """A job ordered to move."""
 
     told: str
     nodes: frozenset[str]
     others: frozenset[str]
     """uids of all jobs that leave or move for the same job"""
     going: set[str]
-    """Those of them that have not left."""
+    """uids of the others that have not left"""
     left: int
-    """Log time (ms) at which the last one left; at which it was ordered before."""
+    """Log time (ms) at which the last job left; before, the log time of the order."""
     changed: bool = False
-    """Something has happened since that bears on its places."""
+    """A change since the order affects the places of the job."""
     attempt: int = 0
-    """Under which its quota was reserved again; 0 before."""
+    """Attempt of the new reservation of quota; 0 before."""
 
 
 class MoveAudit:
-    """Feed it every commit in order."""
+    """Feed every commit in order."""
 
     def __init__(self) -> None:
         self._most = 0
         self._nodes: set[str] = set()
         self._pods: set[str] = set()
         self._basis: dict[str, str] = {}
-        """workload uid -> digest of the input of decisions, as it was seen last"""
+        """workload uid -> digest of the decisions' input, as seen last"""
         self._lately: dict[str, int] = {}
-        """uid of a job in a move -> log time (ms) of its last one"""
+        """uid of a moved job -> log time (ms) of the last move"""
         self._moved: dict[str, _Moved] = {}
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
+        """The findings of one commit."""
         commit = stored.commit
         for item, event in enumerate(commit.events):
             if isinstance(event, QuotaReleased):
@@ -291,8 +290,8 @@ class MoveAudit:
                 self._change()
             case PodObserved() if event.pod.ref.uid not in self._pods and event.pod.node:
                 self._pods.add(event.pod.ref.uid)
-                for each in self._moved.values():
-                    each.changed = each.changed or event.pod.node in each.nodes
+                for moved in self._moved.values():
+                    moved.changed = moved.changed or event.pod.node in moved.nodes
             case WorkloadObserved():
                 uid, basis = event.workload.ref.uid, event.workload.basis
                 if uid in self._moved and self._basis.get(uid) != basis:
@@ -302,15 +301,15 @@ class MoveAudit:
                 pass
 
     def _change(self, uid: str = "") -> None:
-        """What may have changed their places; ``uid``: only of the jobs that move with it."""
-        for each in self._moved.values():
-            each.changed = each.changed or not uid or uid in each.others
+        """Note a change that may affect places; ``uid``: only of the jobs that move with this job."""
+        for moved in self._moved.values():
+            moved.changed = moved.changed or not uid or uid in moved.others
 
     def _left(self, uid: str, at: int) -> None:
-        for each in self._moved.values():
-            if uid in each.going:
-                each.going.discard(uid)
-                each.left = at
+        for moved in self._moved.values():
+            if uid in moved.going:
+                moved.going.discard(uid)
+                moved.left = at
 
     def _ordered(self, event: EvictionOrdered, commit: Commit) -> Iterator[Finding]:
         said, moving = f"{event.ref}", [victim for victim in event.victims if victim.moves]
@@ -329,21 +328,21 @@ class MoveAudit:
             )
 
     def _handed_on(self, event: QuotaReleased, after: Event | None) -> Finding:
-        found = self._moved.get(event.ref.uid)
+        moved = self._moved.get(event.ref.uid)
         kept = isinstance(after, QuotaReserved) and after.ref.uid == event.ref.uid and after.queue == event.queue
-        if found is not None and isinstance(after, QuotaReserved):
-            found.attempt = after.attempt
+        if moved is not None and isinstance(after, QuotaReserved):
+            moved.attempt = after.attempt
         return "I28", kept, f"{event.ref} is moved, and its quota is not reserved for it again at once"
 
     def _placed(self, event: GangAdmitted | GangDeferred, commit: Commit) -> Iterator[Finding]:
-        found = self._moved.get(event.ref.uid)
-        if found is None or found.attempt != event.attempt:
+        moved = self._moved.get(event.ref.uid)
+        if moved is None or moved.attempt != event.attempt:
             return
         del self._moved[event.ref.uid]
-        if found.changed or (not found.going and commit.at >= found.left + KEPT_MS):
+        if moved.changed or (not moved.going and commit.at >= moved.left + KEPT_MS):
             return
         if isinstance(event, GangDeferred):
-            yield "I28", False, f"{found.told} is moved, nothing has changed, and it has no place"
+            yield "I28", False, f"{moved.told} is moved, nothing has changed, and it has no place"
             return
         nodes = {place.node for place in event.placements}
-        yield "I28", nodes <= found.nodes, f"{found.told} is moved to {sorted(nodes)}, not to {sorted(found.nodes)}"
+        yield "I28", nodes <= moved.nodes, f"{moved.told} is moved to {sorted(nodes)}, not to {sorted(moved.nodes)}"

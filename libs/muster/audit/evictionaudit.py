@@ -1,7 +1,6 @@
-"""What the auditor asks of every eviction: that it was owed, legal, and no larger than needed (I8, I19), and that no
-other job takes the room it makes (I26).
+"""The audit of evictions: owed, legal, and no larger than needed (I8, I19); no other job takes the room (I26).
 
-Like the auditor it keeps to its own arithmetic, and calls nothing of the preemptor's or the accountant's.
+Like the auditor, this audit keeps arithmetic of its own, and calls no code of the preemptor or the accountant.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from muster.model.resources import Vector
 from muster.model.victims import PartialVictim, Victim
 
 Ranks = Mapping[str, int | None]
-"""uid -> the priority with which a workload was queued last"""
+"""uid -> priority of the workload at the last queueing"""
 
 MOST_SERVED = 8
-"""How often a job leaves for one that has had less service."""
+"""Most times a job leaves for a job with less service."""
 
 
 class Accounts(Struct):
-    """The tree and all charges when an order was made; the victims leave them one by one."""
+    """The tree and all charges at the time of an order; the victims leave one by one."""
 
     event: EvictionOrdered
     nodes: Mapping[str, QuotaNode]
     held: Mapping[str, ChargeSeen]
     used: dict[str, Vector]
     claimed: dict[str, Vector]
-    """What is held for others."""
+    """The amounts held for other jobs."""
     own: list[ChargeSeen]
     """Victims of the claimant's own queue."""
     others: list[ChargeSeen]
@@ -42,14 +41,14 @@ class Accounts(Struct):
             add_amounts(self.used, charge.queue, charge.amounts, times)
 
     def enough(self) -> bool:
-        """Whether the claimant fits; beside what others give it must be within its min."""
+        """Whether the claimant fits; with room from other quotas, also whether the claimant is within its min."""
         event = self.event
         fits = _fits(path_chain(event.queue), amounts_of(event), self.nodes, self.total())
         within = event.kind == "service" or not self.others
         return fits and (within or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
 
     def total(self) -> dict[str, Vector]:
-        """What is charged and held for others, by node."""
+        """The amounts charged, and held for other jobs, by node."""
         total = {at: dict(amounts) for at, amounts in self.used.items()}
         for at, amounts in self.claimed.items():
             for name, amount in amounts.items():
@@ -65,10 +64,10 @@ def findings(
     before: Orders,
     priorities: Mapping[str, int],
 ) -> Iterator[Finding]:
-    """All findings about one order, given the charges when it was made.
+    """All findings about one order, given the charges at the time of the order.
 
-    ``before``: what was ordered and held before; it is as if that had come to pass. ``priorities``: of all that are
-    queued. A claimant that has gone since had the one that the order names.
+    ``before``: earlier orders and claims, taken as carried out. ``priorities``: of all queued jobs. A claimant that has
+    gone since had the priority in the order.
     """
     nodes, tree = trees.nodes, trees.by_root.get(root_of(event.queue))
     ranks: Ranks = {event.ref.uid: event.priority, **priorities}
@@ -79,9 +78,9 @@ def findings(
     gone = before.leaving()
     books.leave([charge for uid, charge in held.items() if uid not in gone], 1)
     shrinking = before.shrinking()
-    books.leave([_part(each) for uid, each in shrinking.items() if uid in held and uid not in gone])
-    for each in event.partial:
-        yield from _may_give(books, each, gone | shrinking.keys(), ranks)
+    books.leave([_part(part) for uid, part in shrinking.items() if uid in held and uid not in gone])
+    for part in event.partial:
+        yield from _may_give(books, part, gone | shrinking.keys(), ranks)
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
         yield from _may_leave(event.ref, victim, charge, gone | before.moving.keys())
@@ -136,8 +135,9 @@ def _makes_room(
     orders: Orders,
     ranks: Ranks,
 ) -> Iterator[Finding]:
-    """Everything there is to say of one order that makes room on nodes, but which nodes: the arguments as of
-    ``findings``.
+    """All findings about one order for room on nodes, except the choice of nodes.
+
+    The arguments are the arguments of ``findings``.
     """
     gone, inside = orders.leaving() | orders.moving.keys(), event.kind == "priority"
     yield "I19", bool(event.victims), f"nodes are cleared for {event.ref} without a victim"
@@ -157,7 +157,7 @@ def _makes_room(
 def _comes_before(
     event: EvictionOrdered, victim: Victim, charge: ChargeSeen, before: Orders, ranks: Ranks
 ) -> Iterator[Finding]:
-    """Why this victim and not the claimant: a bound on its service, or a lower priority in its own queue."""
+    """The victim's rank behind the claimant: a bound on service, or a lower priority in the victim's own queue."""
     if event.kind == "service":
         times = before.served.get(victim.ref.uid, 0)
         yield "I19", times < MOST_SERVED, f"{victim.ref} is ordered to leave for less service after {times} times"
@@ -170,7 +170,7 @@ def _part(part: PartialVictim) -> ChargeSeen:
 
 
 def _above(whole: Vector, part: Vector) -> bool:
-    """Whether a pod is left, be it one that asks for nothing."""
+    """Whether a pod is left, even a pod without a request."""
     return part.get(MACHINES, 0) < whole.get(MACHINES, 0) and all(part[name] <= whole.get(name, 0) for name in part)
 
 
@@ -187,7 +187,7 @@ def _needed(books: Accounts, *, places: bool) -> Iterator[Finding]:
 
 
 def _outranked(event: EvictionOrdered, victim: Victim | PartialVictim, ranks: Ranks) -> Finding:
-    """As both were queued; what never was (it was adopted) has the priority that the order names."""
+    """Priorities at queueing; an adopted job was never queued and has the priority in the order."""
     lower, priority = ranks.get(victim.ref.uid, victim.priority), ranks[event.ref.uid]
     holds = lower is not None and priority is not None and lower < priority == event.priority
     return "I19", holds, f"{victim.ref} of priority {lower} is evicted in its own queue for priority {priority}"
@@ -196,9 +196,9 @@ def _outranked(event: EvictionOrdered, victim: Victim | PartialVictim, ranks: Ra
 def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, ChargeSeen]) -> Iterator[Finding]:
     """A claimant that is not preemptible stays within the min at every level, whichever jobs leave."""
     firm: dict[str, Vector] = {}
-    for each in held.values():
-        if not each.preemptible:
-            add_amounts(firm, each.queue, each.amounts, 1)
+    for charge in held.values():
+        if not charge.preemptible:
+            add_amounts(firm, charge.queue, charge.amounts, 1)
     above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
     for name, asked in event.request.items():
         if any(name in node.limit or name in node.guaranteed for node in above):
@@ -208,9 +208,9 @@ def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[
 
 
 def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> Iterator[Finding]:
-    """It stays within a guarantee of its own: its leaf's, or that of a node above it and below the root.
+    """The claimant stays within a guarantee: of its leaf, or of a node between its leaf and the root.
 
-    A claimant that takes from its own queue as well stays within that of its leaf.
+    A claimant that also takes from its own queue stays within the guarantee of its leaf.
     """
     above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
     names = [
@@ -220,7 +220,7 @@ def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[
     ]
 
     def least(path: str, name: str) -> int:
-        """What is used there or kept for it."""
+        """The usage of a node, or the guarantee where higher."""
         return max(used.get(path, {}).get(name, 0), nodes[path].guaranteed.get(name, 0))
 
     def within_min(node: QuotaNode, name: str) -> bool:

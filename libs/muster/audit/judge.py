@@ -1,8 +1,8 @@
-"""The judge of a log: what of a stored message counts, the same for every reader.
+"""The judge of a log: the counted part of a stored message, the same for every reader.
 
-Two halves, both pure. This one needs the message alone: it can be read, its body names the stage and the shard of its
-subject, and that stage may say each of its events. The other half (``core.docket``) needs what came before, and is
-asked before any fold: the epoch, the generation, the clock, the prefix that it attests to.
+The judge has two pure halves. This half needs the message alone: the message is readable, the body names the stage and
+the shard of the subject, and the stage may write each of the events. The other half (``core.docket``) needs the earlier
+log, and runs before any fold: the epoch, the generation, the clock, and the attested prefix.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from muster.events.system import Genesis, LeaderStarted
 from muster.model.problem import FieldProblem, problem
 
 Rights = Mapping[str, frozenset[type[Event]]]
-"""{kind of commit: the events it may have}"""
+"""{kind of commit: allowed events}"""
 
 
 def _rights() -> Iterator[tuple[str, Rights]]:
     yield "genesis.0", _by_kind((Genesis,))
-    for stage, said in SPEAKERS.items():
-        yield f"{stage}.0", _by_kind((*EVERY_LEADER, *said))
+    for stage, spoken in SPEAKERS.items():
+        yield f"{stage}.0", _by_kind((*EVERY_LEADER, *spoken))
     for shard, row in WATCHED.items():
         yield f"watcher.{shard}", _by_kind((*EVERY_LEADER, *_watched(row)))
 
 
 def _watched(row: Watched) -> Iterator[type[Event]]:
-    """What the shard of a resource says."""
+    """The events of the shard of a resource."""
     yield from (SyncStarted, Synced, ObjectUnreadable, row.observed, row.gone)
     if row.shard == CONFIGURING:
         yield KindsConfigured
@@ -65,11 +65,11 @@ def _by_kind(said: tuple[type[Event], ...]) -> Rights:
 
 
 RIGHTS: Mapping[str, Rights] = dict(_rights())
-"""{stage.shard: what may be said there}; there are no other subjects."""
+"""{stage.shard: allowed events}; no other subjects exist."""
 
 
 def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = "") -> Stored:
-    """A message of a log as what it says, void where the message alone shows that it is.
+    """A message of a log as a stored commit, void where the message alone shows an error.
 
     ``subject``: ``generation.stage.shard``; ``stored_at``: the broker's time, ms since the epoch.
     """
@@ -92,13 +92,14 @@ def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = 
 
 
 def overtakes(other: Stored, mine: Commit) -> bool:
-    """Whether a commit on a leader's own subject shows that it leads no longer; not what is void there.
+    """Whether a commit on a leader's own subject ends the leader's term; a void commit does not.
 
-    Void is also what was written under another epoch than ``mine``: that of the newest leader, unless another begins.
+    A commit under another epoch than ``mine`` is void too: ``mine`` is the newest leader's epoch, unless another leader
+    begins.
     """
     if other.void:
         return False
-    begins = any(isinstance(each, LeaderStarted) for each in other.commit.events)
+    begins = any(isinstance(event, LeaderStarted) for event in other.commit.events)
     return begins or not mine.epoch or other.commit.epoch == mine.epoch
 
 
@@ -110,7 +111,7 @@ def _misplaced(seat: str, commit: Commit) -> FieldProblem | None:
         return problem("", "other_writer", writer=f"{commit.stage}/{commit.shard}")
     allowed = rights[commit.kind]
     if not allowed.issuperset(map(type, commit.events)):
-        tags = {str(type(each).__struct_config__.tag) for each in commit.events if type(each) not in allowed}
+        tags = {str(type(event).__struct_config__.tag) for event in commit.events if type(event) not in allowed}
         return problem("", "not_its_event", seat=seat, events=tuple(sorted(tags)), kind=commit.kind)
     return None
 
@@ -121,15 +122,15 @@ def _nothing(seat: str) -> Commit:
 
 
 def _of_envelope(body: bytes) -> Commit:
-    found = decode_envelope(body)
+    envelope = decode_envelope(body)
     return Commit(
-        commit_id=found.commit_id,
-        stage=found.stage,
-        shard=found.shard,
-        kind=found.kind,
-        at=found.at,
-        epoch=found.epoch,
-        in_seq=found.in_seq,
-        ruleset=found.ruleset,
-        prefix=found.prefix,
+        commit_id=envelope.commit_id,
+        stage=envelope.stage,
+        shard=envelope.shard,
+        kind=envelope.kind,
+        at=envelope.at,
+        epoch=envelope.epoch,
+        in_seq=envelope.in_seq,
+        ruleset=envelope.ruleset,
+        prefix=envelope.prefix,
     )

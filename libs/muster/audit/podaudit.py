@@ -1,13 +1,8 @@
-"""The audit of pods: gangs, charges of pods of no job, nodes and workers.
+"""The audit of pods: gangs, charges of standalone pods, nodes and workers, from the log alone.
 
-What the audit asks of gangs of pods, from the log alone: they start whole, and nothing is bound that has no node.
-
-The audit of node requests, from the log alone: one for each gang that lacks nodes, within the limits of pools.
-
-What the audit asks of pods of no job (I29), from the log alone: one that its quota counts has a node from us only
-once it is charged.
-
-What the audit asks of workers that Muster deletes itself, from the log alone: their operator was asked first.
+Gangs start whole, and no pod without a node is bound. Node requests: one for each gang that lacks nodes, within the
+limits of pools. Standalone pods (I29): a pod in a counted quota gets a node from muster only after the charge. Workers
+deleted by Muster: the operator of the cluster was asked first.
 """
 
 from __future__ import annotations
@@ -49,11 +44,11 @@ class _Team(Struct):
     pods: dict[str, None] = field(default_factory=dict)
     started: bool = False
     changed: int = 0
-    """Sequence of the last fact about it, or of the last binding of it that failed."""
+    """Sequence of the last fact about the pod, or of the pod's last failed binding."""
 
 
 class _Claims:
-    """Nodes that are kept for gangs: no node for two of them, each old enough, none beyond its deadline."""
+    """Nodes kept for gangs: no node for two gangs, each claim old enough, no claim beyond its deadline."""
 
     def __init__(self) -> None:
         self._claims: dict[str, NodesClaimed] = {}
@@ -61,7 +56,7 @@ class _Claims:
         """Sequence from which on the deadline of a claim had passed."""
         self._age_ms = 0
         self._vain: dict[str, int] = {}
-        """uid of a job -> log time of the first try that failed"""
+        """uid of a job -> log time of the first failed try"""
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
         places = False
@@ -78,9 +73,9 @@ class _Claims:
                     places = True
                 case NodesClaimed():
                     key, mine = _key(event), {place.node for place in event.places}
-                    others = [each for each in self._claims.values() if mine & {place.node for place in each.places}]
-                    said = " and ".join(f"for {each.gang}" for each in (event, *others))
-                    yield "I3", not others and key not in self._claims, f"nodes are kept {said}"
+                    others = [claim for claim in self._claims.values() if mine & {place.node for place in claim.places}]
+                    gangs = " and ".join(f"for {claim.gang}" for claim in (event, *others))
+                    yield "I3", not others and key not in self._claims, f"nodes are kept {gangs}"
                     since = self._vain.get(event.ref.uid) if event.ref is not None else None
                     if since is not None:
                         waited = stored.commit.at - since
@@ -105,7 +100,7 @@ def _key(event: NodesClaimed | NodesClaimEnded) -> str:
 
 
 class GangAudit:
-    """Feed it every commit in order."""
+    """Feed every commit in order."""
 
     def __init__(self) -> None:
         self._pods: dict[str, PodState] = {}
@@ -114,16 +109,16 @@ class GangAudit:
         self._groups: dict[str, dict[str, PodGroup]] = {}
         self._gone: set[str] = set()
         self._placed: dict[str, tuple[str, Cause]] = {}
-        """uid of a pod that has a node by our decision, and is neither bound nor over -> the node, the decision"""
+        """uid of a pod with a node by our decision, neither bound nor over -> (node, decision)"""
         self._decided: set[tuple[str, Cause]] = set()
-        """(uid of a pod, the decision that gave it a node)"""
+        """(uid of a pod, decision with the pod's node)"""
         self._given: set[str] = set()
-        """Pods that were given a node once."""
+        """Pods with a node at any earlier time."""
 
         self._claims = _Claims()
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
+        """The findings of one commit."""
         for item, event in enumerate(stored.commit.events):
             yield from self._event(stored.seq, item, stored.commit, event)
         yield from self._claims.feed(stored)
@@ -153,7 +148,7 @@ class GangAudit:
                 yield "I1", known, f"{event.ref} is bound, and was given no node"
 
     def _starts(self, seq: int, item: int, commit: Commit, event: PodsPlaced) -> Iterator[Finding]:
-        """I3: the pods of a decision are all that their gangs need to start, and none of them has a node already."""
+        """I3: the pods of a decision suffice for the start of their gangs, and no pod of the decision has a node."""
         if any(place.ref.uid in self._gone for place in event.pods):
             return  # Void as a whole.
         given: dict[str, int] = {}
@@ -165,7 +160,7 @@ class GangAudit:
             if team.changed > commit.in_seq or said is None or said.refusal:
                 continue
             need = missing(said.policy, said.minimum, self._counts(team))
-            again = all(each.ref.uid in self._given for each in event.pods if self._key.get(each.ref.uid) == key)
+            again = all(place.ref.uid in self._given for place in event.pods if self._key.get(place.ref.uid) == key)
             whole = need <= given.get(key, 0) or again
             yield "I3", whole, f"gang {key} starts with {given.get(key, 0)} pods and needs {need}"
         for place in event.pods:
@@ -203,8 +198,8 @@ class GangAudit:
         known = self._pods.get(uid)
         if known is not None and known.rv >= pod.rv:
             return
-        said = declared_by(pod)
-        key = "" if said is None else said.gang
+        declared = declared_by(pod)
+        key = "" if declared is None else declared.gang
         if self._key.get(uid, key) != key:
             self._drop(seq, uid)
         self._pods[uid], self._key[uid] = pod, key
@@ -231,16 +226,16 @@ class GangAudit:
 
 
 class GrowthAudit:
-    """Feed it every commit in order."""
+    """Feed every commit in order."""
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
-        """uid or key of a claimant of nodes -> namespace/name of its request"""
+        """uid or key of a claimant of nodes -> namespace/name of the request"""
         self._most: dict[str, int] = {}
-        """pool -> the most nodes it was ever declared to have"""
+        """pool -> most nodes ever declared for the pool"""
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
+        """The findings of one commit."""
         for event in stored.commit.events:
             yield from self._event(event)
 
@@ -265,17 +260,17 @@ class GrowthAudit:
 
 
 class PodChargeAudit:
-    """Feed it every commit in order."""
+    """Feed every commit in order."""
 
     def __init__(self) -> None:
         self._trees = Trees()
         self._pods: dict[str, tuple[PodState, int]] = {}
-        """uid -> a pod that has no owner, and the sequence of the last fact about it"""
+        """uid -> (standalone pod, sequence of the last fact about the pod)"""
         self._charged: set[str] = set()
         self._reserved: set[str] = set()
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
+        """The findings of one commit."""
         for event in stored.commit.events:
             yield from self._event(stored.seq, stored.commit.in_seq, event)
 
@@ -314,7 +309,7 @@ class PodChargeAudit:
                 pass
 
     def _leaf(self, uid: str, known: int) -> str:
-        """The leaf that counts a pod; empty for none, or where the decider cannot have known."""
+        """The leaf that counts a pod; empty for none, or where the decider could not know the leaf."""
         pod, since = self._pods.get(uid, (None, 0))
         if pod is None or max(since, self._trees.changed) > known:
             return ""
@@ -337,24 +332,22 @@ class _Named(Struct):
     cause: Cause
     pods: frozenset[str]
     at: int = 0
-    """Log time at which that was written; 0 before."""
+    """Log time of the write; 0 before."""
     over: int = 0
-    """Sequence from which on it justifies nothing; 0 while it does."""
+    """Sequence from which on the write justifies nothing; 0 while valid."""
     over_at: int = 0
 
 
 class WorkersAudit:
-    """Feed it every commit in order."""
+    """Feed every commit in order."""
 
     def __init__(self) -> None:
         self._asked: dict[str, _Named] = {}
-        """uid of the charged workload -> the workers that its operator was asked to delete last; for a minute
-        longer
-        """
+        """uid of the charged workload -> workers of the last request to the operator; kept a minute longer"""
         self._now = 0
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
+        """The findings of one commit."""
         self._now = max(self._now, stored.commit.at)
         for item, event in enumerate(stored.commit.events):
             match event:
@@ -378,8 +371,10 @@ class WorkersAudit:
                     pass
 
     def _over(self, owner: str, attempt: int, seq: int) -> None:
-        """They are gone, or stay: a decision made once that is known deletes none of them."""
-        long_over = [uid for uid, each in self._asked.items() if each.over and each.over_at < self._now - PATIENCE_MS]
+        """The named workers are gone, or stay: a decision that knows this deletes no named worker."""
+        long_over = [
+            uid for uid, named in self._asked.items() if named.over and named.over_at < self._now - PATIENCE_MS
+        ]
         for uid in long_over:
             del self._asked[uid]
         asked = self._asked.get(owner)

@@ -1,12 +1,9 @@
-"""The audit of those that write the log: leaders, facts, leaves, stages without rest.
+"""The audit of the writers of the log: leaders, facts, leaves, restless stages.
 
-What the audit asks of leaves and of restless stages (I22, I23), from the log alone.
+I11: no object goes back in time. I13: one leader at a time writes. I22: every charge is at the leaf of its workload,
+below the ElasticQuotaTree. I23: the number of decisions between two inputs is bounded.
 
-I22: what is charged is charged at the leaf its workload belongs to, below the ElasticQuotaTree. I23: what is decided
-between two inputs is bounded.
-Like the auditor it keeps to its own books, and calls nothing of the accountant's or the sorter's.
-
-What the auditor asks of leaders and facts: one leader at a time writes (I13), no object goes back in time (I11).
+Like the auditor, this audit keeps books of its own, and calls no code of the accountant or the sorter.
 """
 
 from __future__ import annotations
@@ -48,9 +45,9 @@ _NAMES = ("quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinato
 _KAI = "kai.scheduler/queue"
 
 GONE = 2**63
-"""The version of an object that has ended."""
+"""The version of an ended object."""
 MOST_TURNS = 8
-"""How often one workload may be queued or proposed without a result between two inputs."""
+"""Most times one workload may be queued or proposed without a result between two inputs."""
 MOST_COMMITS = 64
 """Decision commits between two inputs that are never too many, ..."""
 COMMITS_PER_WORKLOAD = 8
@@ -58,31 +55,31 @@ COMMITS_PER_WORKLOAD = 8
 
 
 def after_end(event: ObjectGone, before: int) -> int:
-    """The version that an object that has ended must pass to count as there again; ``before``: the newest known."""
+    """The version that a returning object must exceed after its end; ``before``: the newest known version."""
     if event.unwatched:
         return -1
     return max(event.rv, before) if event.rv else GONE
 
 
 class LeafAudit:
-    """Feed it every commit in order, then ask :meth:`finish`."""
+    """Feed every commit in order, then call :meth:`finish`."""
 
     def __init__(self) -> None:
         self._trees = Trees()
-        """That of quota; queues of KAI have rules of their own, and nothing is asked of them."""
+        """The trees of quota; queues of KAI have rules of their own, and are not checked."""
         self._asked: dict[str, tuple[str, str, int]] = {}
-        """workload uid -> (namespace, quota its label names, sequence since when)"""
+        """workload uid -> (namespace, quota in the label, sequence of the start)"""
         self._charged: dict[str, tuple[str, Ref, str]] = {}
-        """workload uid -> (leaf, workload, quota that it named when it was charged)"""
+        """workload uid -> (leaf, workload, quota named at the charge)"""
         self._versions: dict[str, int] = {}
-        """uid -> newest version: what comes late says nothing"""
+        """uid -> newest version: a late fact adds nothing"""
         self._judged = 0
-        """Sequence up to which the accountant had seen everything when it last left nothing undone."""
+        """Sequence up to which the accountant knew the log when its decisions were last complete."""
         self._commits = 0
         self._turns: Counter[str] = Counter()
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
+        """The findings of one commit."""
         commit = stored.commit
         if commit.kind == "input":
             self._commits = 0
@@ -97,7 +94,7 @@ class LeafAudit:
             self._judged = commit.in_seq
 
     def finish(self) -> Iterator[Finding]:
-        """What must hold at the end: what the accountant has seen of every move, it has followed."""
+        """Check at the end: the accountant has followed every move that the accountant has seen."""
         for uid, (leaf, ref, _) in self._charged.items():
             home, since = self._home(uid)
             if home and since <= self._judged:
@@ -114,7 +111,7 @@ class LeafAudit:
             case WorkloadObserved() if event.workload.rv > self._versions.get(event.workload.ref.uid, -1):
                 workload = event.workload
                 self._versions[workload.ref.uid] = workload.rv
-                # A queue of KAI has rules of its own; where it is labelled so, nothing is asked.
+                # A queue of KAI has rules of its own; a workload with a label of such a queue is not checked.
                 names = (_KAI, *_NAMES)
                 named = next((f"{key}:{workload.labels[key]}" for key in names if workload.labels.get(key)), "")
                 before = self._asked.get(workload.ref.uid)
@@ -142,7 +139,7 @@ class LeafAudit:
         return "I23", self._turns[uid] <= MOST_TURNS, f"{what} {self._turns[uid]} times and nothing has happened"
 
     def _home(self, uid: str) -> tuple[str, int]:
-        """(the leaf a workload belongs to, or none; sequence since when that may be so)."""
+        """(leaf of a workload, or none; sequence since when the leaf may be due)."""
         namespace, named, since = self._asked.get(uid, ("", _KAI, 0))
         home = self._trees.leaf(namespace, named.partition(":")[2]) if not named.startswith(_KAI) else ""
         return home, max(since, self._trees.changed)
@@ -152,7 +149,7 @@ class LeafAudit:
 
 
 class FactAudit:
-    """Feed it every commit in order."""
+    """Feed every commit in order."""
 
     def __init__(self) -> None:
         self.workloads: dict[str, Workload] = {}
@@ -161,7 +158,7 @@ class FactAudit:
         self._epochs: dict[tuple[str, str], int] = {}
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
-        """What is found in one commit."""
+        """The findings of one commit."""
         yield from self._epoch(stored)
         for event in stored.commit.events:
             yield from self._event(event)
@@ -195,13 +192,13 @@ class FactAudit:
             yield "I13", commit.epoch == epoch, f"{key} wrote under epoch {commit.epoch}, {epoch} is in force"
 
     def _fact(self, uid: str, rv: int) -> Iterator[Finding]:
-        """I11: what the facts say of one object never goes back to an older version."""
+        """I11: the facts of one object never go back to an older version."""
         before = self._versions.get(uid, -1)
         yield "I11", rv > before, f"fact of {uid} at {rv} after {'its end' if before == GONE else before}"
         self._versions[uid] = max(before, rv)
 
     def _gone(self, event: ObjectGone) -> None:
-        """It may become again what it was, under a newer version; see ObjectGone."""
+        """The object may return to its former role, under a newer version; see ObjectGone."""
         uid = event.ref.uid
         if isinstance(event, WorkloadGone):
             self.workloads.pop(uid, None)

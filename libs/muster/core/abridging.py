@@ -1,8 +1,8 @@
-"""What a shard of the watcher said of a workload before is not said again: the log has what differs, readers the whole.
+"""Abridged observations: the log keeps only the differences to an earlier observation, readers get the whole.
 
-Each observation is compared with the last one of the same workload, else with the newest one of the same basis: that of
-a workload with the same need. What readers remember begins with ``leader_started``, so a watch epoch builds on nothing
-that an earlier one said.
+A shard of the watcher compares each observation with the last observation of the same workload, else with the newest
+observation of the same basis, from a workload with the same need. The memory of readers begins with ``leader_started``,
+so a watch epoch never builds on an earlier epoch.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from muster.model.problem import FieldProblem, problem
 from muster.model.workload import Workload, WorkloadPart
 
 KEPT = 256
-"""Workloads whose newest observation is remembered of each shard."""
+"""Workloads per shard whose newest observation is remembered."""
 
 Newest = dict[str, Workload]
-"""{uid: its newest observation}, the one that was said last at the end."""
+"""{uid: newest observation}, the last reported at the end."""
 
 _FIELDS = Workload.__struct_fields__
 _OBSERVATIONS = (WorkloadObserved, WorkloadAbridged)
 
 
 class IncompleteError(Exception):
-    """A workload was abridged by an observation that no reader of this log knows."""
+    """The base of an abridged observation is unknown to readers of this log."""
 
     def __init__(self, found: FieldProblem) -> None:
         super().__init__(found.code)
@@ -38,13 +38,13 @@ class IncompleteError(Exception):
 
 
 def abridged(newest: Newest, events: Sequence[Event]) -> list[Event]:
-    """Events as the log stores them; ``newest``: of the shard that says them, before it does."""
-    said = dict(newest)
-    return [_short(said, event) if isinstance(event, WorkloadObserved) else event for event in events]
+    """Events as stored in the log; ``newest``: of the reporting shard, before the report."""
+    reported = dict(newest)
+    return [_short(reported, event) if isinstance(event, WorkloadObserved) else event for event in events]
 
 
 def whole(newest: dict[str, Newest], stored: Stored) -> Stored:
-    """A commit that counts, with each workload in full; ``newest``: of each shard, which goes on to it.
+    """A counted commit with each workload in full; ``newest``: of each shard, updated by the commit.
 
     Raises IncompleteError.
     """
@@ -59,11 +59,11 @@ def whole(newest: dict[str, Newest], stored: Stored) -> Stored:
     if isinstance(commit.events[0], LeaderStarted):
         newest.pop(seat, None)
         return stored
-    kinds = {type(each) for each in commit.events}
+    kinds = {type(event) for event in commit.events}
     if kinds.isdisjoint(_OBSERVATIONS):
         return stored
-    said = newest.setdefault(seat, {})
-    events = [_completed(seat, said, event) for event in commit.events]
+    reported = newest.setdefault(seat, {})
+    events = [_completed(seat, reported, event) for event in commit.events]
     return replace(stored, commit=replace(commit, events=tuple(events))) if WorkloadAbridged in kinds else stored
 
 
@@ -79,9 +79,9 @@ def _completed(seat: str, said: Newest, event: Event) -> Event:
 
 
 def _like(said: Newest, workload: Workload) -> Workload | None:
-    """What it is compared with."""
+    """The base of the comparison."""
     own = said.get(workload.ref.uid)
-    return own or next((each for each in reversed(said.values()) if each.basis == workload.basis), None)
+    return own or next((earlier for earlier in reversed(said.values()) if earlier.basis == workload.basis), None)
 
 
 def _remember(said: Newest, workload: Workload) -> None:

@@ -1,10 +1,10 @@
-"""What the judge of a log remembers between two commits, and what only that memory can tell of the next one.
+"""The docket: the memory of the judge of a log between two commits, and the judgements that need this memory.
 
-Part of the state of every stage: verdicts are a function of the log alone, so each reader comes to the same ones,
-wherever it begins. A commit that is void says nothing; it occupies its place and its subject all the same.
+The docket is part of the state of every stage. Verdicts are a function of the log alone, so every reader comes to the
+same verdicts from any starting point. A void commit has no events, but still occupies its sequence and its subject.
 
-The prefix of a log is attested: a rolling hash over (sequence, subject, bytes), of which each commit carries what its
-writer had at its ``in_seq``. A writer that folded another log than this one is found out by it.
+The prefix of a log is attested by a rolling hash over (sequence, subject, bytes). Each commit carries the hash known to
+its writer at its ``in_seq``. The hash exposes a writer that folded another log.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from muster.events.system import Genesis, LeaderStarted
 from muster.model.problem import FieldProblem, problem
 
 AHEAD_MS = 60_000
-"""How far a commit's ``at`` may lie ahead of the time at which the broker stored it: log time never goes back."""
+"""How far a commit's ``at`` may lie ahead of the broker's time of storage: log time never goes back."""
 
 HASH = 8
 """Bytes of the rolling hash."""
 DIGEST = 16
 KEPT = 4_096
-"""Positions whose hash is kept: a commit that was decided on an older one is not compared."""
+"""Positions with a kept hash: a commit decided on an older position is not compared."""
 NOTHING = bytes(HASH)
 """The hash of the empty log."""
 
@@ -37,18 +37,18 @@ class Docket(Struct):
 
     epochs: dict[str, int] = field(default_factory=dict)
     own_time: bool = False
-    """The writers' clocks run as they like."""
+    """The writers' clocks are not checked."""
     last: bytes = b""
-    """Digest of the newest commit; empty where it came from no log."""
+    """Digest of the newest commit; empty for a commit from outside of a log."""
     hashes: bytearray = field(default_factory=bytearray)
     """The rolling hash at the last KEPT positions, each at its sequence modulo KEPT."""
     since: int = -1
-    """The first position whose hash is known; -1: none is, because the log was not read from where that begins."""
+    """The first position with a known hash; -1: no hash is known, because the log was not read from the beginning."""
     newest: dict[str, Newest] = field(default_factory=dict)
-    """{stage.shard: what its leader has said of workloads}"""
+    """{stage.shard: newest observations of workloads by its leader}"""
 
     def hash_at(self, seq: int, now: int) -> str:
-        """The rolling hash at a position, as a commit carries it; ``now``: the newest one. Empty where unknown."""
+        """The rolling hash at a position, as in a commit; ``now``: the newest position. Empty where unknown."""
         if self.since < 0 or not max(self.since, now - KEPT + 1) <= seq <= now:
             return ""
         if not seq:
@@ -58,15 +58,15 @@ class Docket(Struct):
 
 
 def digest_of(seq: int, subject: str, body: bytes) -> bytes:
-    """What tells a stored commit from any other."""
+    """The digest that distinguishes a stored commit from any other."""
     return blake2b(b"%d %b " % (seq, subject.encode()) + body, digest_size=DIGEST).digest()
 
 
 def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stored:
-    """The commit as it counts: itself, or one without events where it is void. The docket goes on to it.
+    """The commit as counted: unchanged, or without events where void. The docket takes the commit in.
 
-    ``log_id``, ``generation``: of the log before it. Raises UnknownEventError where it counts and this build is too
-    old for it.
+    ``log_id``, ``generation``: of the log before the commit. Raises UnknownEventError for a counted commit with events
+    unknown to this build.
     """
     if not stored.subject:
         return whole(docket.newest, stored)  # In memory nothing but the stages themselves writes.
@@ -75,29 +75,29 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
         why = problem("", "no_leader_said", events=stored.unknown)
     if not why and stored.unknown:
         raise UnknownEventError([*stored.unknown], stored.seq)
-    found = stored
+    counted = stored
     if not why:
         try:
-            found = whole(docket.newest, stored)
+            counted = whole(docket.newest, stored)
         except IncompleteError as err:
             why = err.problem
     if not why:
         _accept(docket, stored)
     _go_on(docket, stored)
-    return voided(stored, why) if why and not stored.void else found
+    return voided(stored, why) if why and not stored.void else counted
 
 
 def voided(stored: Stored, why: FieldProblem) -> Stored:
-    """The commit as one that is void."""
+    """The commit without its events, marked void."""
     commit = stored.commit
     empty = Commit(commit_id=commit.commit_id, stage=commit.stage, shard=commit.shard, kind="input", at=0)
     return replace(stored, commit=empty, void=why, unknown=())
 
 
 class Judge(Struct):
-    """For a reader of a log that keeps no state of a stage: feed it every commit in order, from the first on.
+    """The judge for a reader of a log without the state of a stage: feed every commit in order, from the first on.
 
-    ``docket``, ``log_id``, ``generation``: of a state from whose position on it hears.
+    ``docket``, ``log_id``, ``generation``: of a state; hearing continues from the position of this state.
     """
 
     docket: Docket
@@ -105,12 +105,12 @@ class Judge(Struct):
     generation: int = 0
 
     def hear(self, stored: Stored) -> Stored:
-        """The commit as it counts. Raises UnknownEventError."""
-        found = judged(self.docket, self.log_id, self.generation, stored)
-        first = found.commit.events[0] if found.commit.events else None
+        """The commit as counted. Raises UnknownEventError."""
+        counted = judged(self.docket, self.log_id, self.generation, stored)
+        first = counted.commit.events[0] if counted.commit.events else None
         if isinstance(first, Genesis):
             self.log_id, self.generation = first.log_id, first.generation
-        return found
+        return counted
 
 
 @lru_cache(maxsize=256)

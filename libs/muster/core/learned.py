@@ -1,15 +1,13 @@
-"""Learned from the log alone, in integers: how long jobs run, and how fast queues move.
+"""Learned from the log alone, in integers: run times of jobs, and the pace of queues.
 
-How long jobs run, learned from the log alone: streaming means in integers, per kind of job.
+Run times are streaming means per kind of job. A job is compared with the most similar ended runs: first of the same
+namespace, queue, name stem and request, then without the namespace, then of the queue and request, then of the queue,
+then of all. Before a run only the spec of the job is known. No other module knows run times: the order of borrowers
+uses the means of all runs, promised starts use the newest longer runs.
 
-A job is compared with the ended runs that are most like its own: first of its namespace, queue, name stem and request,
-then without the namespace, then of its queue and request, then of its queue, then of all. Nothing is known of a job but
-its spec before it runs. The one place that knows this: the order of borrowers rests on the means of all runs,
-promised starts on those of the newest runs that took longer.
-
-Measured are the times between one admission from a queue and the next while a job waited there: only those say how
-fast it moves, for an idle queue admits no job. The job at position p waits for p of them in a row; what such
-rows have taken in the past is what it may take now. Pure, in integers (ms).
+Pace is measured by the times between one admission from a queue and the next while a job waited there. Other times are
+left out, because an idle queue admits no job. The job at position p waits for p such times in a row; past rows show the
+possible wait now. Pure, in integers (ms).
 """
 
 from __future__ import annotations
@@ -26,16 +24,16 @@ from muster.model.resources import Vector
 
 
 ENOUGH_RUNS = 5
-"""Ended runs that a mean rests on at least."""
+"""Fewest ended runs for a mean."""
 MAX_KINDS = 20_000
-"""Kinds of jobs that are remembered: those that ended last."""
+"""Remembered kinds of jobs: the kinds that ended last."""
 REMEMBERED = 128
-"""Runs of a kind at which the counts of its spans are halved: what ended long ago counts less and less."""
+"""Runs of a kind at which the counts of its spans are halved: older ends count less and less."""
 _TAIL = re.compile(r"[-_.]?[0-9a-f]*[0-9][0-9a-z]*$")
 
 
 class RunTimes(Struct):
-    """How long ended runs of one kind took. The mean is over all of them, the spans favour the newest."""
+    """Run times of the ended runs of one kind. The mean covers all runs, the spans favour the newest."""
 
     count: int = 0
     total: int = 0
@@ -52,14 +50,14 @@ class RunTimes(Struct):
         self.spans[number] = self.spans.get(number, 0) + 1
         self.kept += 1
         if self.kept >= REMEMBERED:
-            self.spans = {each: times // 2 for each, times in self.spans.items() if times > 1}
+            self.spans = {number: times // 2 for number, times in self.spans.items() if times > 1}
             self.kept = sum(self.spans.values())
 
     def left(self, ran: int) -> int | None:
-        """What one that has run so long (ms) still takes, by the mean of those that took longer; None for too few.
+        """Remaining time of a run after ``ran`` ms, by the mean of the longer runs; None for too few longer runs.
 
-        A job waits for the sum of the times that others still run, and the mean of a sum is the sum of the means. A
-        median is not: it is far too low where a few jobs run for weeks.
+        A job waits for the sum of the remaining times of other jobs, and the mean of a sum is the sum of the means. A
+        median is far too low where a few jobs run for weeks.
         """
         begun = span_of(ran) if ran > 0 else -1
         longer = [(number, times) for number, times in self.spans.items() if number > begun]
@@ -69,7 +67,7 @@ class RunTimes(Struct):
         return max(sum(end_of(number) * times for number, times in longer) // total - ran, 0)
 
     def most(self) -> int | None:
-        """The time that seven of eight did not exceed, as far as the spans tell; None for too few."""
+        """The time not exceeded by seven of eight runs, as far as the spans show; None for too few runs."""
         if self.kept < ENOUGH_RUNS:
             return None
         seen = 0
@@ -80,9 +78,7 @@ class RunTimes(Struct):
         return end_of(number)
 
     def ends_within(self, ran: int, ms: int) -> bool | None:
-        """Whether one that has run so long (ms) ends within ``ms``, as most of those that took longer did; None for too
-        few.
-        """
+        """Whether a run ends within ``ms`` after ``ran`` ms, like most longer runs; None for too few longer runs."""
         begun = span_of(ran) if ran > 0 else -1
         longer = {number: times for number, times in self.spans.items() if number > begun}
         if sum(longer.values()) < ENOUGH_RUNS:
@@ -92,20 +88,20 @@ class RunTimes(Struct):
 
 
 class RunsSoFar(Struct):
-    """The jobs of a kind that run."""
+    """The running jobs of a kind."""
 
     count: int = 0
     since: int = 0
-    """The sum of the log times (ms) at which they began."""
+    """The sum of the log times (ms) of their starts."""
 
 
 class Durations(Struct):
-    """Kinds of jobs, by how long their runs took."""
+    """Kinds of jobs, by the lengths of their runs."""
 
     kinds: dict[str, RunTimes] = field(default_factory=dict)
-    """kind of job (see :func:`kinds_of`) -> its ended runs; the one that ended last is the last"""
+    """kind of job (see :func:`kinds_of`) -> ended runs; the kind with the last end is last"""
     running: dict[str, RunsSoFar] = field(default_factory=dict)
-    """kind of job -> those that run, where it is noted"""
+    """kind of job -> running jobs, where noted"""
 
     def began(self, kinds: tuple[str, ...], now: int) -> None:
         """A run of a job of these kinds began at a log time (ms)."""
@@ -115,7 +111,7 @@ class Durations(Struct):
             running.since += now
 
     def stopped(self, kinds: tuple[str, ...], since: int) -> None:
-        """A run that began so has ended, or was stopped."""
+        """A run with this start has ended, or was stopped."""
         for kind in kinds:
             running = self.running[kind]
             running.count -= 1
@@ -133,10 +129,10 @@ class Durations(Struct):
             del self.kinds[next(iter(self.kinds))]
 
     def mean(self, kinds: tuple[str, ...], now: int = 0) -> int:
-        """How long such a job runs on average, ms, by the finest kind of which enough ended; 0 where none has.
+        """Mean run time of such a job, ms, by the finest kind with enough ended runs; 0 where no kind has enough.
 
-        ``now``: log time (ms); those that run then count with their time so far: the time of all of them, ended or not,
-        for each one that ended. Where the long ones of a kind still run, the mean of those that ended is too low.
+        ``now``: log time (ms); then running jobs count with their time so far: the total time of all runs, ended or
+        not, per ended run. While long runs of a kind still run, the mean of the ended runs alone is too low.
         """
         for kind in kinds:
             spread = self.kinds.get(kind)
@@ -147,24 +143,25 @@ class Durations(Struct):
         return 0
 
     def left(self, kinds: tuple[str, ...], ran: int) -> int | None:
-        """How long one of these kinds that has run so long (ms) still runs, on average; None where nothing is known.
+        """Mean remaining time of a run of these kinds after ``ran`` ms; None where nothing is known.
 
-        One that has run longer than nearly all that is known takes as long again.
+        A run longer than nearly all known runs takes as long again.
         """
         for kind in kinds:
             spread = self.kinds.get(kind)
-            found = spread.left(ran) if spread is not None else None
-            if found is not None:
-                return found
+            remaining = spread.left(ran) if spread is not None else None
+            if remaining is not None:
+                return remaining
         return max(ran, 1) if self.known() else None
 
     def ends_within(self, kinds: tuple[str, ...], ran: int, ms: int) -> bool:
-        """Whether one of these kinds that has run so long (ms) is expected to end within ``ms``; by the finest kind of
-        which enough took longer. One that has run longer than nearly all that is known takes as long again; nothing
-        is expected where nothing is known.
+        """Whether a run of these kinds is expected to end within ``ms`` after ``ran`` ms.
+
+        The finest kind with enough longer runs decides. A run longer than nearly all known runs takes as long again;
+        without any known run nothing is expected.
         """
         known = (self.kinds[kind].ends_within(ran, ms) for kind in kinds if kind in self.kinds)
-        return next((found for found in known if found is not None), self.known() > 0 and max(ran, 1) < ms)
+        return next((verdict for verdict in known if verdict is not None), self.known() > 0 and max(ran, 1) < ms)
 
     def known(self) -> int:
         """How many runs ended, of all kinds; the promises rest on at least ENOUGH."""
@@ -173,12 +170,12 @@ class Durations(Struct):
 
 
 ANY = ""
-"""The kind that every job is of."""
+"""The kind of every job."""
 
 
 def kinds_of(namespace: str, name: str, queue: str, request: Vector) -> tuple[str, ...]:
-    """The kinds a job belongs to, the finest first. Its name without the counter at its end is its stem."""
-    asked = ",".join(f"{each}={request[each]}" for each in sorted(request))
+    """The kinds of a job, the finest first. The stem is the name without its final counter."""
+    asked = ",".join(f"{resource}={request[resource]}" for resource in sorted(request))
     stem = stem_of(name)
     return f"{queue}|{stem}|{asked}|{namespace}", f"{queue}|{stem}|{asked}", f"{queue}||{asked}", queue, ANY
 
@@ -189,14 +186,14 @@ def stem_of(name: str) -> str:
 
 
 def span_of(ms: int) -> int:
-    """The number of the span of times that one lies in: four to each doubling, from 1 ms on."""
+    """The number of the span with this time: four spans to each doubling, from 1 ms on."""
     ms = max(ms, 1)
     length = ms.bit_length()
     return length * 4 + (((ms << 2) >> (length - 1)) & 3)
 
 
 def end_of(number: int) -> int:
-    """The longest time, ms, that lies in a span."""
+    """The longest time, ms, in a span."""
     length, quarter = divmod(number, 4)
     return ((((5 + quarter) << (length - 1)) + 3) >> 2) - 1
 
@@ -205,24 +202,24 @@ def end_of(number: int) -> int:
 
 
 KEPT = 200
-"""The newest intervals of a queue that are kept: how fast it moved long ago says little."""
+"""The newest kept intervals of a queue: the pace of long ago says little."""
 ENOUGH_ADMISSIONS = 5
-"""Rows that must have been seen before anything is said."""
+"""Fewest seen intervals for an estimate."""
 
 
 class Estimate(Struct, frozen=True):
-    """What a wait may still take, ms: 8 of 10 should end between ``low`` and ``high``; ``middle`` is the median seen.
+    """The remaining wait, ms: 8 of 10 waits should end between ``low`` and ``high``; ``middle`` is the median seen.
 
-    All three are -1 where nothing can be said, and ``why`` says why.
+    Every number is -1 without an estimate, and ``why`` has the reason.
     """
 
     low: int = -1
     middle: int = -1
     high: int = -1
     rows: int = 0
-    """How many rows of admissions it rests on; 0 where none of that length was seen and the mean is drawn out."""
+    """Rows of admissions behind the estimate; 0 where no row of this length was seen and the mean is extrapolated."""
     intervals: int = 0
-    """How many times one admission followed another while a job waited."""
+    """Number of intervals between two admissions while a job waited."""
     why: Literal["", "too_few", "overdue"] = ""
 
     @property
@@ -236,10 +233,10 @@ class Pace(Struct):
     intervals: dict[str, list[int]] = field(default_factory=dict)
     """queue -> ms between admissions while a job waited, the newest last"""
     last: dict[str, int] = field(default_factory=dict)
-    """queue -> log time of its last admission, as long as a job has waited there ever since"""
+    """queue -> log time of the last admission, while a job has waited there ever since"""
 
     def admitted(self, queue: str, now: int, *, waiting: bool) -> None:
-        """One was admitted from a queue; ``waiting``: a job still waits there."""
+        """Note an admission from a queue; ``waiting``: a job still waits there."""
         if queue in self.last:
             kept = self.intervals.setdefault(queue, [])
             kept.append(now - self.last[queue])
@@ -248,12 +245,12 @@ class Pace(Struct):
         self.left(queue, waiting=waiting)
 
     def left(self, queue: str, *, waiting: bool) -> None:
-        """One left a queue; an empty queue says nothing of how fast it moves."""
+        """A job left a queue; an empty queue shows nothing about its pace."""
         if not waiting:
             self.last.pop(queue, None)
 
     def expect(self, queue: str, position: int, now: int) -> Estimate:
-        """What a job at a position (from 1) may expect, given how long ago the last admission was."""
+        """The expected wait of a job at a position (from 1), given the time since the last admission."""
         seen = list(self.intervals.get(queue, ()))
         rows = [sum(seen[first : first + position]) for first in range(len(seen) - position + 1)]
         if len(seen) < ENOUGH_ADMISSIONS:
@@ -275,7 +272,7 @@ class Pace(Struct):
 
 
 def _drawn_out(seen: list[int], position: int, gone: int, low: int, high: int) -> Estimate:
-    """So far back that no row of that length was seen: as many times the mean, within what independent times allow."""
+    """For positions beyond any seen row: ``position`` times the mean, within the spread of independent times."""
     middle = sum(seen) * position // len(seen) - gone
     if middle <= 0:
         return Estimate(intervals=len(seen), why="overdue")
@@ -283,14 +280,14 @@ def _drawn_out(seen: list[int], position: int, gone: int, low: int, high: int) -
 
 
 def _likely(seen: list[int], position: int) -> tuple[int, int]:
-    """The span in which 8 of 10 rows would lie if the times were independent, the wider the fewer there are."""
+    """The span of 8 of 10 rows if the times were independent; fewer times give a wider span."""
     count, total = len(seen), sum(seen)
-    spread = sum((each * count - total) ** 2 for each in seen) // (count * count * max(count - 1, 1))
+    spread = sum((interval * count - total) ** 2 for interval in seen) // (count * count * max(count - 1, 1))
     half = isqrt(spread * position * (count + position) // count) * 128 // 100
     middle = total * position // count
     return middle - half, middle + half
 
 
 def _quantile(ordered: list[int], tenths: int) -> int:
-    """The value that so many tenths of the ordered values do not exceed."""
+    """The value not exceeded by this many tenths of the ordered values."""
     return ordered[max(0, (len(ordered) * tenths + 9) // 10 - 1)]

@@ -1,15 +1,13 @@
-"""The contract that every stage keeps, its rule sets and its deadlines.
+"""The contract of every stage, the rule sets and the deadlines.
 
-Rule sets: by which rules the stages decide is said by the log, not by the build that happens to run.
+Rule sets: the log, not the running build, names the rules of the stages' decisions. A build knows the rule sets up to
+NEWEST and decides by the rule set in force: a new rule set stays dark until ``ruleset_activated``, and every stage
+switches at the same sequence. To change a decision: raise NEWEST, ask ``state.ruleset`` where the rules differ, and
+keep the code of the earlier rule set. Until the first release only one rule set exists (decision record 21).
 
-A build knows the rule sets up to NEWEST and decides by the one that the log has put in force: what is new stays dark
-until ``ruleset_activated``, and every stage switches at that very sequence. To change what is decided: raise NEWEST,
-ask ``state.ruleset`` where the rules part, and keep the code of the rule set before. Until the first release there is
-one rule set (decision record 21).
-
-``fold`` is the only thing that changes a state. ``decide`` is level-triggered: it returns whatever the state makes
-due, whenever it is asked, and nothing once its own decisions have been folded. A decision is decided at ``in_seq``
-and becomes effective at its own sequence; other commits may lie between, and whatever they made void is due again.
+Only ``fold`` changes a state. ``decide`` is level-triggered: every call returns the decisions due by the state, and
+nothing once the stage's own decisions have been folded. A decision is decided at ``in_seq`` and becomes effective at
+its own sequence; other commits may lie between, and a decision made void by these commits is due again.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ NEWEST = 1
 
 
 class UnknownRulesetError(UnknownEventError):
-    """The log has put rules in force that this build does not know: it must not decide by others."""
+    """The log has put unknown rules in force: this build must not decide by other rules."""
 
     def __init__(self, number: int, newest: int) -> None:
         super().__init__(["ruleset_activated"])
@@ -51,14 +49,14 @@ class UnknownRulesetError(UnknownEventError):
 
 
 class DueTimes(Struct):
-    """Log times (ms) by the key of the thing they belong to."""
+    """Log times (ms) by key."""
 
     at: dict[str, int] = field(default_factory=dict)
     order: list[tuple[int, str]] = field(default_factory=list)
     """sorted (log time, key)"""
 
     def put(self, key: str, at: int) -> None:
-        """It has this moment from here on, in place of the one it had; 0: none."""
+        """Set the time of a key, in place of an earlier time; 0: no time."""
         before = self.at.pop(key, None)
         if before is not None:
             del self.order[bisect_left(self.order, (before, key))]
@@ -71,7 +69,7 @@ class DueTimes(Struct):
         return self.order[0][0] if self.order else None
 
     def after(self, now: int) -> Iterator[tuple[int, str]]:
-        """(log time, key) of those to come, in order."""
+        """(log time, key) of the times to come, in order."""
         for at in range(bisect_right(self.order, (now + 1,)), len(self.order)):
             yield self.order[at]
 
@@ -83,25 +81,25 @@ MAX_DECISIONS = MAX_EVENTS
 """``decide`` stops after this many decisions; the rest stays due and follows in the next commit."""
 
 REQUIRED_KINDS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "rayclusters", "rayjobs")
-"""What must have been listed once before anything is admitted, granted or evicted, until KindsConfigured says more."""
+"""Kinds to be listed once before any admission, grant or eviction, until KindsConfigured names others."""
 
 
 SHOWN_KINDS = ("queues", "queueunits")
-"""What is watched for presentation only: nothing waits for it."""
+"""Kinds watched for presentation only: nothing waits for their list."""
 
 
 class Violation(Struct, frozen=True):
-    """A broken invariant: its number in docs/reference/invariants.md and what is wrong, with values."""
+    """A broken invariant: the number in docs/reference/invariants.md and the error, with values."""
 
     invariant: str
     detail: str
 
 
 class StageState(Struct):
-    """What every stage keeps: how far it has folded, log time, and whether the cluster is fully known.
+    """The state common to all stages: the folded position, log time, and whether the cluster is fully known.
 
-    A state is plain data throughout (structs, dicts, lists, texts, integers): its snapshot is its encoding, and
-    nothing has to be rebuilt after reading one.
+    A state is plain data throughout (structs, dicts, lists, texts, integers): the snapshot is the encoded state, and a
+    reader rebuilds nothing.
     """
 
     seq: int = 0
@@ -113,20 +111,20 @@ class StageState(Struct):
     unsynced: dict[str, None] = field(default_factory=lambda: dict.fromkeys(REQUIRED_KINDS))
     """Required kinds not listed yet in their current watch epoch."""
     required: dict[str, None] = field(default_factory=lambda: dict.fromkeys(REQUIRED_KINDS))
-    """What must have been listed before anything is admitted."""
+    """Kinds to be listed before any admission."""
     kinds: tuple[str, ...] = ("RayJob",)
-    """The workload kinds that are on."""
+    """The enabled workload kinds."""
     listed: dict[str, None] = field(default_factory=dict)
-    """Whatever has been listed in its current watch epoch."""
+    """Kinds listed in their current watch epoch."""
 
     seen: Seen = field(default_factory=Seen)
-    """Which version of each object counts, of all that the stage hears of."""
+    """The newest counted version of every object known to the stage."""
     children_seen: Seen = field(default_factory=Seen)
-    """Of children by itself: what stops being one is a workload from the same version on, and the other way round."""
+    """The same for children alone: a former child is a workload from the same version on, and the other way round."""
     closing: bool = False
-    """The log is nearly full: only what frees something is decided."""
+    """The log is nearly full: only decisions that free something are made."""
     docket: Docket = field(default_factory=Docket)
-    """What the judge of the log remembers."""
+    """The memory of the judge of the log."""
 
     @property
     def synced(self) -> bool:
@@ -144,17 +142,18 @@ Arm = Callable[[Any, Position, Any], None]
 
 
 class Stage(Generic[S]):
-    """One decider. Synchronous, without clock, randomness, I/O, logging or environment. One that decides nothing has
-    its folds alone.
+    """One decider. Synchronous, without clock, randomness, I/O, logging or environment.
+
+    A stage without decisions has only folds.
     """
 
     name: ClassVar[str]
     kept: ClassVar[type[Any]]
-    """Its state."""
+    """The class of the state."""
     newest_ruleset: ClassVar[int | None] = None
-    """The newest rules that it knows; None where it has none."""
+    """The newest rule set known to the stage; None for a stage without rules."""
     judges_versions: ClassVar[bool] = False
-    """Whether it tells old facts from new ones by itself."""
+    """Whether the stage distinguishes old facts from new facts itself."""
 
     def initial(self) -> S:
         """The state before the first commit."""
@@ -162,11 +161,11 @@ class Stage(Generic[S]):
         return state
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        """{event type: how it changes the state}; event types that are absent change nothing here."""
+        """{event type: change of the state}; absent event types change nothing in this stage."""
         return arms_of(self)
 
     def decide(self, state: S) -> list[Decision]:
-        """What is due now, at most MAX_DECISIONS; each is valid after the ones before it."""
+        """The decisions due now, at most MAX_DECISIONS; each decision is valid after the decisions before."""
         return []
 
     def next_deadline(self, state: S) -> int | None:
@@ -201,7 +200,10 @@ class Folder:
         self._arms = {kind: parts_of(arm) for kind, arm in arms.items()}
 
     def fold(self, state: StageState, stored: Stored) -> Stored:
-        """Judge one commit and fold it; its sequence must be the one after ``state.seq``. Returns it as it counts."""
+        """Judge one commit and fold the commit; returns the commit as counted.
+
+        The sequence of the commit must follow ``state.seq``.
+        """
         seq = stored.seq
         if seq != state.seq + 1:
             raise AssertionError(f"fold of sequence {seq} onto a state at {state.seq}: a commit is missing or repeated")
@@ -210,7 +212,7 @@ class Folder:
         return stored
 
     def hear(self, state: StageState, found: Stored) -> None:
-        """Fold a commit as it counts; ``state.docket`` has gone on to it."""
+        """Fold a counted commit; ``state.docket`` includes the commit already."""
         self.move_on(state, found)
         arms, seq, now = self._arms, found.seq, state.now
         for index, event in enumerate(found.commit.events):
@@ -223,13 +225,11 @@ class Folder:
             self._settle(state)
 
     def hears(self, kinds: Collection[type[Event]]) -> bool:
-        """Whether a commit with such events means more to the stage than its sequence and its time."""
+        """Whether a commit with such events changes more in the stage than sequence and time."""
         return self._passed is not None or any(kind in self._arms for kind in kinds)
 
     def move_on(self, state: StageState, stored: Stored) -> None:
-        """The state is at this commit from here on; all that a commit does to a stage for which its events mean
-        nothing.
-        """
+        """Move the state to this commit: the only effect of a commit without events for the stage."""
         state.seq = stored.seq
         if stored.commit.at > state.now:
             state.now = stored.commit.at
@@ -243,62 +243,65 @@ class Folder:
 
 
 def next_commit(stage: Stage[S], state: S) -> list[Event]:
-    """The events of the stage's next commit: the first due decisions, as many as one commit may hold, or none."""
+    """The events of the stage's next commit: the first due decisions, up to the size of one commit, or none."""
     due = stage.decide(state)
     return cut(list[Event](due)) if due else []
 
 
 def folds_in(*sources: Any) -> dict[type[Event], list[Callable[[Any, Position, Any], Any]]]:
-    """{event type: what folds it}: the public functions of (state, at, event) of each module, and such methods of each
-    other object. Their annotation says for which types; of one type they come in the order of their definition.
+    """{event type: folds}: public functions of (state, at, event) of modules, and such methods of other objects.
+
+    The annotation of a fold names its event types; the folds of one type are in the order of definition.
     """
-    found: dict[type[Event], list[Callable[[Any, Position, Any], Any]]] = {}
+    folds: dict[type[Event], list[Callable[[Any, Position, Any], Any]]] = {}
     for source in sources:
         home: object = source if isinstance(source, ModuleType) else type(source)
         for name, kinds in _named_folds(home):
             for kind in kinds:
-                found.setdefault(kind, []).append(getattr(source, name))
-    return found
+                folds.setdefault(kind, []).append(getattr(source, name))
+    return folds
 
 
 @cache
 def _named_folds(source: Any) -> list[tuple[str, tuple[type[Event], ...]]]:
-    """(name, event types) of each that folds; of a source it is always the same, and long to find out."""
-    found: list[tuple[str, tuple[type[Event], ...]]] = []
-    for name, each in _functions(source).items():
-        names = each.__code__.co_varnames[: each.__code__.co_argcount]
+    """(name, event types) of each fold of a source. The result is constant per source, and slow to compute."""
+    folds: list[tuple[str, tuple[type[Event], ...]]] = []
+    for name, function in _functions(source).items():
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if names[-2:] in _FOLDS:
-            kind = get_type_hints(each)[names[-1]]
-            found.append((name, get_args(kind) or (kind,)))
-    return found
+            kind = get_type_hints(function)[names[-1]]
+            folds.append((name, get_args(kind) or (kind,)))
+    return folds
 
 
 def _functions(source: ModuleType | type) -> dict[str, FunctionType]:
     """The public functions of a module; the methods of a class."""
     if isinstance(source, ModuleType):
-        own = ((name, each) for name, each in vars(source).items() if not name.startswith("_"))
+        own = ((name, value) for name, value in vars(source).items() if not name.startswith("_"))
         return {
-            name: each for name, each in own if isinstance(each, FunctionType) and each.__module__ == source.__name__
+            name: value
+            for name, value in own
+            if isinstance(value, FunctionType) and value.__module__ == source.__name__
         }
     methods = (item for kind in reversed(source.mro()) for item in vars(kind).items())
-    return {name: each for name, each in methods if isinstance(each, FunctionType)}
+    return {name: method for name, method in methods if isinstance(method, FunctionType)}
 
 
 _FOLDS = [(at, event) for at in ("at", "_at") for event in ("event", "_event")]
 
 
 def arms_of(*sources: Any) -> dict[type[Event], Arm]:
-    """What folds each event type, one after the other."""
+    """The folds of each event type, one after the other."""
     return {kind: in_turn(*arms) for kind, arms in folds_in(*sources).items()}
 
 
 def in_turn(*arms: Arm) -> Arm:
-    """All of them, one after the other."""
+    """All arms, one after the other."""
     return _InTurn(tuple(part for arm in arms for part in parts_of(arm)))
 
 
 def parts_of(arm: Arm) -> tuple[Arm, ...]:
-    """Those that an arm is made of."""
+    """The parts of an arm."""
     return arm.parts if isinstance(arm, _InTurn) else (arm,)
 
 
@@ -312,7 +315,7 @@ class _InTurn:
 
 
 def _of_newest(kind: type[Event], arm: Arm) -> Arm:
-    """An arm for facts about an object hears only what says something new of it."""
+    """An arm for facts about an object hears only new facts."""
     child = kind in (ChildObserved, ChildGone)
 
     def observed(state: StageState, at: Position, event: Event) -> None:
@@ -341,7 +344,7 @@ def _sync_started(state: StageState, _at: Position, event: SyncStarted) -> None:
     for kind in event.kinds:
         state.listed.pop(kind, None)
         if kind not in SHOWN_KINDS:
-            # One that is not required yet belongs to a kind that is being turned on.
+            # A kind not required yet is being enabled.
             state.unsynced[kind] = None
 
 
@@ -351,7 +354,7 @@ def _synced(state: StageState, _at: Position, event: Synced) -> None:
 
 
 def _kinds_configured(state: StageState, _at: Position, event: KindsConfigured) -> None:
-    """What is required from now on must be listed, unless it is; what no longer is delays no admission."""
+    """Newly required kinds must be listed, unless listed already; kinds no longer required delay no admission."""
     for kind in event.required:
         if kind not in state.required and kind not in state.listed:
             state.unsynced[kind] = None
@@ -361,5 +364,5 @@ def _kinds_configured(state: StageState, _at: Position, event: KindsConfigured) 
 
 
 def first(items: Iterable[D], count: int = MAX_DECISIONS) -> list[D]:
-    """The first decisions of a stream, without drawing more of it."""
+    """The first decisions of a stream, without computing more of the stream."""
     return list(islice(items, count))

@@ -1,11 +1,11 @@
-"""PodDisruptionBudgets: whether the pods of a job may go before it is suspended to release quota.
+"""PodDisruptionBudgets: whether the pods of a job may go before the job is suspended to release quota.
 
-Nothing on the API server keeps a controller from deleting the pods of a job that is suspended, or the workers that a
-Ray cluster is to release. So they are counted first: of each budget no more go than it allows. Pods of others that
-are being suspended or taken and are still there count as gone: they were counted against the same budget, and its
-status does not show it yet.
+The API server does not keep a controller from deleting the pods of a suspended job, nor the workers of a Ray cluster
+that has to shrink. So the pods are counted first: no more pods of a budget go than the budget allows. Pods of other
+workloads that are being suspended or removed count as gone while the pods still exist: the same budget covers these
+pods, and the status of the budget does not show the loss yet.
 
-Evictions by the pods' own subresource are no way: a Job counts an evicted pod as a failure of its own.
+The eviction subresource of pods is no alternative: a Job counts an evicted pod as a failure of the Job.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Pod(Struct, frozen=True):
 
     @property
     def counts(self) -> bool:
-        """Whether a budget counts it as healthy."""
+        """Whether a budget counts the pod as healthy."""
         return is_true(self.status.conditions, "Ready") and not self.metadata.deletion_timestamp
 
 
@@ -62,31 +62,31 @@ class _Budgets(Struct, frozen=True):
 
 
 class PodsLeaving(Struct, frozen=True):
-    """Whose pods are meant: the victim's, and those of others that leave before it."""
+    """The pods to go: the victim's pods, and the pods of other workloads that leave earlier."""
 
     uid: str
     before: Collection[str]
-    """uids of workloads that are being suspended, and were ordered to go earlier"""
+    """uids of workloads that are being suspended by an earlier order"""
     children: Mapping[str, str] = field(default_factory=dict)
-    """uid of an object that a workload runs through -> uid of the workload"""
+    """uid of a child object of a workload -> uid of the workload"""
     pods: Collection[str] = ()
-    """uids of the pods that go, where the others of the workload stay"""
+    """uids of the pods that go, where the other pods of the workload stay"""
     pods_before: Collection[str] = ()
-    """uids of single pods of others that are going"""
+    """uids of single pods of other workloads that are going"""
 
 
 Stop = Effect | RetryLater
 
 
 def read_budgets(order: Order, status: int, body: bytes) -> list[_Budget] | Stop:
-    """The budgets of a namespace. A server without that API has none."""
+    """The budgets of a namespace. A server without the API of budgets has none."""
     if status == 404:
         return []
     if status != 200:
         return _unread(order, status, body)
     try:
-        found: _Budgets = decode(body, _Budgets)
-        return [decode(bytes(each), _Budget) for each in found.items]
+        listed: _Budgets = decode(body, _Budgets)
+        return [decode(bytes(raw), _Budget) for raw in listed.items]
     except UnreadableError as err:
         return failed(order, "refused", problem("", "budgets_unreadable", err.problem))
 
@@ -94,7 +94,7 @@ def read_budgets(order: Order, status: int, body: bytes) -> list[_Budget] | Stop
 def refusing_budget(
     order: Order, budgets: list[_Budget], leaving: PodsLeaving, status: int, body: bytes
 ) -> Stop | None:
-    """Why the job stays: the first budget that does not allow as many of its pods to go; None when all do."""
+    """Why the job stays: the first budget that allows fewer pods to go; None when every budget allows the loss."""
     if status != 200:
         return _unread(order, status, body)
     try:
@@ -102,7 +102,7 @@ def refusing_budget(
     except UnreadableError as err:
         return failed(order, "refused", problem("", "pods_unreadable", err.problem))
     owners = _owners(pods, leaving)
-    for budget in sorted(budgets, key=lambda each: each.metadata.name):
+    for budget in sorted(budgets, key=lambda budget: budget.metadata.name):
         selector = selector_of(budget.spec.selector)
         chosen = [pod for pod in pods.items if pod.counts and selects(selector, pod.metadata.labels)]
         whole = not leaving.pods
@@ -113,7 +113,7 @@ def refusing_budget(
             owners.get(pod.metadata.uid, "") in leaving.before or pod.metadata.uid in leaving.pods_before
             for pod in chosen
         )
-        # The status may be from before pods went that are not there any more.
+        # The status may be older than the end of some pods.
         allowed = min(budget.status.disruptions_allowed, len(chosen) - budget.status.desired_healthy)
         if own and own > allowed - gone:
             going = problem("", "pods_going", count=gone) if gone else None
@@ -139,5 +139,5 @@ def _above(uid: str, pods: Mapping[str, str], leaving: PodsLeaving) -> Iterator[
 
 
 def _unread(order: Order, status: int, body: bytes) -> Stop:
-    """A list that did not come: no job is suspended before it does."""
+    """The answer to a list that failed: the job is suspended only after a complete list."""
     return RetryLater("forbidden", said_by(body)) if status == 403 else refused(order, status, body)

@@ -1,7 +1,7 @@
-"""Carrying one decision out on the API server, without any I/O: which request comes next, and what the answers mean.
+"""Carrying one decision out on the API server, without any I/O: the next request, and the meaning of the answers.
 
-``carry_out`` yields requests and is sent the replies; what it returns is the effect, or that it is to be tried again
-later. A driver only moves bytes: the actuator's runner does it over HTTP, a test's cell by function calls.
+``carry_out`` yields requests and receives the replies; the return value is the effect, or a retry for later. A driver
+only moves bytes: the actuator's runner over HTTP, a test's cell by function calls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, 
 from muster.model.problem import problem
 
 REREADS = 5
-"""How often a patch that does not pass its tests is built again on the object before it counts as refused."""
+"""Rebuilds of a patch on the reread object, after failed tests of the patch, before the patch counts as refused."""
 
 
 class Request(Struct, frozen=True):
@@ -60,7 +60,7 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What the API server answered."""
+    """The answer of the API server."""
 
     status: int
     body: bytes
@@ -70,15 +70,15 @@ Steps = Generator[Request, Reply, Effect | RetryLater]
 
 
 def orders_of(state: ActuatorState) -> Iterator[Order]:
-    """Everything that is to be carried out now, as it was decided, one order for each object."""
+    """Every order to be carried out now, in the order of the decisions, one order for each object."""
     tables = _tables(state)
-    for order in merge(*(table.values() for table in tables), key=lambda each: each.intent):
+    for order in merge(*(table.values() for table in tables), key=lambda order: order.intent):
         if order_of(state, order.ref.uid) is order and not is_held(state, order):
             yield order
 
 
 def order_of(state: ActuatorState, uid: str) -> Order | None:
-    """The order for an object that is to be carried out first."""
+    """The first order to be carried out for an object."""
     return next((table[uid] for table in _tables(state) if uid in table), None)
 
 
@@ -88,7 +88,10 @@ def is_due(order: Order, state: ActuatorState) -> bool:
 
 
 def _tables(state: ActuatorState) -> tuple[Mapping[str, Order], ...]:
-    """By uid of the object, what comes first of one object first: of a cluster that is a job, whether it runs."""
+    """Orders by uid of the object, in the order of precedence for one object.
+
+    For a cluster that is a job, the order to run or to stop the job comes first.
+    """
     return (
         state.outstanding,
         state.removing,
@@ -101,7 +104,7 @@ def _tables(state: ActuatorState) -> tuple[Mapping[str, Order], ...]:
 
 
 def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = podwrites.IMAGE) -> Steps:
-    """The requests for one order. ``state``: the actuator's, as of now; ``image``: of pods that keep shared GPUs."""
+    """The requests for one order. ``state``: the actuator's state now; ``image``: of pods that keep shared GPUs."""
     match order:
         case Bind():
             return _bind(order, image)
@@ -121,7 +124,7 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = pod
 
 
 def first_request(order: Outstanding, known: Known) -> Request:
-    """The patch of an order on the object as it is known."""
+    """The patch of an order on the object as known."""
     path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)
     return Request("PATCH", path, patch_for(order, known), JSON_PATCH)
 
@@ -144,8 +147,8 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         answer = patched(order, reply.status, reply.body)
         if not isinstance(answer, Reread):
             return answer
-        found = yield Request("GET", request.path)
-        after = after_reread(order, known, state().seq, found.status, found.body, message_of(reply.body))
+        reread = yield Request("GET", request.path)
+        after = after_reread(order, known, state().seq, reread.status, reread.body, message_of(reply.body))
         if not isinstance(after, Known):
             return after
         known = after
@@ -153,14 +156,17 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
 
 
 def _gather(order: Outstanding, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:
-    """Make the PodGroup that its pods are going to name; None: it is there. ``end``: how far our own log is known."""
+    """Create the PodGroup of the job's pods; None: the PodGroup exists.
+
+    ``end``: sequence up to which our own log is known.
+    """
     groups = patches.GROUPS
     path = groups.path(order.ref.namespace, patches.group_name(order.ref))
     made = yield Request("POST", groups.path(order.ref.namespace), patches.group_for(order))
     if made.status != 409:
         return patches.read_made(order, made.status, made.body)
-    found = yield Request("GET", path)
-    former = patches.read_former(order, end, found.status, found.body)
+    present = yield Request("GET", path)
+    former = patches.read_former(order, end, present.status, present.body)
     if not isinstance(former, bytes):
         return former
     gone = yield Request("DELETE", path, former)
@@ -170,9 +176,9 @@ def _gather(order: Outstanding, end: int) -> Generator[Request, Reply, Effect | 
 def _budgets_allow(
     order: Outstanding | Gating, going: budgets.PodsLeaving
 ) -> Generator[Request, Reply, Effect | RetryLater | None]:
-    """Whether PodDisruptionBudgets let the pods of a victim go; None when they do."""
-    found = yield Request("GET", DISRUPTION_BUDGETS.path(order.ref.namespace))
-    limits = budgets.read_budgets(order, found.status, found.body)
+    """Whether PodDisruptionBudgets let the pods of a victim go; None when every budget allows the loss."""
+    listed = yield Request("GET", DISRUPTION_BUDGETS.path(order.ref.namespace))
+    limits = budgets.read_budgets(order, listed.status, listed.body)
     if not isinstance(limits, list):
         return limits
     if not limits:
@@ -191,8 +197,8 @@ def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:
         workers = yield from _workers(order)
         if isinstance(workers, RetryLater):
             return workers
-        found = yield Request("GET", path)
-        patch = patch_gate(order, found.status, found.body, workers)
+        cluster = yield Request("GET", path)
+        patch = patch_gate(order, cluster.status, cluster.body, workers)
         if not isinstance(patch, bytes):
             return patch
         reply = yield Request("PATCH", path, patch, JSON_PATCH)
@@ -203,8 +209,8 @@ def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:
 
 
 def _workers(order: Gating) -> Generator[Request, Reply, dict[str, list[str]] | RetryLater]:
-    """Names of the pods that are still the workers that were chosen, by group."""
-    found: dict[str, list[str]] = {}
+    """Names of the chosen pods that are still workers of the cluster, by group."""
+    names: dict[str, list[str]] = {}
     for group, pods in order.decision.workers.items():
         for pod in pods:
             reply = yield Request("GET", PODS.path(pod.namespace, pod.name))
@@ -212,8 +218,8 @@ def _workers(order: Gating) -> Generator[Request, Reply, dict[str, list[str]] | 
             if isinstance(answer, RetryLater):
                 return answer
             if answer:
-                found.setdefault(group, []).append(pod.name)
-    return found
+                names.setdefault(group, []).append(pod.name)
+    return names
 
 
 def _bind(order: Bind, image: str) -> Steps:
@@ -231,17 +237,17 @@ def _bind(order: Bind, image: str) -> Steps:
     answer = read_binding(order, reply.status, reply.body)
     if not isinstance(answer, Reread):
         return answer
-    found = yield Request("GET", path)
-    return after_binding(order, found.status, found.body, message_of(reply.body))
+    reread = yield Request("GET", path)
+    return after_binding(order, reread.status, reread.body, message_of(reply.body))
 
 
 def _unbind(order: Unbind) -> Steps:
-    found = yield Request("GET", PODS.path(order.ref.namespace, order.ref.name))
-    return after_unbind(order, found.status, found.body)
+    pod = yield Request("GET", PODS.path(order.ref.namespace, order.ref.name))
+    return after_unbind(order, pod.status, pod.body)
 
 
 def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | RetryLater]:
-    """Keep a device for a group; returns its UUID."""
+    """Keep a device for a group; returns the UUID of the device."""
     path = PODS.path(RESERVATIONS, podwrites.keeper_name(group))
     reply = yield Request("GET", path)
     if reply.status == 404:
@@ -254,7 +260,7 @@ def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, s
 
 
 def _wire(order: Bind, uuids: tuple[str, ...]) -> Generator[Request, Reply, Effect | RetryLater | None]:
-    """Write to a pod and its ConfigMaps which devices it shares; None: that is written already."""
+    """Write the shared devices to a pod and to the ConfigMaps of the pod; None: the pod has the wiring."""
     path = PODS.path(order.ref.namespace, order.ref.name)
     reply = yield Request("GET", path)
     wiring = podwrites.wiring_for(order, reply.status, reply.body, uuids)
@@ -279,8 +285,8 @@ def _free(order: Freeing) -> Steps:
 
 def _remove(order: Removing) -> Steps:
     path = PODS.path(order.ref.namespace, order.ref.name)
-    found = yield Request("GET", path)
-    known = before_deletion(order, found.status, found.body)
+    pod = yield Request("GET", path)
+    known = before_deletion(order, pod.status, pod.body)
     if known is not None:
         return known
     reply = yield Request("DELETE", path, deletion(order))

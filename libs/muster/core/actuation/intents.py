@@ -1,7 +1,7 @@
-"""The actuator's state: decisions without an effect yet, and what a patch has to know of their objects.
+"""The actuator's state: decisions without an effect yet, and the facts about their objects that a patch needs.
 
-It decides nothing. An intent leaves the state when its effect is in the log, or when its charge is gone: whatever is
-outstanding is carried out again after a crash, and the fence in every patch makes that harmless.
+The actuator decides nothing. An intent leaves the state when the effect of the intent is in the log, or when the charge
+is gone. After a crash every outstanding intent is carried out again, and the fence in every patch makes that harmless.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from muster.model.workload import Switch, Workload
 
 
 class Known(Struct):
-    """What a patch has to know of an object: the newest fact about it."""
+    """The facts about an object that a patch needs, from the newest observation."""
 
     intent: str | None = None
-    """Annotation muster.dev/intent of the object; None: it has none, as far as is known."""
+    """Annotation muster.dev/intent of the object; None: no annotation is known."""
     annotated: bool = False
     queued_at: int = 0
     switch: Switch = Switch()
     generation: int = 0
     basis: str = ""
-    """Digest of the input of a decision about it, at that generation."""
+    """Digest of the input of a decision about the object, at this generation."""
     elastic: Elastic | None = None
     """The worker groups of a Ray cluster that scales itself."""
     rv: int = 0
     settled: bool = False
-    """Its controller's last status says that nothing of it runs."""
+    """The last status of the controller says that no part of the object runs."""
 
 
 def known_of(workload: Workload) -> Known:
-    """What a patch has to know of an object that was read."""
+    """The facts for a patch, from an observed workload."""
     return Known(
         workload.intent or None,
         workload.annotated,
@@ -72,7 +72,8 @@ def known_of(workload: Workload) -> Known:
 def is_held(state: ActuatorState, order: Order) -> bool:
     """Whether an order to suspend has to wait until the controller has acted on the resume.
 
-    What is suspended again before gets no status at all, or may still get its pods: nothing would prove its end.
+    A workload suspended before the controller acts gets no status at all, or may still get pods: nothing would prove
+    the end of the workload.
     """
     known = state.known.get(order.ref.uid)
     if order.action != "suspend" or known is None:
@@ -81,7 +82,7 @@ def is_held(state: ActuatorState, order: Order) -> bool:
 
 
 def leaving(state: ActuatorState, order: Outstanding) -> PodsLeaving:
-    """A victim, and the workloads that leave before it."""
+    """A victim, and the workloads that leave earlier than the victim."""
     orders = state.outstanding.items()
     ahead = [uid for uid, other in orders if other.evicts and _turn(other) < _turn(order)]
     others = [*ahead, *(uid for uid in state.leaving if uid != order.ref.uid)]
@@ -89,19 +90,17 @@ def leaving(state: ActuatorState, order: Outstanding) -> PodsLeaving:
 
 
 def workers_leaving(state: ActuatorState, order: Gating) -> PodsLeaving:
-    """The workers that a Ray cluster releases, and the workloads that leave before them."""
+    """The workers released by a Ray cluster, and the workloads that leave earlier than these workers."""
     evicted = [uid for uid, other in state.outstanding.items() if other.evicts and other.intent < order.intent]
     own = [pod.uid for pod in _workers_of(order)]
     return PodsLeaving(order.ref.uid, [*evicted, *state.leaving], state.children, own, _workers_before(state, order))
 
 
 def _workers_before(state: ActuatorState, order: Outstanding | Gating) -> list[str]:
-    """Uids of the workers that were to be released before an order, without those of a victim that leaves as a
-    whole.
-    """
+    """Uids of the workers released by earlier orders, without the workers of a victim that leaves as a whole."""
     whole = order.ref.uid if isinstance(order, Outstanding) else ""
-    ahead = (each for each in state.gating.values() if each.intent < order.intent)
-    orders = [pod.uid for each in ahead if each.decision.owner.uid != whole for pod in _workers_of(each)]
+    ahead = (earlier for earlier in state.gating.values() if earlier.intent < order.intent)
+    orders = [pod.uid for earlier in ahead if earlier.decision.owner.uid != whole for pod in _workers_of(earlier)]
     return orders + [uid for owner, workers in state.going.items() if owner != whole for uid in workers]
 
 
@@ -114,36 +113,37 @@ def _turn(order: Outstanding) -> tuple[int, int, int, str]:
 
 
 class ActuatorState(StageState):
-    """Outstanding admissions by workload uid, in the order they were decided."""
+    """Outstanding admissions by workload uid, in the order of the decisions."""
 
     outstanding: dict[str, Outstanding] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
     queued_at: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """uid -> (its newest attempt, when it counts as queued by it); from its queueing until that attempt is over"""
+    """uid -> (newest attempt, log time from which the attempt counts as queued); kept from queueing to the attempt's
+    end"""
     reserved: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt whose quota is reserved: an admission without quota is not carried out"""
+    """uid -> attempt with reserved quota: an admission without quota is not carried out"""
     bases: dict[str, str] = field(default_factory=dict)
-    """uid -> digest of the request it is reserved for: an admission of any other is not carried out either"""
+    """uid -> digest of the request behind the reservation: an admission of another request is not carried out"""
     resumed: dict[str, int] = field(default_factory=dict)
-    """uid of a charged workload -> resourceVersion of the write that resumed it"""
+    """uid of a charged workload -> resourceVersion of the write that resumed the workload"""
     leaving: dict[str, None] = field(default_factory=dict)
-    """Workloads that were suspended for others, and of which pods may still be there."""
+    """Workloads that were suspended for other workloads and may still have pods."""
     going: dict[str, list[str]] = field(default_factory=dict)
-    """uid of the charged workload -> uids of workers that were named to their operator, and may still be there"""
+    """uid of the charged workload -> uids of workers named to the operator for deletion that may still exist"""
     children: dict[str, str] = field(default_factory=dict)
-    """uid of an object that a workload runs through -> uid of the workload"""
+    """uid of a child object of a workload -> uid of the workload"""
     binds: dict[str, Bind] = field(default_factory=dict)
     """Pods to be bound, by uid."""
     unbinds: dict[str, Unbind] = field(default_factory=dict)
-    """Pods that are not to be bound any more, by uid."""
+    """Pods with a withdrawn binding, by uid."""
     freeing: dict[str, Freeing] = field(default_factory=dict)
-    """Pods that keep unused GPU devices, by uid."""
+    """Pods to be deleted that keep unused GPU devices, by uid."""
     asking: dict[str, Asking] = field(default_factory=dict)
     """Requests for nodes to be made or removed, by name."""
     removing: dict[str, Removing] = field(default_factory=dict)
-    """Workers to be deleted that their operator has not, by uid of the pod."""
+    """Workers to be deleted by us, not deleted by their operator, by uid of the pod."""
     gating: dict[str, Gating] = field(default_factory=dict)
-    """RayClusters whose ``maxReplicas`` is to be written, by uid of the cluster, which may be a job itself."""
+    """RayClusters with a ``maxReplicas`` to be written, by uid of the cluster. A cluster may be a job."""
 
 
 class Actuator(Stage[ActuatorState]):
@@ -206,7 +206,10 @@ class Actuator(Stage[ActuatorState]):
         state.outstanding[ref.uid] = Outstanding(ref, attempt, intent, None, 0, at.at, "suspend", evicts=evicts)
 
     def _placed(self, state: ActuatorState, at: Position, event: PodsPlaced) -> None:
-        """All of them, or none when one is gone by now: as the admitter takes it."""
+        """Bind all pods of the event; none when a pod of the event is gone by now.
+
+        The admitter folds the event alike.
+        """
         if any(place.ref.uid in state.seen.ended for place in event.pods):
             return
         intent = Intent(state.generation, at.seq, at.item)
@@ -224,7 +227,7 @@ class Actuator(Stage[ActuatorState]):
                 state.unbinds[place.ref.uid] = Unbind(order.ref, order.attempt, intent, order.node, order.cause)
 
     def _pod_observed(self, state: ActuatorState, _at: Position, event: PodObserved) -> None:
-        """That a pod is there: one that was gone may be so again."""
+        """A pod exists: a pod noted as gone may exist again."""
 
     def _pod_gone(self, state: ActuatorState, _at: Position, event: PodGone) -> None:
         for orders in (state.binds, state.unbinds, state.freeing, state.removing):
@@ -235,7 +238,7 @@ class Actuator(Stage[ActuatorState]):
             state.freeing[event.ref.uid] = Freeing(event.ref, 0, Intent(state.generation, at.seq, at.item))
 
     def _nodes_asked(self, state: ActuatorState, at: Position, event: NodesRequested | NodesRequestWithdrawn) -> None:
-        """One withdrawn, whether it was made or not: what may have been made of it is removed."""
+        """A withdrawn request, made or not: every object made for the request is removed."""
         ref, intent = request_ref(event.namespace, event.name), Intent(state.generation, at.seq, at.item)
         state.asking[ref.uid] = Asking(ref, event.attempt, intent, event)
 
@@ -256,7 +259,7 @@ class Actuator(Stage[ActuatorState]):
                     state.removing[pod.uid] = order
 
     def _given_back(self, state: ActuatorState, _at: Position, event: GrowthWithdrawn) -> None:
-        """The pods of workers that were named are gone."""
+        """The pods of the workers named for deletion are gone."""
         state.going.pop(event.ref.uid, None)
 
     def _child_observed(self, state: ActuatorState, _at: Position, event: ChildObserved) -> None:
@@ -270,8 +273,8 @@ class Actuator(Stage[ActuatorState]):
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         state.bases.pop(event.ref.uid, None)
-        for told in (state.resumed, state.leaving, state.going):
-            told.pop(event.ref.uid, None)
+        for table in (state.resumed, state.leaving, state.going):
+            table.pop(event.ref.uid, None)
         for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:
             del state.gating[uid]
         for uid in [uid for uid, order in state.removing.items() if order.owner == event.ref.uid]:

@@ -1,4 +1,4 @@
-"""Orders of the actuator, and what the API server's answers to them mean."""
+"""Orders of the actuator, and the meaning of the API server's answers to orders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.model.problem import FieldProblem, problem
 
 
 class Order(Struct, frozen=True):
-    """What all of them have."""
+    """The fields common to all orders."""
 
     ref: Ref
     attempt: int
@@ -31,7 +31,7 @@ class Order(Struct, frozen=True):
 
     @property
     def cause(self) -> Cause:
-        """The decision that it carries out."""
+        """The decision behind the order."""
         return Cause(self.intent.seq, self.intent.item)
 
 
@@ -45,13 +45,13 @@ class Outstanding(Order, frozen=True):
     """Log time of the decision, ms since the epoch."""
     action: Action = "resume"
     placed: bool = False
-    """Its pods have places that are held for them: they are to say that we place them."""
+    """The pods have held places: the pods are to name muster as their scheduler."""
     pod_group: str = ""
-    """Name of the PodGroup that shows it, where it is of a KAI queue."""
+    """Name of the PodGroup that shows the admission of a job of a KAI queue; empty for other queues."""
     together: int = 0
-    """How many of its pods kube-scheduler is to place together; 0: it is not asked to."""
+    """Pods of the job that kube-scheduler is to place together; 0: kube-scheduler is not asked to."""
     evicts: bool = False
-    """It is suspended for others: PodDisruptionBudgets are asked first."""
+    """The job is suspended for other jobs: PodDisruptionBudgets are checked first."""
 
 
 class Bind(Order, frozen=True):
@@ -59,20 +59,20 @@ class Bind(Order, frozen=True):
 
     node: str
     devices: tuple[int, ...] = ()
-    """The shared GPU devices it takes."""
+    """The shared GPU devices of the pod."""
     groups: tuple[str, ...] = ()
     """The reservation groups of the devices."""
     share: int = 0
-    """Thousandths of each of them."""
+    """Thousandths of each device."""
     action: Literal["bind"] = "bind"
 
 
 class Unbind(Order, frozen=True):
-    """One pod that is not to be bound to a node any more: whether it was is to be found out."""
+    """One pod whose binding is withdrawn: the order finds out whether the pod was bound before."""
 
     node: str
     cause: Cause
-    """The decision that had placed it."""
+    """The decision behind the withdrawn place."""
     action: Literal["bind"] = "bind"
 
 
@@ -87,7 +87,7 @@ class Asking(Order, frozen=True):
 
 
 class Freeing(Order, frozen=True):
-    """One pod to be deleted that keeps an unused device."""
+    """One pod to be deleted: the pod keeps an unused device."""
 
     action: Literal["free_gpu"] = "free_gpu"
 
@@ -100,7 +100,7 @@ class Gating(Order, frozen=True):
 
 
 class Removing(Order, frozen=True):
-    """One worker, by its pod, to be deleted that its operator has not."""
+    """One worker pod to be deleted, because the operator of the cluster has not deleted the pod."""
 
     cluster: Ref
     group: str
@@ -122,11 +122,11 @@ class _WrittenObject(Struct, frozen=True):
 
 
 class Reread(Struct, frozen=True):
-    """The object is not as the write supposed: read it, and see what it says about the decision."""
+    """The object differs from the assumption of the write: read the object, and compare it with the decision."""
 
 
 class RetryLater(Struct, frozen=True):
-    """Try again later: the API server is busy, out of reach, or forbids us what it should not."""
+    """Try again later: the API server is busy, unreachable, or forbids a legitimate request."""
 
     reason: Literal["unavailable", "throttled", "conflict", "forbidden"]
     problem: FieldProblem
@@ -137,12 +137,12 @@ Answer = Effect | Reread | RetryLater
 
 
 def applied(order: Order, rv: int = 0) -> EffectApplied:
-    """The effect of a decision that is carried out. ``rv``: resourceVersion of the written object, 0 where unknown."""
+    """The effect of a completed decision. ``rv``: resourceVersion of the written object, 0 where unknown."""
     return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
 
 
 def failed(order: Order, reason: FailureReason, why: FieldProblem) -> EffectFailed:
-    """The effect of a decision that cannot be carried out."""
+    """The effect of an impossible decision."""
     return EffectFailed(
         cause=order.cause,
         ref=order.ref,
@@ -154,26 +154,26 @@ def failed(order: Order, reason: FailureReason, why: FieldProblem) -> EffectFail
 
 
 def absent(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater | None:
-    """What it means that an object could not be read; None: it is there."""
+    """The meaning of a failed read of an object; None: the read succeeded."""
     if status == 404:
         return failed(order, "gone", said_by(body))
     return None if 200 <= status < 300 else RetryLater("unavailable", said_by(body))
 
 
 def not_done(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater:
-    """What an answer other than 2xx to a write on one object means."""
+    """The meaning of an answer other than 2xx to a write on one object."""
     return failed(order, "gone", said_by(body)) if status == 404 else refused(order, status, body)
 
 
 def patched(order: Order, status: int, body: bytes) -> Answer:
-    """What the answer to a fenced patch means."""
+    """The meaning of the answer to a fenced patch."""
     if 200 <= status < 300:
         return applied(order, rv_of(body))
     return Reread() if status == 422 else not_done(order, status, body)
 
 
 def refused(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater:
-    """What an answer means that is neither what was hoped for nor of any other meaning: try later, or never."""
+    """The meaning of an answer without a special meaning: try later, or never."""
     return retry(status, body) or failed(order, "refused", said_by(body))
 
 
@@ -188,17 +188,17 @@ def retry(status: int, body: bytes) -> RetryLater | None:
 
 
 def said(message: str) -> FieldProblem:
-    """What the API server answered: the one text of others that an effect carries, quoted and cut."""
+    """The answer of the API server, quoted and cut: the only foreign text in an effect."""
     return problem("", "said", said=message)
 
 
 def said_by(body: bytes) -> FieldProblem:
-    """What an answer says in the words of the API server."""
+    """The API server's own words in an answer."""
     return said(message_of(body))
 
 
 def message_of(body: bytes) -> str:
-    """The message of a Status object, or the head of whatever came instead."""
+    """The message of a Status object, or the first 200 bytes of any other answer."""
     try:
         status: _ApiAnswer = decode(body, _ApiAnswer)
     except UnreadableError:
@@ -208,8 +208,8 @@ def message_of(body: bytes) -> str:
 
 def meta_of(body: bytes) -> Meta:
     """The metadata of an object; raises UnreadableError."""
-    found: _WrittenObject = decode(body, _WrittenObject)
-    return found.metadata
+    written: _WrittenObject = decode(body, _WrittenObject)
+    return written.metadata
 
 
 def rv_of(body: bytes) -> int:
@@ -221,6 +221,6 @@ def rv_of(body: bytes) -> int:
 
 
 def deletion(order: Order) -> bytes:
-    """The options of the deletion of an object: one of that name and another uid stays."""
+    """The options of the deletion of an object: another object of the same name, with another uid, stays."""
     body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": order.ref.uid}}
     return msgspec.json.encode(body, order="deterministic")

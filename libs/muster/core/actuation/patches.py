@@ -1,22 +1,20 @@
 """The fenced patches: a workload is resumed or suspended with its PodGroup, and a Ray cluster is limited.
 
-The PodGroup of Kubernetes itself that an admitted job gets where kube-scheduler places its pods.
+The native PodGroup of Kubernetes: an admitted job gets a PodGroup where kube-scheduler places the pods of the job. The
+PodGroup exists before the job is resumed, is owned by the job and ends with the job. The spec of a PodGroup is
+immutable, and its status shows the outcome of an earlier attempt: the PodGroup of an earlier attempt is replaced. The
+intent in the PodGroup fences the PodGroup like every other write.
 
-It is there before the job is resumed, is owned by the job and goes with it. Its spec cannot be changed: that of an
-earlier attempt, which also says how that one went, is replaced. The intent in it fences it like every other write.
+``maxReplicas`` of a Ray cluster: one fenced patch writes the grant, and keeps the owner's value as the ceiling. The
+object is read first: the uid, the worker groups in order, the annotations of our last write, and, where a count is
+lowered, whether ``replicas`` is still the value known to the decision. The patch then tests the resourceVersion of the
+read. So a stale leader changes nothing, and neither does a decision overtaken by the autoscaler.
 
-Writing ``maxReplicas`` of a Ray cluster: what is granted there, beside what its owner wanted, in one fenced patch.
-
-The object is read first: its uid, its worker groups in their order, what our last write left on it, and, where
-something is lowered, that ``replicas`` is still what the decision saw. The patch then tests that resourceVersion. So a
-stale leader, or a decision that the autoscaler was faster than, changes nothing.
-
-The one patch that resumes or suspends a workload, and what its answer means.
-
-The API server is fenced too: every write tests the uid, the generation at which the object was read, and the annotation
-``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader, or for a spec
-that was edited meanwhile, changes nothing. The input of the decision is known by its digest (``basis``): where only the
-generation has grown, because a controller wrote a default, the patch is built again on the object as it is now.
+Resuming or suspending a workload: one patch, and the meaning of the answer. The fence reaches the API server: every
+write tests the uid, the generation of the last read, and the annotation ``muster.dev/intent``, and sets this annotation
+to the decision behind the write. A write by a stale leader, or for a spec edited meanwhile, changes nothing. The digest
+``basis`` identifies the input of the decision: where only the generation has grown, because a controller wrote a
+default, the patch is built again on the object as read.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ from muster.model.workload import Switch, Template, Workload
 
 
 GROUPS = NATIVE_POD_GROUPS[-1]
-"""In which version they are written."""
+"""The API version of the PodGroups that muster writes."""
 
 
 def group_name(ref: Ref) -> str:
@@ -89,9 +87,9 @@ def group_name(ref: Ref) -> str:
 
 
 def groups(order: Outstanding, known: Known) -> bool:
-    """Whether the pods of a job are to name a PodGroup: they name no other scheduler, nor us, and no other PodGroup.
+    """Whether the pods of a job are to name a PodGroup: the pods name no scheduler and no other PodGroup.
 
-    Those of a Job that has begun name it for good: a new one is made for each attempt all the same.
+    Pods of a started Job name the PodGroup for good; each attempt gets a new PodGroup under the same name.
     """
     own, templates = group_name(order.ref), known.switch.templates
     ours = any(template.marked or template.named for template in templates)
@@ -114,7 +112,7 @@ def group_for(order: Outstanding) -> bytes:
 
 
 def read_made(order: Outstanding, status: int, body: bytes) -> Effect | RetryLater | None:
-    """What the answer to making it means; None: it is there."""
+    """The meaning of the answer to the creation of the PodGroup; None: the PodGroup exists."""
     if 200 <= status < 300:
         return None
     message = message_of(body)
@@ -127,9 +125,10 @@ def read_made(order: Outstanding, status: int, body: bytes) -> Effect | RetryLat
 
 
 def read_former(order: Outstanding, end: int, status: int, body: bytes) -> Effect | RetryLater | bytes | None:
-    """What there is under its name: None for that of this very admission, else what deletes that of an earlier one.
+    """None for the PodGroup of this admission, or the deletion options for the PodGroup of an earlier admission.
 
-    ``end``: sequence up to which our own log is known; what says that it is of a later decision was written by others.
+    ``end``: sequence up to which our own log is known. A PodGroup with the intent of a later decision has a foreign
+    author.
     """
     if status == 404:
         return RetryLater("conflict", _leaving(order))
@@ -156,7 +155,7 @@ def read_former(order: Outstanding, end: int, status: int, body: bytes) -> Effec
 
 
 def read_removed(order: Outstanding, status: int, body: bytes) -> Effect | RetryLater:
-    """What the answer to removing that of an earlier attempt means: this one is made when it is gone."""
+    """The meaning of the answer to the deletion of an earlier PodGroup: the new PodGroup follows the deletion."""
     if 200 <= status < 300 or status == 404:
         return RetryLater("conflict", _leaving(order))
     return refused(order, status, body)
@@ -172,11 +171,11 @@ def _leaving(order: Outstanding) -> FieldProblem:
 Op = dict[str, Any]
 
 SCALED = {"RayJob": "/spec/rayClusterSpec", "RayService": "/spec/rayClusterConfig", "RayCluster": "/spec"}
-"""{kind: where it describes a Ray cluster}"""
+"""{kind: path of the description of a Ray cluster}"""
 
 
 def annotate(values: Mapping[str, str], *, annotated: bool) -> list[Op]:
-    """Operations that set annotations; ``annotated``: the object has some."""
+    """Operations that set annotations; ``annotated``: the object has annotations."""
     if not annotated:
         return [{"op": "add", "path": "/metadata/annotations", "value": values}]
     return [{"op": "add", "path": pointer(key), "value": value} for key, value in values.items()]
@@ -193,20 +192,20 @@ class _Cluster(Struct, frozen=True):
 
 
 def opening(elastic: Elastic) -> Counts:
-    """What ``maxReplicas`` says when a cluster is admitted: as many as it starts with."""
+    """``maxReplicas`` of a newly admitted cluster: the replicas at the start."""
     return {group.name: max(group.replicas, group.least) for group in elastic.groups}
 
 
 def gate_notes(most: Counts, elastic: Elastic, intent: Intent) -> dict[str, str]:
-    """The annotations that go with it."""
+    """The annotations that accompany ``maxReplicas``."""
     ceilings = {group.name: elastic.ceiling(group) for group in elastic.groups}
     return {GRANTED: counts_text(most), CEILINGS: counts_text(ceilings), GATE: str(intent)}
 
 
 def gate_ops(most: Counts, elastic: Elastic, at: str, replicas: Mapping[str, int] | None = None) -> list[Op]:
-    """Operations that write it, each after a test that the group is still at its place.
+    """Operations that write ``maxReplicas``, each after a test that the group has kept its index.
 
-    ``replicas``: {worker group: how many its operator is to make}.
+    ``replicas``: {worker group: replicas for the operator to make}.
     """
     ops: list[Op] = []
     for index, group in enumerate(elastic.groups):
@@ -223,7 +222,7 @@ def gate_ops(most: Counts, elastic: Elastic, at: str, replicas: Mapping[str, int
 def patch_gate(
     order: Gating, status: int, body: bytes, workers: Mapping[str, list[str]] | None = None
 ) -> bytes | Effect | RetryLater:
-    """The patch on the object as it was just read; or what it says about the order already.
+    """The patch on the object as just read; or the outcome of the order, where the object shows the outcome.
 
     ``workers``: {worker group: names of pods that go}.
     """
@@ -232,11 +231,11 @@ def patch_gate(
         return none
     decision = order.decision
     try:
-        found: _Cluster = decode(body, _Cluster)
-        elastic = elastic_of(found.spec, found.metadata, "spec")
+        cluster: _Cluster = decode(body, _Cluster)
+        elastic = elastic_of(cluster.spec, cluster.metadata, "spec")
     except UnreadableError as err:
         return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
-    meta = found.metadata
+    meta = cluster.metadata
     if meta.uid != order.ref.uid:
         return failed(order, "gone", problem("", "name_taken"))
     if elastic is None:
@@ -252,19 +251,19 @@ def patch_gate(
     if grown:
         return failed(order, "spec_changed", problem("", "worker_group_grown", group=grown[0]))
     most = {group.name: max(decision.most[group.name], group.least) for group in elastic.groups}
-    notes = gate_notes(most, elastic, order.intent) | rayscaling.notes_of(found.spec, meta.annotations, decision.grow)
+    notes = gate_notes(most, elastic, order.intent) | rayscaling.notes_of(cluster.spec, meta.annotations, decision.grow)
     ops: list[Op] = [
         {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
     ]
     ops += annotate(notes, annotated=bool(meta.annotations))
     ops += gate_ops(most, elastic, SCALED["RayCluster"], _replicas(decision, elastic))
-    ops += _deletions(found.spec, elastic, workers or {})
+    ops += _deletions(cluster.spec, elastic, workers or {})
     return msgspec.json.encode(ops, order="deterministic")
 
 
 def _replicas(decision: GateSet, elastic: Elastic) -> dict[str, int]:
-    """What ``replicas`` is to be; where an autoscaler was faster, as far as that went in the same direction."""
+    """``replicas`` to write; where an autoscaler was faster in the same direction, the value of the autoscaler."""
     farther = min if decision.granted else max
     asked = {group.name: group.asked for group in elastic.groups}
     return {
@@ -274,7 +273,7 @@ def _replicas(decision: GateSet, elastic: Elastic) -> dict[str, int]:
 
 
 def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, list[str]]) -> Iterator[Op]:
-    """Operations that name the pods to go, beside those that are named; nothing else of scaleStrategy is touched."""
+    """Operations that add pods to the pods named for deletion; the rest of scaleStrategy stays."""
     for index, (group, raw) in enumerate(zip(elastic.groups, spec.worker_group_specs or (), strict=False)):
         names = workers.get(group.name)
         if names:
@@ -291,16 +290,16 @@ def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, lis
 
 
 NEVER = -1
-"""A generation that no object has."""
+"""A generation of no object."""
 
 
 def patch_for(order: Outstanding, known: Known) -> bytes:
-    """The JSON patch that carries a decision out."""
+    """The JSON patch for a decision."""
     return resume_patch(order, known) if order.action == "resume" else suspend_patch(order, known)
 
 
 def suspend_patch(order: Outstanding, known: Known) -> bytes:
-    """The JSON patch that suspends the workload again; what it says of its place in the queue stays."""
+    """The JSON patch that suspends the workload again; the annotations of the queue place stay."""
     stamps = {INTENT: str(order.intent), **marked(known.switch, suspended=True)}
     switch = switched(order.ref.kind, known.switch, suspended=True)
     return _encode([*_fence(order.ref.uid, None, known), *annotate(stamps, annotated=known.annotated), *switch])
@@ -309,7 +308,7 @@ def suspend_patch(order: Outstanding, known: Known) -> bytes:
 def resume_patch(order: Outstanding, known: Known) -> bytes:
     """The JSON patch that resumes the workload, fenced against everything but the object as ``known``.
 
-    It changes nothing where the object is known to differ from the decision's input.
+    The patch changes nothing where the object differs from the decision's input.
     """
     dequeued_at = max(order.at, order.queued_at + 1)
     stamps = {
@@ -339,9 +338,9 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
 
 
 def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
-    """Operations that write into the descriptions of its pods that we place them, and the marks of their gang.
+    """Operations that write our scheduler name and the marks of the gang into the pod templates.
 
-    They stay when it is suspended again: the next admission places it from the same descriptions.
+    The values stay after a suspension: the next admission places the job from the same templates.
     """
     ops: list[Op] = []
     for template in _open(switch):
@@ -354,10 +353,10 @@ def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
 
 
 def grouped(switch: Switch, group: str) -> list[Op]:
-    """Operations that write into the descriptions of its pods which PodGroup of Kubernetes itself they are of.
+    """Operations that write the native PodGroup of the pods into the pod templates.
 
-    The annotation is for descriptions that have no such field, or whose spec is immutable: a policy of
-    ``deploy/policies`` makes the field of a pod of it.
+    The annotation serves templates without the field, or with an immutable spec: a policy of ``deploy/policies`` sets
+    the field of a pod from the annotation.
     """
     ops: list[Op] = []
     for template in _open(switch):
@@ -369,7 +368,7 @@ def grouped(switch: Switch, group: str) -> list[Op]:
 
 
 def ungrouped(switch: Switch, group: str) -> list[Op]:
-    """Operations that remove the values of ``grouped``: another scheduler places its pods this time."""
+    """Operations that remove the values of ``grouped``, for an attempt with another scheduler."""
     ops: list[Op] = []
     for template in _open(switch):
         if template.group == group:
@@ -381,7 +380,7 @@ def ungrouped(switch: Switch, group: str) -> list[Op]:
 
 
 def _open(switch: Switch) -> Iterator[Template]:
-    """The descriptions that can be changed."""
+    """The mutable pod templates."""
     return (template for template in switch.templates if not template.sealed)
 
 
@@ -398,7 +397,7 @@ def _noted(template: Template, marks: dict[str, str]) -> list[Op]:
 
 
 def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:
-    """Operations that set the field which suspends a kind. One that is not there resumes nothing by being set."""
+    """Operations that set the suspend field of a kind. Where the parent is missing, resuming needs no operation."""
     path = KINDS[kind].suspend_path
     home, _, field = path.rpartition("/")
     if not switch.suspend_parent_missing:
@@ -407,18 +406,18 @@ def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:
 
 
 def marked(switch: Switch, *, suspended: bool) -> dict[str, str]:
-    """The annotation that suspends it for operators that know no field, where it is in use."""
+    """The suspend annotation, where in use, for operators without a suspend field."""
     return {SUSPEND: "true" if suspended else "false"} if switch.annotation else {}
 
 
 def stamp_patch(uid: str, queued_at: int, known: Known) -> bytes:
-    """The JSON patch that stores on a waiting workload when it was queued, so that its place survives the log."""
+    """The JSON patch that stores the queueing time on a waiting workload, so that the queue place survives the log."""
     stamps = {QUEUED_AT: rfc3339(queued_at), ENQUEUE_STAMPS[0]: go_time(queued_at)}
     return _encode([*_fence(uid, None, known), *annotate(stamps, annotated=known.annotated)])
 
 
 def _fence(uid: str, generation: int | None, known: Known) -> list[Op]:
-    """Tests that only the object as known passes: this uid, this spec, our previous intent or none."""
+    """Tests passed only by the object as known: this uid, this spec, our previous intent or none."""
     ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
     if generation is not None:
         ops.append({"op": "test", "path": "/metadata/generation", "value": generation})
@@ -438,10 +437,10 @@ def _encode(ops: list[Op]) -> bytes:
 def after_reread(
     order: Outstanding, tried: Known, end: int, status: int, body: bytes, refusal: str
 ) -> Effect | RetryLater | Known:
-    """What the object says about a patch that did not pass: an answer, or what to build the next patch on.
+    """The meaning of the object after a failed patch: an answer, or the facts for the next patch.
 
-    ``tried``: what the patch was built on; if the object is just that, the tests passed and the API server refused
-    the change itself. ``refusal``: its message. ``end``: sequence up to which our own log is known.
+    ``tried``: the facts behind the patch; if the object equals these facts, the tests passed and the API server refused
+    the change. ``refusal``: the message of the refusal. ``end``: sequence up to which our own log is known.
     """
     none = absent(order, status, body)
     if none is not None:
@@ -459,13 +458,13 @@ def after_reread(
     if stored is not None and stored > order.intent and stored.seq <= end:
         return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
     if order.basis is None:
-        found = Known(
+        known = Known(
             intent=meta.annotations.get(INTENT),
             annotated=bool(meta.annotations),
             queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
             switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
         )
-        same = (found.intent, found.annotated) == (tried.intent, tried.annotated)
+        same = (known.intent, known.annotated) == (tried.intent, tried.annotated)
     else:
         try:
             workload = KINDS[order.ref.kind].read(body)
@@ -473,7 +472,8 @@ def after_reread(
             return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
         if not isinstance(workload, Workload) or workload.basis != order.basis:
             return failed(order, "spec_changed", problem("", "spec_edited", generation=meta.generation))
-        # As it is on the server: another client may have removed it, or written more than a fact keeps of it.
-        found = replace(known_of(workload), intent=meta.annotations.get(INTENT))
-        same = (found.intent, found.annotated, found.generation) == (tried.intent, tried.annotated, tried.generation)
-    return failed(order, "refused", said(refusal)) if same else found
+        # The annotation as on the server: another client may have removed it, or written a longer value than a fact
+        # keeps.
+        known = replace(known_of(workload), intent=meta.annotations.get(INTENT))
+        same = (known.intent, known.annotated, known.generation) == (tried.intent, tried.annotated, tried.generation)
+    return failed(order, "refused", said(refusal)) if same else known

@@ -1,19 +1,16 @@
 """Writes about one pod: its binding, its share of a GPU, its removal.
 
-Binding a pod to its node, and what the API server's answer means.
+Binding a pod to a node, and the meaning of the API server's answer. The uid of the pod is a precondition: a new pod of
+the same name is another pod. The API server refuses a second binding of a pod to the same node, and the pod then shows
+the finished binding.
 
-The uid of the pod is a precondition: a new pod of that name is another pod. Binding a pod twice to one node is
-refused the second time, and the pod itself then says that it is done.
+Shared GPUs: one pod keeps the device, and each sharing pod is wired to the device. The device plugin hands out whole
+devices, so one pod for each shared device requests one device, and the container of this pod reports the UUID of the
+device in an annotation. A sharing pod receives the UUID by a label, by the ConfigMaps named in the pod, and by the
+annotations of the binding. Nothing enforces the share used by a pod.
 
-What it takes on the API server that pods share a GPU: a pod that keeps the device, and the wiring of each pod.
-
-The device plugin gives whole devices, so one pod for each shared device asks it for one, and its container reports by
-an annotation which one it got. Then a pod that shares it learns it, by its label, by the ConfigMaps it names, and by
-the annotations of its binding. Nothing enforces how much a pod uses.
-
-Workers of a Ray cluster that are to go: whether a pod still is the one that was chosen, and its deletion by uid.
-
-A pod is read before anything is done about it. One of another uid, cluster or group is left alone, and so is a head.
+Workers of a Ray cluster to be removed: whether the pod still is the chosen worker, and the deletion by uid. A pod is
+read before any write. A pod of another uid, cluster or group is left alone, and so is a head.
 """
 
 from __future__ import annotations
@@ -74,9 +71,9 @@ class _BoundPod(Struct, frozen=True):
 
 
 def binding_for(order: Bind, uuids: tuple[str, ...] = ()) -> bytes:
-    """The Binding to create. The API server copies its annotations to the pod, before a kubelet can start it.
+    """The Binding to create. The API server copies the annotations to the pod before a kubelet can start the pod.
 
-    ``uuids``: the devices as the driver knows them.
+    ``uuids``: the names of the devices in the driver.
     """
     ref = order.ref
     metadata: dict[str, Any] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
@@ -99,17 +96,14 @@ def portion(share: int) -> str:
 
 
 def read_binding(order: Bind, status: int, body: bytes) -> Answer:
-    """What the answer to a Binding means."""
+    """The meaning of the answer to a Binding."""
     if 200 <= status < 300:
         return applied(order)
     return Reread() if status == 409 else not_done(order, status, body)
 
 
 def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect | RetryLater:
-    """What the pod says about a binding that met a conflict.
-
-    ``refusal``: the message of the refusal.
-    """
+    """The state of the pod after a binding met a conflict. ``refusal``: the message of the refusal."""
     pod = _read(order, status, body)
     if not isinstance(pod, _BoundPod):
         return pod or RetryLater("conflict", said(refusal))
@@ -121,7 +115,7 @@ def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect
 
 
 def after_unbind(order: Unbind, status: int, body: bytes) -> Effect | RetryLater:
-    """What the pod says about a binding that was withdrawn, and may have been done before."""
+    """The state of the pod after a withdrawn binding, in case the binding was done before."""
     pod = _read(order, status, body)
     if not isinstance(pod, _BoundPod):
         return pod or RetryLater("unavailable", said_by(body))
@@ -129,7 +123,7 @@ def after_unbind(order: Unbind, status: int, body: bytes) -> Effect | RetryLater
 
 
 def _read(order: Bind | Unbind, status: int, body: bytes) -> _BoundPod | EffectFailed | None:
-    """The pod; what it means that there is none; None when nothing was learnt."""
+    """The pod; the effect where the pod is gone; None when the answer tells nothing."""
     if status == 404:
         return failed(order, "gone", problem("", "object_gone"))
     if not 200 <= status < 300:
@@ -142,7 +136,7 @@ def _read(order: Bind | Unbind, status: int, body: bytes) -> _BoundPod | EffectF
 
 
 def _settled(order: Bind | Unbind, pod: _BoundPod) -> Effect | None:
-    """What a pod says for good about a binding; None for one that may be bound still."""
+    """The final outcome of a binding, as the pod shows it; None while the pod may still be bound."""
     if pod.metadata.uid != order.ref.uid:
         return failed(order, "gone", problem("", "name_taken"))
     if pod.spec.node_name == order.node:
@@ -158,11 +152,11 @@ def _settled(order: Bind | Unbind, pod: _BoundPod) -> Effect | None:
 
 
 REPORTED = "run.ai/reserve_for_gpu_index"
-"""Annotation by which such a pod reports the UUID of the device it got."""
+"""Annotation by which a reservation pod reports the UUID of its device."""
 CONFIG_MAP = "runai/shared-gpu-configmap"
-"""Annotation of a pod: how the names of the ConfigMaps begin that its containers read their device from."""
+"""Annotation of a pod: the prefix of the names of the ConfigMaps from which its containers read their device."""
 IMAGE = "muster:latest"
-"""Image of those pods, unless the configuration names another: that of the services."""
+"""Image of the reservation pods, unless the configuration names another: the image of the services."""
 REPORTER = ("python", "-m", "muster.runtime.gpureport")
 
 Body = dict[str, Any]
@@ -198,7 +192,7 @@ def keeper_name(group: str) -> str:
 
 
 def keeper_for(order: Bind, group: str, image: str) -> bytes:
-    """The pod that keeps a device of the order's node for a group."""
+    """The reservation pod: the pod keeps a device of the order's node for a group."""
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -232,7 +226,7 @@ def keeper_for(order: Bind, group: str, image: str) -> bytes:
 
 
 def read_kept(order: Bind, status: int, body: bytes) -> Effect | RetryLater | None:
-    """What the answer to making that pod means; None: it is there."""
+    """The meaning of the answer to the creation of the reservation pod; None: the pod exists."""
     message = message_of(body)
     if 200 <= status < 300 or (status == 409 and "already exists" in message):
         return None
@@ -243,7 +237,7 @@ def read_kept(order: Bind, status: int, body: bytes) -> Effect | RetryLater | No
 
 
 def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | RetryLater:
-    """The UUID of the device that pod got, once it has reported it."""
+    """The UUID of the reservation pod's device, once reported."""
     if status == 404:
         return RetryLater("conflict", problem("", "gpu_keeper_gone"))
     if not 200 <= status < 300:
@@ -263,7 +257,7 @@ def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | RetryLate
 
 
 def read_freed(order: Freeing, status: int, body: bytes) -> Effect | RetryLater:
-    """What the answer to the deletion of that pod means."""
+    """The meaning of the answer to the deletion of a reservation pod."""
     if 200 <= status < 300 or status in (404, 409, 410):
         return applied(order)  # What has its name and not its uid is another one.
     return not_done(order, status, body)
@@ -273,7 +267,7 @@ def read_freed(order: Freeing, status: int, body: bytes) -> Effect | RetryLater:
 
 
 class Wiring(Struct, frozen=True):
-    """What a pod needs to find its devices: its labels, and the ConfigMaps it reads."""
+    """The link of a pod to its devices: the labels of the pod, and the ConfigMaps read by the pod."""
 
     labels: bytes
     """A merge patch of the pod."""
@@ -282,7 +276,7 @@ class Wiring(Struct, frozen=True):
 
 
 def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) -> Wiring | Effect | RetryLater:
-    """The wiring of a pod as it is now, from the answer to reading it."""
+    """The wiring of a pod, from the answer to reading the pod."""
     if not 200 <= status < 300:
         return not_done(order, status, body)
     try:
@@ -291,21 +285,25 @@ def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) ->
         return failed(order, "refused", err.problem)
     if pod.metadata.uid != order.ref.uid:
         return failed(order, "gone", problem("", "name_taken"))
-    found = tuple((name, _config_map(order, name, data)) for name, data in _config_maps(order, pod, uuids))
-    labels = {GROUP: order.groups[0]} if len(order.groups) == 1 else {f"{GROUP}/{each}": each for each in order.groups}
+    config_maps = tuple((name, _config_map(order, name, data)) for name, data in _config_maps(order, pod, uuids))
+    labels = (
+        {GROUP: order.groups[0]} if len(order.groups) == 1 else {f"{GROUP}/{group}": group for group in order.groups}
+    )
     patch = {"metadata": {"uid": order.ref.uid, "labels": labels}}
-    return Wiring(msgspec.json.encode(patch, order="deterministic"), found)
+    return Wiring(msgspec.json.encode(patch, order="deterministic"), config_maps)
 
 
 def _config_maps(order: Bind, pod: _ReservationPod, uuids: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
-    """(name, data) of the ConfigMaps of the container that shares, where the pod names any."""
+    """(name, data) of the ConfigMaps of the sharing container, where the pod names any."""
     base = pod.metadata.annotations.get(CONFIG_MAP, "")[:200]
     if not base:
         return []
     wanted = container_of(pod.metadata.annotations)
-    index = next((f"{i}" for i, each in enumerate(pod.spec.containers) if each.name == wanted), "")
+    index = next((f"{i}" for i, container in enumerate(pod.spec.containers) if container.name == wanted), "")
     if not index:
-        index = next((f"i{i}" for i, each in enumerate(pod.spec.init_containers or ()) if each.name == wanted), "0")
+        index = next(
+            (f"i{i}" for i, container in enumerate(pod.spec.init_containers or ()) if container.name == wanted), "0"
+        )
     data = {
         "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
         "RUNAI_NUM_OF_GPUS": portion(order.share),
@@ -322,7 +320,7 @@ def _config_map(order: Bind, name: str, data: dict[str, str]) -> bytes:
 
 
 def read_written(order: Bind, status: int, body: bytes) -> Effect | RetryLater | None:
-    """What the answer to a write of the wiring means; None: it is done."""
+    """The meaning of the answer to a write of the wiring; None: the write is done."""
     if 200 <= status < 300:
         return None
     if status == 409 and "recondition" in message_of(body):
@@ -340,9 +338,9 @@ class _Worker(Struct, frozen=True):
 
 
 def is_worker(cluster: Ref, group: str, pod: Ref, status: int, body: bytes) -> bool | RetryLater:
-    """Whether a pod that was just read is the worker that is to go: its uid, its cluster, its group.
+    """Whether a pod, as just read, is the chosen worker: same uid, same cluster, same group.
 
-    Its operator deletes whatever pod has a name that it is given, and asks nothing.
+    The operator deletes any pod of a name in the list, without checks.
     """
     if status == 404:
         return False
@@ -354,18 +352,18 @@ def is_worker(cluster: Ref, group: str, pod: Ref, status: int, body: bytes) -> b
 
 
 def before_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLater | None:
-    """What a pod as it was just read says about its deletion; None: it is to be deleted."""
-    found = is_worker(order.cluster, order.group, order.ref, status, body)
-    if isinstance(found, RetryLater):
+    """The outcome of a deletion, as the pod shows it; None: the pod has to be deleted."""
+    worker = is_worker(order.cluster, order.group, order.ref, status, body)
+    if isinstance(worker, RetryLater):
         return refused(order, status, body)
-    meta = _meta_of(body) if found else None
+    meta = _meta_of(body) if worker else None
     if meta is None or meta.labels.get(RAY_NODE_TYPE) != RAY_WORKER:
         return failed(order, "gone", problem("", "worker_gone"))
     return applied(order) if meta.deletion_timestamp else None
 
 
 def read_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLater:
-    """What the answer to the deletion means."""
+    """The meaning of the answer to the deletion."""
     if 200 <= status < 300:
         return applied(order)
     if status == 409 and "recondition" in message_of(body):
@@ -375,7 +373,7 @@ def read_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLa
 
 def _meta_of(body: bytes) -> Meta | None:
     try:
-        found: _Worker = decode(body, _Worker)
+        worker: _Worker = decode(body, _Worker)
     except UnreadableError:
         return None
-    return found.metadata
+    return worker.metadata

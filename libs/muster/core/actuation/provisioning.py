@@ -1,7 +1,7 @@
-"""Asking for nodes: the ProvisioningRequest of a decision and its PodTemplates, and what the API server's answers mean.
+"""Asking for nodes: the ProvisioningRequest of a decision, its PodTemplates, and the meaning of the server's answers.
 
-Names come from the decision, so that making them twice makes them once. Pods, or the job, own them: whatever becomes of
-Muster, the requests go with the last pod that could use the nodes.
+Names come from the decision, so that a repeated write creates nothing twice. The pods, or the job, own the objects:
+even without Muster, the requests end with the last pod that could use the nodes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Body = dict[str, Any]
 IMAGE = "none"
 """Nothing of a template ever runs."""
 NATIVE = ("cpu", "memory", "ephemeral-storage")
-"""Resources that a pod may request without a limit."""
+"""Resources with a request that needs no limit."""
 
 
 class Call(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Call(Struct, frozen=True):
 
 
 def calls(order: Asking) -> Iterator[Call]:
-    """What it takes, one after the other."""
+    """The calls for a decision, in order."""
     decision = order.decision
     if isinstance(decision, NodesRequestWithdrawn):
         yield Call("DELETE", api.PROVISIONING_REQUESTS, decision.name)
@@ -94,7 +94,7 @@ def _owner(ref: Ref) -> Body:
 
 
 def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | RetryLater | None:
-    """What an answer means for the whole; None: go on with the next call."""
+    """The outcome of the whole order after an answer; None: continue with the next call."""
     last = call.resource == api.PROVISIONING_REQUESTS and call.method == "POST"
     if 200 <= status < 300:
         return applied(order, rv_of(body)) if last else None
@@ -112,7 +112,7 @@ def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | R
 
 
 def pod_spec(pods: PodSet) -> Body:
-    """A pod spec that asks for the same and may run in the same places."""
+    """A pod spec with the same requests, for the same places."""
     takes = pods.request if pods.takes is None else pods.takes
     rules, amounts = pods.rules, texts({name: amount for name, amount in takes.items() if amount and name != "pods"})
     if rules.share or rules.gpu_memory:
@@ -125,19 +125,20 @@ def pod_spec(pods: PodSet) -> Body:
     if rules.ports:
         container["ports"] = [
             {
-                "containerPort": each.port,
-                "hostPort": each.port,
-                "protocol": each.protocol,
-                **({"hostIP": each.ip} if each.ip else {}),
+                "containerPort": port.port,
+                "hostPort": port.port,
+                "protocol": port.protocol,
+                **({"hostIP": port.ip} if port.ip else {}),
             }
-            for each in rules.ports
+            for port in rules.ports
         ]
     spec: Body = {"schedulerName": SCHEDULERS[0], "containers": [container]}
     if rules.node_labels:
         spec["nodeSelector"] = dict(rules.node_labels)
     if rules.tolerations:
         spec["tolerations"] = [
-            {name: text for name, text in msgspec.to_builtins(each).items() if text} for each in rules.tolerations
+            {name: text for name, text in msgspec.to_builtins(toleration).items() if text}
+            for toleration in rules.tolerations
         ]
     affinity = _affinity(rules)
     if affinity:
@@ -145,21 +146,21 @@ def pod_spec(pods: PodSet) -> Body:
     if rules.spread:
         spec["topologySpreadConstraints"] = [
             {
-                "topologyKey": each.key,
-                "maxSkew": each.skew,
+                "topologyKey": spread.key,
+                "maxSkew": spread.skew,
                 "whenUnsatisfiable": "DoNotSchedule",
-                **({"labelSelector": _selector(each.selector)} if each.selector is not None else {}),
-                **({"minDomains": each.domains} if each.domains > 1 else {}),
-                "nodeAffinityPolicy": "Honor" if each.honor_affinity else "Ignore",
-                "nodeTaintsPolicy": "Honor" if each.honor_taints else "Ignore",
+                **({"labelSelector": _selector(spread.selector)} if spread.selector is not None else {}),
+                **({"minDomains": spread.domains} if spread.domains > 1 else {}),
+                "nodeAffinityPolicy": "Honor" if spread.honor_affinity else "Ignore",
+                "nodeTaintsPolicy": "Honor" if spread.honor_taints else "Ignore",
             }
-            for each in rules.spread
+            for spread in rules.spread
         ]
     return spec
 
 
 def _affinity(rules: PodRules) -> Body:
-    required, found = "requiredDuringSchedulingIgnoredDuringExecution", Body()
+    required, affinity = "requiredDuringSchedulingIgnoredDuringExecution", Body()
     if rules.nodes is not None:
         terms = [
             {
@@ -169,23 +170,23 @@ def _affinity(rules: PodRules) -> Body:
             for term in rules.nodes
         ]
         if terms:
-            found["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
+            affinity["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
     if rules.together:
-        found["podAffinity"] = {required: [_term(each) for each in rules.together]}
+        affinity["podAffinity"] = {required: [_term(term) for term in rules.together]}
     if rules.apart:
-        found["podAntiAffinity"] = {required: [_term(each) for each in rules.apart]}
-    return found
+        affinity["podAntiAffinity"] = {required: [_term(term) for term in rules.apart]}
+    return affinity
 
 
 def _term(term: PodTerm) -> Body:
-    found: Body = {"topologyKey": term.key}
+    written: Body = {"topologyKey": term.key}
     if term.selector is not None:
-        found["labelSelector"] = _selector(term.selector)
+        written["labelSelector"] = _selector(term.selector)
     if term.everywhere:
-        found["namespaceSelector"] = {}
+        written["namespaceSelector"] = {}
     elif term.namespaces:
-        found["namespaces"] = list(term.namespaces)
-    return found
+        written["namespaces"] = list(term.namespaces)
+    return written
 
 
 def _selector(selector: tuple[Requirement, ...]) -> Body:
@@ -194,6 +195,10 @@ def _selector(selector: tuple[Requirement, ...]) -> Body:
 
 def _expressions(found: tuple[Requirement, ...]) -> list[Body]:
     return [
-        {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
-        for each in found
+        {
+            "key": requirement.key,
+            "operator": requirement.operator,
+            **({"values": list(requirement.values)} if requirement.values else {}),
+        }
+        for requirement in found
     ]

@@ -1,9 +1,8 @@
-"""The autoscaler bridge: asks for the nodes that a gang lacks, all of them at once, and once; and keeps Ray clusters
-that scale themselves within what is granted to them (``gate.py``).
+"""The autoscaler bridge: requests the missing nodes of a gang at once, and keeps Ray clusters within their grants.
 
-The admitter says which nodes would do, and of which pools; here it is decided that they are asked for, and when that
-is over: its places are found, no gang needs them, they do not come. After a request that failed they are asked for
-again after a pause, twice as long each time.
+The admitter names the missing nodes and their pools. The bridge decides the request for these nodes, and the end of the
+request: the gang has its places, no gang needs the nodes, or the nodes do not come. After a failed request the bridge
+asks again after a pause, twice as long each time. ``gate.py`` decides about Ray clusters.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from muster.model.pools import Growth
 from muster.model.problem import problem
 
 PAUSE_MS = 60_000
-"""How long nodes that did not come are not asked for again; twice as long each time,"""
+"""Pause before a failed request for nodes is made again; doubled each time."""
 LONGEST_PAUSE = 5
-"""so many times."""
+"""Most doublings of the pause."""
 MAX_BASE = 40
 
 
@@ -85,11 +84,11 @@ class AutoscalerBridge(Stage[BridgeState]):
         pod = event.pod
         if not pod.ours:
             return
-        said = declared_by(pod)
+        declared = declared_by(pod)
         _leave(state, pod.ref.uid)
-        if said is not None and not (pod.node or pod.over or pod.deleting):
-            state.gang_of[pod.ref.uid] = said.gang
-            state.members.setdefault(said.gang, {})[pod.ref.uid] = None
+        if declared is not None and not (pod.node or pod.over or pod.deleting):
+            state.gang_of[pod.ref.uid] = declared.gang
+            state.members.setdefault(declared.gang, {})[pod.ref.uid] = None
         _tidy(state)
 
     def _pod_gone(self, state: BridgeState, _at: Position, event: PodGone) -> None:
@@ -131,7 +130,7 @@ class AutoscalerBridge(Stage[BridgeState]):
     def _withdrawn(self, state: BridgeState, at: Position, event: NodesRequestWithdrawn) -> None:
         where = f"{event.namespace}/{event.name}"
         key = state.names.pop(where, None)
-        if any(f"{each.ref.namespace}/{each.ref.name}" == where for each in state.sighted.values()):
+        if any(f"{sighted.ref.namespace}/{sighted.ref.name}" == where for sighted in state.sighted.values()):
             state.removed[where] = None
         if key is None or key not in state.asked:
             return
@@ -166,7 +165,7 @@ class AutoscalerBridge(Stage[BridgeState]):
     # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: BridgeState) -> list[Decision]:
-        """What is taken back first, then what is asked for."""
+        """Withdrawals first, then requests."""
         return first(self._due(state))
 
     def _due(self, state: BridgeState) -> Iterator[Decision]:
@@ -176,14 +175,14 @@ class AutoscalerBridge(Stage[BridgeState]):
                 yield _withdrawal(state, asked, reason)
         if not state.admitting:
             return
-        for each in state.sighted.values():
-            if each.ref.key not in state.names and each.ref.key not in state.removed:
+        for sighted in state.sighted.values():
+            if sighted.ref.key not in state.names and sighted.ref.key not in state.removed:
                 yield NodesRequestWithdrawn(
-                    cause=each.cause,
-                    name=each.ref.name,
-                    namespace=each.ref.namespace,
+                    cause=sighted.cause,
+                    name=sighted.ref.name,
+                    namespace=sighted.ref.namespace,
                     reason="unknown",
-                    templates=each.templates,
+                    templates=sighted.templates,
                 )
         for key, need in state.needs.items():
             rest = state.rests.get(key)
@@ -199,7 +198,7 @@ class AutoscalerBridge(Stage[BridgeState]):
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: BridgeState) -> list[Violation]:
-        """I21: every request is for a claimant that lacks nodes, and each has one."""
+        """I21: every request is for a claimant that lacks nodes, and every request has a name of its own."""
         names = [f"{asked.need.namespace}/{asked.name}" for asked in state.asked.values()]
         if len(set(names)) != len(names) or set(names) != state.names.keys():
             return [
@@ -209,7 +208,7 @@ class AutoscalerBridge(Stage[BridgeState]):
 
 
 def _no_need(state: BridgeState, key: str, why: WithdrawalReason) -> None:
-    """No claimant lacks those nodes any more."""
+    """No claimant lacks the nodes any more."""
     state.needs.pop(key, None)
     asked = state.asked.get(key)
     if asked is not None and asked.ending is None:
@@ -223,7 +222,7 @@ def _leave(state: BridgeState, uid: str) -> None:
 
 
 def _tidy(state: BridgeState) -> None:
-    """Gangs none of whose pods waits need nothing."""
+    """A gang without waiting pods needs nothing."""
     for gang in [gang for gang, pods in state.members.items() if not pods]:
         del state.members[gang]
         for key in [key for key, need in state.needs.items() if need.ref is None and gang in need.growth.gangs]:
@@ -280,6 +279,6 @@ def _request(state: BridgeState, key: str, need: NodesNeeded, tries: int) -> Nod
 
 
 def _as_need(event: NodesRequested) -> NodesNeeded:
-    """What a request says of the gang it is for."""
+    """The need behind a request for nodes."""
     growth = Growth(event.pools, event.pod_sets, event.provisioning, gangs=event.gangs)
     return NodesNeeded(event.cause, growth, event.namespace, event.ref, event.attempt, event.owners, event.until)

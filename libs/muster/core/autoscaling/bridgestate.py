@@ -1,4 +1,4 @@
-"""The state of the autoscaler bridge, and what the reader of Ray heads asks of it."""
+"""The state of the autoscaler bridge, and the questions of the reader of Ray heads to this state."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from muster.model.resources import Vector
 
 
 class NodesNeeded(Struct, frozen=True):
-    """A claimant lacks nodes that could be added."""
+    """A claimant lacks nodes, and a pool could add these nodes."""
 
     cause: Cause
-    """What told so first."""
+    """The first event that reported the need."""
     growth: Growth
     namespace: str
     ref: Ref | None = None
@@ -35,11 +35,11 @@ class NodesNeeded(Struct, frozen=True):
     attempt: int = 0
     owners: tuple[Ref, ...] = ()
     until: int = 0
-    """Once it is asked for: log time at which it is given up; 0 where the wait of the job ends it."""
+    """Log time at which an open request is given up; 0 where the wait of the job ends the request."""
 
 
 class NodesAsked(Struct):
-    """Nodes that are asked for."""
+    """Requested nodes."""
 
     name: str
     need: NodesNeeded
@@ -48,19 +48,19 @@ class NodesAsked(Struct):
     templates: tuple[str, ...]
     tries: int
     ending: WithdrawalReason | None = None
-    """Why they are not needed any more."""
+    """Why the nodes are not needed any more."""
     problem: FieldProblem | None = None
 
 
 class NodesRest(Struct):
-    """A request for nodes failed: so many times, and not again before then."""
+    """A request for nodes failed ``times`` times; no further request before ``until`` (log time, ms)."""
 
     times: int
     until: int
 
 
 class Sighted(Struct, frozen=True):
-    """A ProvisioningRequest that exists."""
+    """An existing ProvisioningRequest."""
 
     ref: Ref
     cause: Cause
@@ -68,23 +68,23 @@ class Sighted(Struct, frozen=True):
 
 
 class RayWorkload(Struct):
-    """A workload with a Ray cluster, as it was observed last."""
+    """A workload with a Ray cluster, as observed last."""
 
     through: str = ""
-    """Name of the cluster that it says it runs through."""
+    """Name of the workload's cluster, from the status of the workload."""
     starting: bool = False
-    """It was admitted, and is not ready."""
+    """The workload is admitted and not ready."""
     sizes: Counts = field(default_factory=dict)
-    """The replicas that its spec asks for, where its cluster scales itself."""
+    """The replicas in the spec, for a self-scaling cluster."""
     fixed: Counts = field(default_factory=dict)
-    """Its pods by worker group, where its cluster has a fixed size."""
+    """The pods by worker group, for a cluster of a fixed size."""
 
 
 NOTHING = RayDemand()
 
 
 class HeadSaid(Struct, frozen=True):
-    """What a Ray head said last."""
+    """The last report of a Ray head."""
 
     attempt: int
     read_at: int
@@ -92,74 +92,74 @@ class HeadSaid(Struct, frozen=True):
 
 
 class Watch(Struct):
-    """What the watchdog notes of a cluster."""
+    """The watchdog's notes about a cluster."""
 
     since: dict[AlarmReason, int] = field(default_factory=dict)
-    """What is wrong now, and since when (log time)."""
+    """The current troubles, each with its start (log time)."""
     groups: dict[AlarmReason, Counts] = field(default_factory=dict)
-    """How many replicas or workers it is about, by worker group."""
+    """Replicas or workers in trouble, by worker group."""
     sizes: Counts = field(default_factory=dict)
-    """The replicas that the spec asked for then."""
+    """The replicas in the spec at that time."""
     tries: int = 0
     """How often growth was not used since these changed."""
     barren: int = 0
-    """How often its workers found no nodes since one found one."""
+    """Failed searches of the workers for nodes since the last success."""
     headed: bool = False
-    """A head of it has been seen."""
+    """A head of the cluster has been seen."""
 
 
 class Cluster(Struct):
-    """A RayCluster that scales itself; or one of a fixed size, which is watched and nothing else."""
+    """A RayCluster: a self-scaling one, or one of a fixed size that is only watched."""
 
     ref: Ref
     owner: str
-    """uid of the charged workload: its RayJob, or itself."""
+    """uid of the charged workload: the RayJob, or the RayCluster itself"""
     elastic: Elastic
     rv: int
     cause: Cause
-    """The newest event that says something about it."""
+    """The newest event about the cluster."""
     fixed: bool = False
     runs: bool = True
     wish: Wish = Wish()
     refused: tuple[str, ...] = ()
-    """Placement groups that were refused: no other piece counts on their workers."""
+    """Refused placement groups: no other piece relies on their workers."""
     closed: tuple[str, ...] = ()
-    """Worker groups whose workers find no nodes, and for which others do meanwhile."""
+    """Worker groups whose workers find no nodes; other groups replace these groups meanwhile."""
     unused_since: int = 0
-    """Log time since when more is granted than it uses and wants; 0 while it is not."""
+    """Log time since when the grant exceeds the use and the wish; 0 while the whole grant is used."""
     written_rv: int = 0
-    """resourceVersion of our last write: what was seen before that says nothing."""
+    """resourceVersion of our last write: older sights of the cluster tell nothing about this write."""
     rests_until: int = 0
-    """Log time before which nothing is written again: the last write failed, and its groups say nothing else since."""
+    """Log time before which nothing is written again: the last write failed, and the groups are unchanged since."""
     changed: int = 0
-    """Sequence of the commit since which its groups say what they say."""
+    """Sequence of the commit with the last change of the groups."""
     watch: Watch = field(default_factory=Watch)
 
 
 class Grant(Struct):
-    """The grant of a workload whose cluster scales itself."""
+    """The grant of a workload with a self-scaling cluster."""
 
     ref: Ref
     attempt: int
     groups: Counts
     giving: Counts = field(default_factory=dict)
-    """What is being released: replicas that the group is left with."""
+    """The release in progress: {worker group: replicas left after the release}."""
     giver: str = ""
-    """uid of the cluster that releases it"""
+    """uid of the cluster that releases the replicas"""
     grown: dict[str, ReplicaCost] = field(default_factory=dict)
-    """What a pod that is grown in place is charged on top, as it was asked for last."""
+    """The additional charge of a pod grown in place, as in the last request."""
 
     fixed: Counts = field(default_factory=dict)
-    """Where it was charged with a fixed size: its pods by worker group."""
+    """The pods by worker group, where the charge was for a fixed size."""
 
     @property
     def kept(self) -> Counts:
-        """What it may count on."""
+        """The replicas that stay granted after the release."""
         return {**self.groups, **self.giving}
 
 
 class GrowthAsked(Struct, frozen=True):
-    """A growth that is asked for."""
+    """An open request for growth."""
 
     attempt: int
     granted: Counts
@@ -171,33 +171,33 @@ class Worker(Struct):
 
     ref: Ref
     replica: str
-    """What the hosts of one replica share; its own name where a replica is one host."""
+    """Name shared by the hosts of one replica; the pod's own name where a replica has one host."""
     bound: bool = False
     created: int = 0
     request: Vector = field(default_factory=dict)
     deleting: bool = False
-    """It was deleted, and has not ended yet."""
+    """The pod was deleted, and has not ended yet."""
     stuck_since: int = 0
-    """Log time since when its scheduler says that no node takes it; 0: it does not."""
+    """Log time since when the scheduler reports that no node takes the pod; 0: no such report."""
     busy_since: int = 0
-    """When its head said first that it has something to do again (ms since the epoch); 0: ever since it was made."""
+    """First report of the head about new work of the pod (ms since the epoch); 0: at work since the pod's creation."""
 
 
 class Reclaim(Struct):
-    """Workers that a workload is to release for a job."""
+    """Workers to be released by a workload for a job."""
 
     claimant: Ref | None
-    """None: no job asks for them; their autoscaler should have removed them."""
+    """None: no job asks for the workers; the autoscaler should have removed the workers."""
     attempt: int
     left: Counts
-    """What its groups are to be granted afterwards."""
+    """The grants of the groups after the release."""
     cause: Cause
     since: int
     """Log time."""
 
 
 class Named(Struct):
-    """Workers that their operator was asked to delete, in the write of ``ordered``."""
+    """Workers named to the operator for deletion, in the write of ``ordered``."""
 
     ordered: GateSet
     cause: Cause
@@ -205,70 +205,70 @@ class Named(Struct):
     since: int = 0
     """Log time of the effect; 0 before."""
     tries: int = 0
-    """How often they have been deleted by uid,"""
+    """Deletions by uid so far."""
     retry_at: int = 0
-    """and the log time from which they are again."""
+    """Log time of the next deletion by uid."""
 
 
 class BridgeState(StageState):
-    """By uid of the job, or by the key of the gang that represents its group."""
+    """Keys: uid of the job, or the gang that represents a group of gangs."""
 
     needs: dict[str, NodesNeeded] = field(default_factory=dict)
     asked: dict[str, NodesAsked] = field(default_factory=dict)
     rests: dict[str, NodesRest] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    """namespace/name of a request that is open -> whose"""
+    """namespace/name of an open request -> key of the claimant"""
     reserved: dict[str, int] = field(default_factory=dict)
-    """uid of a job -> the attempt whose quota is reserved and that was not admitted yet"""
+    """uid of a job -> attempt with reserved quota and without admission"""
     members: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Gang -> its pods that have no node"""
+    """Gang -> the gang's pods without a node"""
     gang_of: dict[str, str] = field(default_factory=dict)
-    """uid of a pod that has no node -> its gang"""
+    """uid of a pod without a node -> gang"""
     sighted: dict[str, Sighted] = field(default_factory=dict)
     """By uid."""
     removed: dict[str, None] = field(default_factory=dict)
-    """namespace/name of requests that are withdrawn, and may still exist"""
+    """namespace/name of withdrawn requests that may still exist"""
     heard: dict[str, HeadSaid] = field(default_factory=dict)
-    """uid of a RayCluster -> what its head said last"""
+    """uid of a RayCluster -> last report of the head"""
     jobs: dict[str, RayWorkload] = field(default_factory=dict)
     """By uid."""
     grants: dict[str, Grant] = field(default_factory=dict)
     """By uid of the charged workload."""
     clusters: dict[str, Cluster] = field(default_factory=dict)
     families: dict[str, dict[str, str]] = field(default_factory=dict)
-    """uid of the charged workload -> {uid of a cluster of its: its name}, in the order in which they were first seen"""
+    """uid of the charged workload -> {uid of a RayCluster of the workload: name}, in order of the first sight"""
     workers: dict[str, dict[str, dict[str, Worker]]] = field(default_factory=dict)
-    """uid of a RayCluster -> {worker group: {uid of a live pod: what is known of it}}"""
+    """uid of a RayCluster -> {worker group: {uid of a live pod: known facts}}"""
     worker_of: dict[str, str] = field(default_factory=dict)
-    """uid of a live worker pod -> uid of its RayCluster"""
+    """uid of a live worker pod -> uid of the RayCluster"""
     growing: dict[str, GrowthAsked] = field(default_factory=dict)
-    """uid of a RayCluster -> what it asks for"""
+    """uid of a RayCluster -> open request for growth"""
     gates: dict[str, Cause] = field(default_factory=dict)
-    """uid of a RayCluster -> the write to it that is under way"""
+    """uid of a RayCluster -> cause of the write in progress"""
     reclaims: dict[str, Reclaim] = field(default_factory=dict)
-    """uid of the charged workload -> the workers it is to release"""
+    """uid of the charged workload -> workers to be released"""
     chosen: dict[str, WorkersChosen] = field(default_factory=dict)
-    """uid of a RayCluster -> its workers that are about to go"""
+    """uid of a RayCluster -> workers chosen for release"""
     named: dict[str, Named] = field(default_factory=dict)
-    """uid of the charged workload -> its workers that their operator was asked to delete"""
+    """uid of the charged workload -> workers named to the operator for deletion"""
     heads: dict[str, dict[str, bool]] = field(default_factory=dict)
-    """uid of a RayCluster -> {uid of a live head pod: whether it runs}"""
+    """uid of a RayCluster -> {uid of a live head pod: whether the pod runs}"""
     head_of: dict[str, str] = field(default_factory=dict)
-    """uid of a live head pod -> uid of its RayCluster"""
+    """uid of a live head pod -> uid of the RayCluster"""
     alarms: dict[str, AlarmRaised] = field(default_factory=dict)
-    """uid of the charged workload -> the alarm of its cluster"""
+    """uid of the charged workload -> alarm of the workload's cluster"""
     watched: dict[str, None] = field(default_factory=dict)
-    """RayClusters with which something is wrong, or was."""
+    """RayClusters in trouble, or with an earlier trouble."""
     due: dict[str, None] = field(default_factory=dict)
-    """RayClusters about which something is to be decided now."""
+    """RayClusters with a decision due."""
 
     def cluster_of(self, owner: str) -> str:
-        """Uid of the cluster that is kept within the grant of a workload; empty: there is none."""
+        """Uid of the cluster kept within the grant of a workload; empty: the workload has no such cluster."""
         family, job = self.families.get(owner), self.jobs.get(owner)
         return running_through(family, job.through if job is not None else "") if family else ""
 
     def said_by(self, cluster: str) -> RayDemand:
-        """What the head of a cluster said last; nothing where it has not said anything."""
+        """The last report of a cluster's head; ``NOTHING`` before the first report."""
         heard = self.heard.get(cluster)
         return heard.demand if heard is not None else NOTHING
 
@@ -281,20 +281,20 @@ class BridgeState(StageState):
         return self.workers.get(cluster, {}).get(group, {})
 
     def replicas_in(self, cluster: str, group: str) -> dict[str, list[Worker]]:
-        """The replicas of a group that have a pod, and these, in the order in which they were seen."""
-        found: dict[str, list[Worker]] = {}
+        """The replicas of a group with at least one pod, in order of the first sight: {name: live pods}."""
+        replicas: dict[str, list[Worker]] = {}
         for worker in self.workers_in(cluster, group).values():
-            found.setdefault(worker.replica, []).append(worker)
-        return found
+            replicas.setdefault(worker.replica, []).append(worker)
+        return replicas
 
 
 def templates_of(event: NodesRequested) -> tuple[str, ...]:
-    """Names of the PodTemplates of a request, in the order of its pod sets."""
+    """Names of the PodTemplates of a request, in the order of the pod sets."""
     return tuple(f"{event.name}-{index}" for index in range(len(event.pod_sets)))
 
 
 def request_ref(namespace: str, name: str) -> Ref:
-    """The ref of a request before its uid is known."""
+    """The ref of a request before the uid is known."""
     return Ref("ProvisioningRequest", namespace, name, name)
 
 
@@ -302,9 +302,9 @@ def request_ref(namespace: str, name: str) -> Ref:
 
 
 def news(state: BridgeState, ref: Ref, attempt: int, demand: RayDemand, read_at: int) -> RayDemandObserved | None:
-    """The fact to append; None when the head says what it said before.
+    """The fact to append; None when the head repeats its last report.
 
-    ``ref``: the RayCluster; ``attempt``: of the job that runs through it; ``read_at``: ms since the epoch.
+    ``ref``: the RayCluster; ``attempt``: of the job behind the cluster; ``read_at``: ms since the epoch.
     """
     known = state.heard.get(ref.uid)
     if known is not None and (known.attempt, known.demand) == (attempt, demand):
@@ -313,27 +313,27 @@ def news(state: BridgeState, ref: Ref, attempt: int, demand: RayDemand, read_at:
 
 
 def to_drain(state: BridgeState) -> list[WorkersChosen]:
-    """Workers that are about to go, and whose heads should place nothing more on them; by cluster, sorted."""
-    return sorted(state.chosen.values(), key=lambda each: (each.ref.key, each.ref.uid))
+    """Chosen workers, whose heads should place nothing more on these workers; sorted by cluster."""
+    return sorted(state.chosen.values(), key=lambda workers: (workers.ref.key, workers.ref.uid))
 
 
 def closely(state: BridgeState, cluster: Ref) -> bool:
-    """Whether workers of it are to go, and none is chosen: what each of them holds is to be known."""
+    """Whether workers of a cluster have to go and none is chosen: then the load of each worker must be known."""
     known = state.clusters.get(cluster.uid)
     return known is not None and known.owner in state.reclaims and cluster.uid not in state.chosen
 
 
 def served(state: BridgeState, cluster: Ref) -> HeadService:
-    """Where its head is served."""
+    """The address of the cluster's head."""
     known = state.clusters.get(cluster.uid)
     return (known.elastic.served if known is not None else None) or HeadService()
 
 
 def heads(state: BridgeState) -> list[tuple[Ref, int]]:
-    """The clusters whose heads are to be read: (RayCluster, attempt of the workload that runs through it), sorted."""
-    found = [
+    """The clusters with heads to be read: (RayCluster, attempt of the workload behind the cluster), sorted."""
+    running = [
         (cluster.ref, grant.attempt)
         for cluster in state.clusters.values()
         if cluster.runs and not cluster.fixed and (grant := state.grants.get(cluster.owner)) is not None
     ]
-    return sorted(found, key=lambda each: (each[0].key, each[0].uid))
+    return sorted(running, key=lambda pair: (pair[0].key, pair[0].uid))

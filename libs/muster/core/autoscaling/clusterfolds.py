@@ -1,10 +1,7 @@
-"""How the bridge's Ray clusters change with objects, pods and decisions: one function per event.
+"""The bridge's Ray clusters: one function per event, for objects, pods and decisions.
 
-Keeping what is known of Ray clusters in line with itself: what they want, and about which something is due.
-
-Ray clusters that scale themselves, as the bridge knows them: one function per event.
-
-Live pods of Ray clusters that scale themselves, heads and workers: one function per event.
+Self-scaling clusters, live head and worker pods, wishes, grants, and the table of clusters with a decision due are kept
+consistent here.
 """
 
 from __future__ import annotations
@@ -60,7 +57,7 @@ from muster.model.workload import PodState
 def seen(
     state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, elastic: Elastic | None, *, runs: bool
 ) -> None:
-    """``elastic``: how it scales itself; None for one of a fixed size."""
+    """``elastic``: the scaling rules of the cluster; None for a cluster of a fixed size."""
     cause = Cause(at.seq, at.item)
     cluster = state.clusters.get(ref.uid)
     if cluster is not None and (cluster.owner != owner or cluster.fixed is not (elastic is None)):
@@ -78,7 +75,7 @@ def seen(
 
 
 def forget(state: BridgeState, uid: str) -> None:
-    """A cluster is gone, or is something else. Another one of the same owner is looked at in its place."""
+    """A cluster is gone, or has changed its role. Another cluster of the same owner is checked next."""
     cluster = state.clusters.pop(uid)
     grant = state.grants.get(cluster.owner)
     if grant is not None and grant.giver == uid:
@@ -103,12 +100,12 @@ def wishes_of_owner(state: BridgeState, owner: str) -> None:
 
 
 def wishes(state: BridgeState, cluster: Cluster) -> None:
-    """Its demand as it is known now; the demand of an older attempt counts no more."""
+    """The wish of a cluster from the latest demand; the demand of an older attempt does not count."""
     grant, known = state.grants.get(cluster.owner), state.heard.get(cluster.ref.uid)
     of_now = known is not None and (grant is None or known.attempt == grant.attempt)
     demand = known.demand if known is not None and of_now else None
     granted = grant.groups if grant is not None else None
-    waits = {each.name for each in demand.placement_groups} | {EXPLICIT} if demand is not None else set()
+    waits = {gang.name for gang in demand.placement_groups} | {EXPLICIT} if demand is not None else set()
     cluster.refused = tuple(name for name in cluster.refused if name in waits)
     large = resizing.large(state, cluster)
     cluster.wish = wish_of(cluster.elastic, demand, granted, large, cluster.refused)
@@ -120,12 +117,12 @@ def wishes(state: BridgeState, cluster: Cluster) -> None:
 
 
 def _elsewhere(wish: Wish, closed: Counts) -> int:
-    """Replicas that it has of other groups."""
+    """Replicas of other groups."""
     return sum(count for name, count in wish.in_all.items() if name not in closed)
 
 
 def recheck(state: BridgeState, uid: str) -> None:
-    """Bring ``due`` and what is unused in line with the state."""
+    """Bring ``due`` and ``unused_since`` in line with the state."""
     cluster = state.clusters.get(uid)
     if cluster is None:
         state.due.pop(uid, None)
@@ -146,7 +143,7 @@ def recheck(state: BridgeState, uid: str) -> None:
 
 
 REST_MS = 5_000
-"""How long nothing is written to a cluster again after a write that failed."""
+"""Pause after a failed write to a cluster."""
 
 
 def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved) -> None:
@@ -174,7 +171,7 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
 
 
 def _scales_itself(state: BridgeState, owner: str, elastic: Elastic) -> None:
-    """One that was charged with a fixed size is granted just that: it asks for the size it has grown to."""
+    """A self-scaling cluster with a charge for a fixed size is granted this size; the cluster asks for any growth."""
     grant = state.grants.get(owner)
     if grant is not None and not grant.groups:
         grant.groups = granted_before(grant.fixed, elastic)
@@ -197,7 +194,7 @@ def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> No
 
 
 def _fixed(state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, *, runs: bool) -> None:
-    """A cluster of a fixed size is known while it runs: its head may be lost."""
+    """A cluster of a fixed size is known while the cluster runs: the head may be lost."""
     if runs:
         seen(state, at, ref, owner, rv, None, runs=True)
     elif ref.uid in state.clusters:
@@ -211,7 +208,7 @@ def child_gone(state: BridgeState, _at: Position, event: ChildGone) -> None:
 
 
 def _gone(state: BridgeState, event: ObjectGone, *, child: bool) -> None:
-    """It is gone as what it was last known as; one that changed its role before that is not."""
+    """Forget a cluster by its last known role; an object with a changed role is another cluster by now."""
     cluster = state.clusters.get(event.ref.uid)
     if cluster is not None and (cluster.owner != event.ref.uid) is child:
         forget(state, event.ref.uid)
@@ -223,7 +220,7 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
         return
     if known is None or (event.attempt, event.read_at) > (known.attempt, known.read_at):
         if known is not None:
-            begun = {each.pod for each in known.demand.idle} - {each.pod for each in event.demand.idle}
+            begun = {report.pod for report in known.demand.idle} - {report.pod for report in event.demand.idle}
             for worker in state.workers_of(uid):
                 if worker.ref.name in begun:
                     worker.busy_since = event.read_at
@@ -285,7 +282,7 @@ def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithd
 
 
 def _is_part(asked: GrowthAsked | None, event: GrowthGranted | GrowthWithdrawn) -> bool:
-    """Whether a part of a request is granted: the cluster says again which of the rest it needs, if any."""
+    """Whether a part of a request is granted: the cluster then asks again for the needed rest, if any."""
     if asked is None or not isinstance(event, GrowthGranted):
         return False
     wanted: Counts = {}
@@ -295,7 +292,7 @@ def _is_part(asked: GrowthAsked | None, event: GrowthGranted | GrowthWithdrawn) 
 
 
 def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:
-    """Placement groups that are refused come last from here on, so that nothing waits for them."""
+    """Refused placement groups come last from now on, so that no other demand waits for these groups."""
     cluster, grant = state.clusters.get(event.cluster.uid), state.grants.get(event.ref.uid)
     if cluster is None or grant is None or grant.attempt != event.attempt or event.cluster.uid not in state.growing:
         return
@@ -346,7 +343,7 @@ def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) ->
 
 
 def chosen(state: BridgeState, at: Position, event: WorkersChosen) -> None:
-    """Unless it has released enough by now, or is gone."""
+    """Note the chosen workers, unless the cluster has released enough by now, or is gone."""
     uid, grant = event.owner.uid, state.grants.get(event.owner.uid)
     if event.ref.uid not in state.clusters or grant is None or grant.attempt != event.attempt:
         return
@@ -432,7 +429,7 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
 
 
 REPLICA = "ray.io/worker-group-replica-name"
-"""Label that the hosts of one replica share."""
+"""Label shared by the hosts of one replica."""
 
 
 def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
@@ -462,7 +459,7 @@ def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
 
 
 def _stuck(pod: PodState) -> bool:
-    """Whether its scheduler says that no node takes it."""
+    """Whether the scheduler reports that no node takes the pod."""
     return not pod.node and not pod.deleting and pod.trouble is not None and pod.trouble.code == "Unschedulable"
 
 

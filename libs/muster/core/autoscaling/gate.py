@@ -1,9 +1,9 @@
-"""What is decided about a Ray cluster that scales itself: what its ``maxReplicas`` should say, and what it asks for.
+"""The decisions about a self-scaling Ray cluster: its ``maxReplicas`` and its requests for growth.
 
-``maxReplicas`` is what is granted: Ray's autoscaler reads it at every tick and tries nothing beyond it. What its owner
-wrote there is kept as the ceiling, and a manifest that is applied again changes the ceiling and nothing else. It is
-never below ``minReplicas``, nor below the running workers; for unused grants it is lowered first, while no worker is on
-its way, and only then are they released.
+``maxReplicas`` is the grant: Ray's autoscaler reads ``maxReplicas`` at every tick and tries nothing beyond. The owner's
+own value is kept as the ceiling, and a manifest applied again changes only the ceiling. ``maxReplicas`` is never below
+``minReplicas``, nor below the running workers. For an unused grant ``maxReplicas`` is lowered first, while no worker is
+starting; the grant is released afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNUSED_MS = 15_000
 
 
 def decisions(state: BridgeState) -> Iterator[Decision]:
-    """What is due about any cluster."""
+    """The decisions due, for all clusters."""
     timed = (uid for uid, cluster in state.clusters.items() if 0 < _deadline(cluster) <= state.now)
     asked = (uid for owner in state.reclaims if (uid := state.cluster_of(owner)))
     yield from watchdog.decisions(state)
@@ -36,7 +36,7 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
-    """Log times (ms) at which more may be due."""
+    """Log times (ms) of the next possible decisions."""
     yield from (at for cluster in state.clusters.values() if (at := _deadline(cluster)))
     yield from giveback.deadlines(state)
     yield from watchdog.deadlines(state)
@@ -48,7 +48,7 @@ def _deadline(cluster: Cluster) -> int:
 
 
 def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
-    """The next thing to decide about a cluster; None when all is as it should be."""
+    """The next decision about a cluster; None when nothing is due."""
     grant, uid = state.grants.get(cluster.owner), cluster.ref.uid
     if grant is None or cluster.fixed or not cluster.runs or uid in state.gates:
         return None
@@ -66,7 +66,7 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
         most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
         most |= {name: min(count, most[name]) for name, count in step.left.items()}
         gate = _gate(cluster, grant, most, step.left)
-        # Else its operator makes them, again or at last, as soon as a user raises ``maxReplicas``.
+        # Without the write the operator would make the pods as soon as a user raises ``maxReplicas``.
         sizes = {group.name: group.asked for group in cluster.elastic.groups}
         replicas = {name: count for name, count in step.left.items() if sizes[name] > count}
         return structs.replace(gate, workers=step.workers, claimant=reclaim.claimant, replicas=replicas)
@@ -82,14 +82,14 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
 
 
 def _restored(state: BridgeState, cluster: Cluster, grant: Grant) -> GateSet | None:
-    """``maxReplicas`` as it was, where it is above what is granted."""
+    """A write that restores ``maxReplicas``, where the value exceeds the grant."""
     most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
     raised = any(group.most > most[group.name] for group in cluster.elastic.groups)
     return _gate(cluster, grant, most) if raised else None
 
 
 def _driven(cluster: Cluster, grant: Grant) -> Counts:
-    """{group: replicas} that are wanted and granted, and that no autoscaler asks its operator for, or only later."""
+    """{group: replicas} wanted and granted, without a request of an autoscaler to the operator, or with a late one."""
     wanted = {
         group.name: min(max(cluster.wish.wanted.get(group.name, 0), group.least), grant.kept.get(group.name, 0))
         for group in cluster.elastic.groups
@@ -99,31 +99,31 @@ def _driven(cluster: Cluster, grant: Grant) -> Counts:
 
 
 def _target(state: BridgeState, cluster: Cluster, group: ScaledGroup, grant: Grant) -> int:
-    """What ``maxReplicas`` of a group should be."""
+    """``maxReplicas`` for a group."""
     ceiling = cluster.elastic.ceiling(group)
     most = max(min(grant.kept.get(group.name, group.least), ceiling), group.least)
     if most >= group.most:
         return most
-    # It has never been ours: whatever is on its way under the old limit arrives first.
+    # The first limit of muster on this group: workers starting under the old limit arrive first.
     if group.name not in cluster.elastic.granted and not _calm(state, cluster, {group.name: most}):
         return group.most
     return max(most, group.replicas)
 
 
 def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
-    """{group: replicas it needs}, of those that are granted more than that."""
-    found: Counts = {}
+    """{group: needed replicas}, for groups with a larger grant."""
+    needed: Counts = {}
     wanted = watchdog.room_to_recover(state, cluster) if watchdog.deaf(state, cluster) else cluster.wish.wanted
     for group in cluster.elastic.groups:
         runs = -(-_live(state, cluster, group) // group.hosts)
         needs = max(group.replicas, runs, group.least, wanted.get(group.name, 0))
         if needs < grant.groups.get(group.name, 0):
-            found[group.name] = needs
-    return found | resizing.unused(state, cluster, grant)
+            needed[group.name] = needs
+    return needed | resizing.unused(state, cluster, grant)
 
 
 def _calm(state: BridgeState, cluster: Cluster, groups: Counts) -> bool:
-    """Whether nothing is on its way in these groups: their pods are those that the spec asks for."""
+    """Whether no worker of these groups is starting: every group has exactly the pods of its spec."""
     launching = state.said_by(cluster.ref.uid).launching
     if watchdog.deaf(state, cluster):  # What an autoscaler that is not heard once asked for comes no more.
         launching = watchdog.room_to_recover(state, cluster)
@@ -158,14 +158,14 @@ def _gate(cluster: Cluster, grant: Grant, most: Counts, giving: Counts | None = 
 
 
 def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthRequested | None:
-    """What it wants beyond what is granted, unless just that is asked for."""
+    """The wish of a cluster beyond its grant, unless the same request is open."""
     units = _lacks(state, cluster, grant) if grant.groups else ()
     open_ = state.growing.get(cluster.ref.uid)
     if open_ is None and not units:
         return None
     if open_ is not None and (open_.attempt, open_.granted, open_.units) == (grant.attempt, grant.groups, units):
         return None
-    vectors = [each for unit in units for each in (unit.groups, *(other.groups for other in unit.otherwise))]
+    vectors = [vector for unit in units for vector in (unit.groups, *(other.groups for other in unit.otherwise))]
     return GrowthRequested(
         cause=cluster.cause,
         ref=grant.ref,
@@ -178,14 +178,14 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
 
 
 def _lacks(state: BridgeState, cluster: Cluster, grant: Grant) -> tuple[GrowthUnit, ...]:
-    """What is not granted yet: the autoscaler of one that was admitted without, pods that have grown, replicas."""
+    """The missing grants: the autoscaler of a cluster admitted without its autoscaler, grown pods, replicas."""
     unasked = grant.fixed and cluster.elastic.beside and AUTOSCALER not in grant.groups
     autoscaler = [GrowthUnit({AUTOSCALER: 1})] if unasked else []
     return (*autoscaler, *resizing.beyond(state, cluster, grant), *_beyond(state, cluster, grant))
 
 
 def _beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[GrowthUnit]:
-    """What runs beyond the grant, and what it wishes beyond it."""
+    """Replicas beyond the grant: the running ones, and the wished ones."""
     for group in cluster.elastic.groups:
         granted = grant.groups.get(group.name, 0)
         if group.replicas > granted:

@@ -1,11 +1,11 @@
-"""Which workers of a Ray cluster go when it is to release some, and when.
+"""Which workers of a Ray cluster go when the cluster has to release some, and when.
 
-First what is on its way may arrive, for three ticks at the most. Then workers are chosen, those that lose least first:
-without a node, idle longest, busy, and last what holds actors, parts of placement groups or objects without another
-copy; among equals what was begun last. The head is to place nothing more on them, and they may finish what they do, at
-most until a deadline: the annotation ``muster.dev/drain`` of the cluster. Then one write names
-them to their operator and lowers ``maxReplicas``; what they were charged is free when their pods are gone. Never below
-``minReplicas``, and never a head.
+Starting workers may arrive first, for at most three ticks. Then workers are chosen in the order of the smallest loss:
+without a node, idle longest, busy, and last the workers with actors, parts of placement groups or the only copy of an
+object; among equals the worker with the latest start of work. The head is to place nothing more on chosen workers. The
+workers may finish their work, at most until a deadline: the annotation ``muster.dev/drain`` of the cluster. Then one
+write names the workers to their operator and lowers ``maxReplicas``; the charge of a worker is free when its pods are
+gone. A cluster never goes below ``minReplicas`` and never loses a head.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from muster.model.elastic import Counts, ScaledGroup
 from muster.model.keys import Ref
 
 LAUNCH_MS = 15_000
-"""How long a reclaim waits for workers that are on their way: three ticks of Ray's autoscaler."""
+"""Wait of a reclaim for starting workers: three ticks of Ray's autoscaler."""
 READ_MS = 3_000
-"""How long a choice waits for a reading of the head that is newer than the order: heads are read every 2 s."""
+"""Wait of a choice for a reading of the head newer than the order: heads are read every 2 s."""
 DRAIN_MS = 15_000
-"""How long chosen workers may finish what they do where their cluster does not say."""
+"""Time for chosen workers to finish their work, where the cluster sets none."""
 IDLE_DRAIN_MS = 2_000
-"""The same for idle ones: long enough to tell the head."""
+"""The same for idle workers: long enough to inform the head."""
 LATE_MS = 60_000
-"""How long workers that were named to their operator may still be there before they are deleted by uid: longer than
-a pod has to end, or an operator to start. Twice as long each time,"""
+"""Time for workers named to their operator to end before their deletion by uid: longer than the end of a pod, or the
+start of an operator. Doubled each time."""
 LONGEST_LATE = 5
-"""so many times."""
+"""Most doublings of the time."""
 GIVE_UP_MS = 120_000
-"""After which no claim waits any longer for a cluster that releases nothing."""
+"""Longest wait of a claim for a cluster that releases nothing."""
 
 
 class Lowered(Struct, frozen=True):
-    """What is to be written: what groups are left with, and the pods that go with it."""
+    """The write: the replicas left in each group, and the pods that go."""
 
     left: Counts
     workers: dict[str, tuple[Ref, ...]]
 
 
 def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -> Decision | Lowered | None:
-    """The next decision about a cluster that is to release workers; None while it has to wait."""
+    """The next decision about a cluster with workers to release; None while the cluster has to wait."""
     left = {
         group.name: keep
         for group in cluster.elastic.groups
@@ -66,7 +66,7 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
     if chosen is None and state.now < reclaim.since + LAUNCH_MS and _launching(state, cluster, left):
         return None
     groups = [group for group in cluster.elastic.groups if group.name in left]
-    going = [each for group in groups for each in _going(state, cluster, group, left[group.name])]
+    going = [worker for group in groups for worker in _going(state, cluster, group, left[group.name])]
     if chosen is None and going:
         return _choice(state, cluster, grant, reclaim, left, going)
     if chosen is not None and state.now < chosen.until and not _emptied(state, cluster, chosen):
@@ -75,38 +75,38 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
 
 
 def _emptied(state: BridgeState, cluster: Cluster, chosen: WorkersChosen) -> bool:
-    """Whether all that were chosen have nothing left to do, or are gone."""
-    left = {each.pod for each in state.said_by(cluster.ref.uid).left}
+    """Whether every chosen worker is gone or has nothing left to do."""
+    left = {leaver.pod for leaver in state.said_by(cluster.ref.uid).left}
     live = {worker.ref.uid for worker in state.workers_of(cluster.ref.uid)}
-    return all(each.ref.name in left or each.ref.uid not in live for each in chosen.workers)
+    return all(worker.ref.name in left or worker.ref.uid not in live for worker in chosen.workers)
 
 
 def _unasked(
     state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim, left: Counts
 ) -> Decision | Lowered | None:
-    """Workers that no claimant asks for go only while they are idle: all that were chosen, or none."""
+    """Workers without a claimant go only while idle: all chosen workers, or none."""
     chosen = state.chosen.get(cluster.ref.uid)
     if chosen is None:
         return _kept(grant, reclaim, "not_written")
-    left_it = {each.pod for each in state.said_by(cluster.ref.uid).left}
-    if state.now < chosen.until and not all(each.ref.name in left_it for each in chosen.workers):
+    left_it = {leaver.pod for leaver in state.said_by(cluster.ref.uid).left}
+    if state.now < chosen.until and not all(worker.ref.name in left_it for worker in chosen.workers):
         return None  # Once all drain it is written at once: their operator would replace them.
     idle = _unused(state, cluster.ref.uid)
     live = {worker.ref.uid for worker in state.workers_of(cluster.ref.uid)}
-    if not all(each.ref.uid in live and each.ref.name in idle for each in chosen.workers):
+    if not all(worker.ref.uid in live and worker.ref.name in idle for worker in chosen.workers):
         return _kept(grant, reclaim, "in_use")
     return _lowered(left, chosen.workers)
 
 
 def _lowered(left: Counts, going: Iterable[ChosenWorker]) -> Lowered:
     workers: dict[str, tuple[Ref, ...]] = {}
-    for each in going:
-        workers[each.group] = (*workers.get(each.group, ()), each.ref)
+    for worker in going:
+        workers[worker.group] = (*workers.get(worker.group, ()), worker.ref)
     return Lowered(left, workers)
 
 
 def given_up(state: BridgeState) -> Iterator[Decision]:
-    """Of those whose cluster is gone nothing comes."""
+    """A reclaim ends where the cluster is gone: a missing cluster releases nothing."""
     for owner, reclaim in state.reclaims.items():
         grant = state.grants.get(owner)
         cluster = state.clusters.get(state.cluster_of(owner))
@@ -116,15 +116,15 @@ def given_up(state: BridgeState) -> Iterator[Decision]:
 
 
 def late_ms(tries: int) -> int:
-    """How long workers that were deleted so often may still be there."""
+    """Time for workers to end after this number of deletions."""
     return int(LATE_MS * 2 ** min(tries, LONGEST_LATE))
 
 
 def overdue(state: BridgeState) -> Iterator[Decision]:
-    """Workers that their operator, or their autoscaler on whose word it acts, does not remove.
+    """Workers that neither their operator nor their autoscaler removes.
 
-    Those that no claimant asks for stay while one of them is used again; once none of them is named to their operator
-    any more, the cluster keeps its grant.
+    Workers without a claimant stay while one of the workers is used again; once no worker is named to the operator any
+    more, the cluster keeps the grant.
     """
     for named in state.named.values():
         if not named.since or state.now < named.retry_at:
@@ -159,35 +159,33 @@ def overdue(state: BridgeState) -> Iterator[Decision]:
 
 
 def _stays(state: BridgeState, cluster: str, group: str, pod: str) -> bool:
-    """Whether a worker is there and was not deleted: one that ends slowly is on its way."""
+    """Whether a worker exists and was not deleted: a worker that ends slowly does not count."""
     worker = state.workers_in(cluster, group).get(pod)
     return worker is not None and not worker.deleting
 
 
 def _all_idle(state: BridgeState, cluster: str, workers: Mapping[str, tuple[Ref, ...]]) -> bool:
-    """Whether all of these have nothing to do, as their head said last."""
+    """Whether every worker is idle, by the last report of the head."""
     idle = _unused(state, cluster)
     return all(pod.name in idle for pods in workers.values() for pod in pods)
 
 
 def _leaving(state: BridgeState, cluster: str, workers: Mapping[str, tuple[Ref, ...]]) -> bool:
-    """Whether one of these is still named to their operator, as the cluster was seen last."""
+    """Whether one of the workers is still named to the operator, as the cluster was seen last."""
     known = state.clusters.get(cluster)
     groups = known.elastic.groups if known is not None else ()
     return any(pod.name in group.leaving for group in groups for pod in workers.get(group.name, ()))
 
 
 def _unused(state: BridgeState, cluster: str) -> set[str]:
-    """Names of the pods whose worker has nothing to do, or has left because of that, as the head said last; and of
-    those that no node takes.
-    """
-    said = state.said_by(cluster)
-    idle = {each.pod for each in (*said.idle, *said.left)}
-    return idle | {each.ref.name for each in state.workers_of(cluster) if each.stuck_since}
+    """Names of the pods with an idle or left worker, by the last report of the head, and of pods without a node."""
+    demand = state.said_by(cluster)
+    idle = {report.pod for report in (*demand.idle, *demand.left)}
+    return idle | {worker.ref.name for worker in state.workers_of(cluster) if worker.stuck_since}
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
-    """Log times (ms) at which more may be due."""
+    """Log times (ms) of the next possible decisions."""
     for reclaim in state.reclaims.values():
         yield from (reclaim.since + READ_MS, reclaim.since + LAUNCH_MS, reclaim.since + GIVE_UP_MS)
     yield from (named.retry_at for named in state.named.values() if named.since)
@@ -198,8 +196,8 @@ def _choice(
     state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim, left: Counts, going: list[ChosenWorker]
 ) -> WorkersChosen:
     bound = {worker.ref.uid: worker.bound for worker in state.workers_of(cluster.ref.uid)}
-    busy = any(bound[each.ref.uid] and not each.idle for each in going)
-    wait = IDLE_DRAIN_MS if any(each.idle for each in going) else 0
+    busy = any(bound[worker.ref.uid] and not worker.idle for worker in going)
+    wait = IDLE_DRAIN_MS if any(worker.idle for worker in going) else 0
     if busy:
         wait = span_or(cluster.elastic.drain, DRAIN_MS)
     return WorkersChosen(
@@ -215,16 +213,14 @@ def _choice(
 
 
 def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) -> Iterator[ChosenWorker]:
-    """The workers of a group that go: those that are about to go anyway, those that were chosen before, then those that
-    lose least.
-    """
+    """The workers of a group that go: workers already leaving, then workers chosen before, then the smallest loss."""
     replicas = state.replicas_in(cluster.ref.uid, group.name)
     surplus = max(len(replicas) - keep, 0)
     before = state.chosen.get(cluster.ref.uid)
-    known = {each.ref.uid for each in before.workers} if before is not None else set()
-    said = state.said_by(cluster.ref.uid)
-    idle = {each.pod: each.since for each in said.idle}
-    pinned, holding = set(said.pinned), set(said.holding)
+    known = {worker.ref.uid for worker in before.workers} if before is not None else set()
+    demand = state.said_by(cluster.ref.uid)
+    idle = {report.pod: report.since for report in demand.idle}
+    pinned, holding = set(demand.pinned), set(demand.holding)
 
     def loss(members: list[Worker]) -> tuple[Any, ...]:
         names = [worker.ref.name for worker in members]
@@ -241,23 +237,23 @@ def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) 
         )
 
     for members in sorted(replicas.values(), key=loss)[:surplus]:
-        for worker in sorted(members, key=lambda each: each.ref.name):
+        for worker in sorted(members, key=lambda member: member.ref.name):
             yield ChosenWorker(worker.ref, group.name, worker.ref.name in idle)
 
 
 def _begun(worker: Worker) -> int:
-    """When what it does was begun, at the earliest."""
+    """The earliest possible start of the worker's current work."""
     return worker.busy_since or worker.created
 
 
 def _is_read(state: BridgeState, cluster: Cluster) -> bool:
-    """Whether its head answers: then the busy workers are known."""
+    """Whether the head answers, so that the busy workers are known."""
     heard = state.heard.get(cluster.ref.uid)
     return heard is not None and heard.demand.trouble in ("", "stalled")
 
 
 def _launching(state: BridgeState, cluster: Cluster, groups: Iterable[str]) -> bool:
-    """Whether workers of these groups are on their way."""
+    """Whether workers of these groups are starting."""
     launching = state.said_by(cluster.ref.uid).launching
     return any(
         len(state.workers_in(cluster.ref.uid, group.name)) < group.replicas * group.hosts or launching.get(group.name)

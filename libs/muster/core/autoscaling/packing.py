@@ -1,9 +1,9 @@
-"""Where Ray's autoscaler would put what waits: the hosts that it has, and those that it would make. Pure arithmetic.
+"""Where Ray's autoscaler would put waiting demand: on existing hosts, and on new hosts. Pure arithmetic.
 
-The rules are those of its second version. What is larger comes first; all of it is tried on each host, and the host
-with the best score takes what it can: one that was asked for by its labels, no GPU where none is asked for, as many of
-its resources in use as possible, and these as far as possible; of equals the group with the higher priority, then the
-one whose turn it is. Hosts that are there come before new ones.
+The rules are the rules of Ray's second version. Larger shapes come first. All shapes are tried on each host, and the
+host with the best score takes as many as fit. The score prefers, in order: a host requested by its labels, no GPU for
+shapes without a GPU, the most resource kinds in use, the highest use. Among equals the group with the higher priority
+wins, then the group whose turn has come. Existing hosts come before new hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.model.elastic import Counts, ScaledGroup
 from muster.model.raydemand import RayConstraint, RayShape
 
 MAX_STEPS = 50_000
-"""Shapes tried on hosts for one cluster: a budget, so that no demand holds up the log."""
+"""Shapes tried on hosts for one cluster: a budget, so that no demand delays the log."""
 ENDLESS = 2**31
 
 Amounts = Mapping[str, int]
@@ -30,14 +30,14 @@ class How(Struct, frozen=True):
     apart: bool = False
     """No host takes two."""
     single: bool = False
-    """One by one: to Ray each of these chooses by labels, be it by none."""
+    """Shapes are placed one by one: Ray lets each shape choose by labels, even without selectors."""
 
 
 TOGETHER, APART, SINGLY = How(), How(apart=True), How(single=True)
 
 
 class Launch(Struct):
-    """Replicas that would be made, and what each of them takes: {index of a shape: how many}."""
+    """New replicas, and the load of each replica: {index of a shape: count}."""
 
     group: str
     count: int
@@ -45,7 +45,7 @@ class Launch(Struct):
 
 
 class Host(Struct):
-    """So many hosts that are equal."""
+    """``count`` equal hosts."""
 
     group: str
     total: Amounts
@@ -54,26 +54,26 @@ class Host(Struct):
     priority: int = 0
     count: int = 1
     kinds: frozenset[str] = frozenset()
-    """Resources that the shapes placed there ask for."""
+    """Resources requested by the shapes placed on the host."""
     chosen: int = 0
-    """How well its labels suit the first that chose by them."""
+    """Fit of the host's labels to the first shape with selectors."""
     taken: bool = False
-    """It has a bundle of the placement group that is being placed, which wants them apart."""
+    """The host has a bundle of the current placement group, and the group wants its bundles apart."""
     launch: Launch | None = None
-    """The replica that is made right now, and that it is a part of."""
+    """The new replica of the host."""
 
 
 class _Waiting:
-    """What waits, in the order in which it is tried."""
+    """The waiting shapes, in the order of the tries."""
 
     def __init__(self, shapes: Sequence[RayShape], how: How) -> None:
         self.how = how
         self.counts = [shape.count for shape in shapes]
         """How many of each shape are left."""
-        found = sorted(enumerate(shapes), key=lambda each: _size(each[1]), reverse=True)
-        self.order = [(index, shape, [*shape.resources.items()]) for index, shape in found]
+        largest_first = sorted(enumerate(shapes), key=lambda pair: _size(pair[1]), reverse=True)
+        self.order = [(index, shape, [*shape.resources.items()]) for index, shape in largest_first]
         self.least: list[dict[str, int]] = [{}]
-        """{resource: the least of it that all from here on ask for}, for each place of the order and its end."""
+        """{resource: least request of all shapes from this place of the order on}, for each place and the end."""
         for place, (_, shape, _) in enumerate(reversed(self.order)):
             asked, rest = shape.resources, self.least[-1]
             both = {name: min(amount, rest[name]) for name, amount in asked.items() if name in rest}
@@ -81,12 +81,12 @@ class _Waiting:
         self.least.reverse()
 
     def covers(self, found: _Try) -> bool:
-        """Whether a host would take just this again: what was not taken had no room, and has none now."""
+        """Whether a host would take the same again: a shape without room then has no room now."""
         return all(self.counts[index] >= taken for index, taken in found.taken.items())
 
 
 class _Try(Struct):
-    """A host with all that it can take."""
+    """A host with every shape that fits."""
 
     host: Host
     taken: dict[int, int]
@@ -97,23 +97,23 @@ class _Try(Struct):
 
 
 class Packing:
-    """Places what waits, on a budget."""
+    """Places waiting shapes, on a budget."""
 
     def __init__(self, groups: Iterable[ScaledGroup]) -> None:
         self._groups = {group.name: group for group in groups if group.offers}
         self._steps = MAX_STEPS
 
     def fresh(self, name: str, count: int = 1) -> Host:
-        """Hosts of a group as they are made."""
+        """New hosts of a group."""
         group = self._groups[name]
         return Host(name, group.offers, dict(group.offers), group.labels, group.priority, count)
 
     def place(
         self, hosts: list[Host], rooms: Counts, shapes: Sequence[RayShape], how: How = TOGETHER
     ) -> tuple[list[int], list[Launch]]:
-        """(how many of each shape find no room, the replicas that are made).
+        """(count of each shape without room, new replicas).
 
-        ``rooms``: {group: replicas that may be made}. Changes ``hosts`` and ``rooms``.
+        ``rooms``: {group: allowed new replicas}. Changes ``hosts`` and ``rooms``.
         """
         waiting, launches, done = _Waiting(shapes, how), list[Launch](), list[Host]()
         counts, known = waiting.counts, dict[int, tuple[Host, _Try | None]]()
@@ -127,15 +127,15 @@ class Packing:
             best = self._best([new[name] for name in pools], waiting, known)
             if not best:
                 break
-            for each, times in self._made(best, rooms, counts):
-                name = each.host.group
-                launch = Launch(name, times, dict(each.taken))
+            for choice, times in self._made(best, rooms, counts):
+                name = choice.host.group
+                launch = Launch(name, times, dict(choice.taken))
                 launches.append(launch)
-                done.append(_filled(each, times))
+                done.append(_filled(choice, times))
                 spare = self._groups[name].hosts - 1
                 if spare:
                     ready.append(structs.replace(self.fresh(name, spare * times), launch=launch))
-                for index, taken in each.taken.items():
+                for index, taken in choice.taken.items():
                     counts[index] -= taken * times
                 rooms[name] -= times
                 pools.remove(name)
@@ -144,8 +144,9 @@ class Packing:
         return counts, launches
 
     def _best(self, hosts: Sequence[Host], waiting: _Waiting, known: dict[int, tuple[Host, _Try | None]]) -> list[_Try]:
-        """Those that take anything: the best first, then the others in their order. ``known``: what was tried before,
-        by identity of the host, which is kept with it.
+        """The hosts that take anything: the best first, then the others in their order.
+
+        ``known``: earlier tries by identity of the host; the host is kept in the value.
         """
         tries: list[_Try] = []
         for host in hosts:
@@ -153,20 +154,20 @@ class Packing:
                 return []
             before = known.get(id(host))
             if before is not None and (before[1] is None or waiting.covers(before[1])):
-                found = before[1]
+                attempt = before[1]
             else:
                 self._steps -= len(waiting.order)
-                found = _tried(host, waiting)
-                known[id(host)] = (host, found)
-            if found is not None:
-                tries.append(found)
+                attempt = _tried(host, waiting)
+                known[id(host)] = (host, attempt)
+            if attempt is not None:
+                tries.append(attempt)
         if tries:
-            best = max(tries, key=lambda each: each.rank)  # Of equals the first.
-            tries = [best, *(each for each in tries if each is not best)]
+            best = max(tries, key=lambda attempt: attempt.rank)  # Of equals the first.
+            tries = [best, *(attempt for attempt in tries if attempt is not best)]
         return tries
 
     def _use(self, tries: list[_Try], ready: list[Host], done: list[Host], counts: list[int]) -> None:
-        """Put what the best takes there, as often as that is the best."""
+        """Place the shapes of the best host, as often as the host stays the best."""
         best = tries[0]
         times = min(_repeats(tries, counts), best.host.count)
         for index, taken in best.taken.items():
@@ -177,23 +178,23 @@ class Packing:
         done.append(_filled(best, times))
         best.host.count -= times
         if not best.host.count:
-            ready[:] = [each for each in ready if each is not best.host]
+            ready[:] = [host for host in ready if host is not best.host]
 
     def _made(self, tries: list[_Try], rooms: Counts, counts: list[int]) -> list[tuple[_Try, int]]:
-        """(group, how many of it in a row): equals take turns."""
+        """(try, new replicas in a row): equal groups take turns."""
         best = tries[0]
         if self._groups[best.host.group].hosts > 1:
             return [(best, 1)]
-        equal = [each for each in tries if each.rank == best.rank]
+        equal = [attempt for attempt in tries if attempt.rank == best.rank]
         times = _repeats(tries, counts) // len(equal)
-        times = min(times, *(rooms[each.host.group] for each in equal))
-        if times and all(each.taken == best.taken for each in equal):
-            return [(each, times) for each in equal]
+        times = min(times, *(rooms[attempt.host.group] for attempt in equal))
+        if times and all(attempt.taken == best.taken for attempt in equal):
+            return [(attempt, times) for attempt in equal]
         return [(best, 1)]
 
 
 def _tried(host: Host, waiting: _Waiting) -> _Try | None:
-    """A host with the waiting shapes that it can take; None: none of them."""
+    """A host with every waiting shape that fits; None: no shape fits."""
     if waiting.how.apart and host.taken:
         return None
     free, taken, kinds, chosen = dict(host.free), dict[int, int](), set(host.kinds), host.chosen
@@ -226,18 +227,16 @@ def _tried(host: Host, waiting: _Waiting) -> _Try | None:
 
 
 def _is_full(free: Amounts, least: Amounts) -> bool:
-    """Whether no shape fits any more that asks for at least this."""
+    """Whether no remaining shape fits: each of these shapes asks for at least ``least``."""
     return any(free.get(name, 0) < amount for name, amount in least.items())
 
 
 def suited(labels: Mapping[str, str], shape: RayShape) -> int:
-    """How well labels suit a shape that selects by them, the first of its selectors the best; 1 for a shape without
-    selectors; 0: not at all.
-    """
+    """Fit of labels to the selectors of a shape, the first selector the best; 1 without selectors; 0: no fit."""
     if not shape.selectors:
         return 1
     for index, selector in enumerate(shape.selectors):
-        if all(_holds(labels, each) for each in selector):
+        if all(_holds(labels, requirement) for requirement in selector):
             return len(shape.selectors) - index
     return 0
 
@@ -247,7 +246,7 @@ def _holds(labels: Mapping[str, str], constraint: RayConstraint) -> bool:
 
 
 def fits(free: Amounts, shape: Amounts) -> bool:
-    """Whether it fits once: many shapes that are tried do not."""
+    """Whether a shape fits once: many tried shapes do not."""
     for name, amount in shape.items():  # noqa: SIM110 - half the time
         if free.get(name, 0) < amount:
             return False
@@ -255,21 +254,21 @@ def fits(free: Amounts, shape: Amounts) -> bool:
 
 
 def times_in(free: Amounts, shape: Amounts) -> int:
-    """How often a shape fits; what asks for nothing needs no room."""
+    """How often a shape fits; a shape without a request needs no room."""
     return min((free.get(name, 0) // amount for name, amount in shape.items() if amount), default=ENDLESS)
 
 
 def take(free: dict[str, int], shape: Amounts, times: int) -> None:
-    """Take it away that often."""
+    """Subtract a shape from the free amounts, ``times`` times."""
     for name, amount in shape.items():
         free[name] = free.get(name, 0) - amount * times
 
 
 def _repeats(tries: list[_Try], counts: list[int]) -> int:
-    """How often the best is the best again: while nothing that waits is too little to fill any of them."""
+    """How often the best host stays the best: while enough shapes wait to fill every host."""
     most: dict[int, int] = {}
-    for each in tries:
-        for index, taken in each.taken.items():
+    for attempt in tries:
+        for index, taken in attempt.taken.items():
             most[index] = max(most.get(index, 0), taken)
     return min((counts[index] - most[index]) // taken + 1 for index, taken in tries[0].taken.items())
 
@@ -281,7 +280,7 @@ def _filled(found: _Try, count: int) -> Host:
 
 
 def _merged(hosts: list[Host]) -> list[Host]:
-    """Equal ones as one, and ready for the next placement group."""
+    """Equal hosts merged into one, ready for the next placement group."""
     known: dict[tuple[object, ...], Host] = {}
     for host in hosts:
         key = (host.group, tuple(sorted(host.free.items())), tuple(sorted(host.total.items())), host.kinds, host.chosen)
@@ -293,6 +292,6 @@ def _merged(hosts: list[Host]) -> list[Host]:
 
 
 def _size(shape: RayShape) -> tuple[int, int, int, list[tuple[str, int]]]:
-    """The key by which Ray sorts waiting shapes."""
+    """Ray's sort key of waiting shapes."""
     first = len(shape.selectors[0]) if shape.selectors else 0
     return first, len(shape.resources), sum(shape.resources.values()), sorted(shape.resources.items())

@@ -1,8 +1,8 @@
-"""Workers that grow in place: Ray's autoscaler picks which, so a group may grow as a whole, or not at all.
+"""Workers that grow in place: Ray's autoscaler picks the pods, so a group may grow as a whole, or not at all.
 
-How many of its pods may be larger than they were made is counted and granted like replicas, under a name of its own
-(``elastic.grown``) that says by how much. A group is open, and its autoscaler may try, while a task waits for that and
-as many are granted as it may have pods; then it is closed, and growth that no pod used is released.
+The number of grown pods is counted and granted like replicas, under the name ``elastic.grown``, which includes the
+amount. A group is open, and the autoscaler may try, while a task waits for growth and the grant covers every pod of the
+group. Then the group is closed, and growth not used by any pod is released.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ RESIZED = ("cpu", "memory")
 
 
 def large(state: BridgeState, cluster: Cluster) -> Counts:
-    """{worker group: pods of it that ask for more than they were made with}"""
-    found = {group.name: len(_extras(state, cluster, group)) for group in cluster.elastic.groups if group.grows}
-    return {name: count for name, count in found.items() if count}
+    """{worker group: pods of the group with a larger request than at their creation}"""
+    grew = {group.name: len(_extras(state, cluster, group)) for group in cluster.elastic.groups if group.grows}
+    return {name: count for name, count in grew.items() if count}
 
 
 def is_open(cluster: Cluster, group: ScaledGroup, counts: Counts) -> bool:
-    """Whether a task waits for its pods to grow, and the grant allows all of its pods to."""
+    """Whether a task waits for growth of the group's pods, and the grant allows every pod to grow."""
     pods, name = max(counts.get(group.name, 0), group.replicas) * group.hosts, grown(group)
     return bool(group.grows and cluster.wish.wanted.get(name)) and 0 < pods <= counts.get(name, 0)
 
 
 def opened(cluster: Cluster, counts: Counts) -> tuple[str, ...]:
-    """The groups that may grow by their grant."""
+    """The groups that may grow by the grant."""
     return tuple(group.name for group in cluster.elastic.groups if is_open(cluster, group, counts))
 
 
 def is_written(cluster: Cluster, grant: Grant) -> bool:
-    """Whether the object says which groups may grow."""
+    """Whether the object names exactly the groups that may grow."""
     return not cluster.elastic.ungated and {*cluster.elastic.growing} == {*opened(cluster, grant.kept)}
 
 
 def untouched(state: BridgeState, cluster: Cluster) -> Counts:
-    """{worker group: its pods}, of those whose written spec allows growth, while none of its pods has grown."""
+    """{worker group: pods}, for groups whose written spec allows growth, while no pod of the group has grown."""
     grant, grew = state.grants.get(cluster.owner), large(state, cluster)
     written = grant is not None and is_written(cluster, grant)
     names = (name for name in cluster.elastic.growing if written and not grew.get(name))
-    found = {name: len(state.workers_in(cluster.ref.uid, name)) for name in names}
-    return {name: count for name, count in found.items() if count}
+    pods = {name: len(state.workers_in(cluster.ref.uid, name)) for name in names}
+    return {name: count for name, count in pods.items() if count}
 
 
 def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
-    """{name of a growth: pods that need it}, of those that are granted more than that."""
+    """{name of a growth: pods with a need}, for growths with a larger grant."""
     needs = _needs(state, cluster, grant)
     for group in cluster.elastic.groups:
         needs[grown(group)] = max(needs.get(grown(group), 0), cluster.wish.wanted.get(grown(group), 0))
@@ -62,13 +62,13 @@ def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
 
 
 def beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> list[GrowthUnit]:
-    """Pods that have grown beyond what is granted."""
+    """Pods grown beyond the grant."""
     more = {name: count - grant.groups.get(name, 0) for name, count in _needs(state, cluster, grant).items()}
     return [GrowthUnit({name: 1}, count) for name, count in sorted(more.items()) if count > 0]
 
 
 def _needs(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
-    """{name of a growth: pods that have grown so far}: by the grant, else by the present demand of their owner."""
+    """{name of a growth: grown pods}, by the sizes of the grant, else by the size that the owner allows now."""
     needs: Counts = {}
     for group in cluster.elastic.groups:
         sizes = {name: cost.request for name, cost in grant.grown.items() if name.startswith(f"{group.name}/")}
@@ -87,7 +87,7 @@ def _needs(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
 
 
 def _extras(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[Vector]:
-    """By how much the pods of a group that have grown are larger than they were made."""
+    """The growth of each grown pod of a group beyond the request at creation."""
     whole = group.request if group.takes is None else group.takes
     made = {name: -(-amount // group.hosts) for name, amount in whole.items()}
     pods = state.workers_in(cluster.ref.uid, group.name).values()
@@ -99,25 +99,25 @@ def _extras(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[Ve
 
 
 def with_size(cluster: Cluster, grant: Grant, unit: GrowthUnit) -> GrowthUnit:
-    """Replicas of a group that is open come with room to grow."""
+    """Replicas of an open group come with room to grow."""
     otherwise = tuple(
-        structs.replace(each, groups=_sized(cluster, grant, each.groups, spared=False)) for each in unit.otherwise
+        structs.replace(option, groups=_sized(cluster, grant, option.groups, spared=False)) for option in unit.otherwise
     )
     return GrowthUnit(_sized(cluster, grant, unit.groups, spared=unit.times == 1), unit.times, otherwise)
 
 
 def _sized(cluster: Cluster, grant: Grant, groups: Counts, *, spared: bool) -> Counts:
-    found = dict(groups)
+    sized = dict(groups)
     for group in cluster.elastic.groups:
         name = grown(group)
         if group.name in groups and name not in groups and is_open(cluster, group, grant.groups):
             spare = grant.groups[name] - grant.groups.get(group.name, 0) * group.hosts if spared else 0
-            found[name] = max(groups[group.name] * group.hosts - max(spare, 0), 0)
-    return {name: count for name, count in sorted(found.items()) if count}
+            sized[name] = max(groups[group.name] * group.hosts - max(spare, 0), 0)
+    return {name: count for name, count in sorted(sized.items()) if count}
 
 
 def costs(cluster: Cluster, grant: Grant) -> dict[str, ReplicaCost]:
-    """What a pod that may grow is charged on top."""
+    """The additional charge of a pod that may grow."""
     now = {grown(group): ReplicaCost(group.grows, hosts=0) for group in cluster.elastic.groups if group.grows}
     return grant.grown | now | {AUTOSCALER: ReplicaCost({}, cluster.elastic.beside, hosts=0)}
 

@@ -1,16 +1,13 @@
-"""What goes wrong with Ray clusters for longer than it may, and the alarms about it.
+"""Troubles of Ray clusters that last too long, and the alarms about these troubles.
 
-Workers of Ray clusters that no node takes: nothing counts on them while another group would do.
+Workers without a node: no demand relies on such workers while another group would do. After a while the trouble becomes
+an alarm. Where the waiting demand could run in another group, the bridge asks for the other group and takes the workers
+without nodes back. The first group is tried again after a pause, longer each time.
 
-After a while that is an alarm of the watchdog. Where what waits could run in another group, that one is asked for, and
-the workers without nodes are taken back; their group is tried again after a pause, longer each time.
-
-Watches Ray clusters: their head and whether they become ready, and the autoscaler of those that scale themselves.
-
-What is wrong for longer than it may be is an alarm; the most severe one is shown. While an autoscaler is not heard its
-cluster is granted nothing more, and its unused grant is released, so that no quota waits for it. One that stalls with
-launches open is granted room for them, because Ray's second version fails at every tick once more workers are on their
-way than ``maxReplicas`` allows. Workers that are idle for too long are removed here instead.
+Head, readiness, and autoscaler: a trouble past its limit is an alarm, and the most severe alarm is shown. While an
+autoscaler is not heard, the cluster gets no new grant, and the unused grant is released, so that no quota is kept idle.
+An autoscaler stalled with open launches gets a grant for these launches: Ray's second version fails at every tick once
+more workers are starting than ``maxReplicas`` allows. Workers idle for too long are removed by the bridge instead.
 """
 
 from __future__ import annotations
@@ -34,62 +31,62 @@ from muster.model.raydemand import RayDemand, RayShape, Trouble
 
 
 WAIT_MS = 30_000
-"""How long workers may be without a node where their cluster does not say."""
+"""Allowed time of workers without a node, where the cluster sets none."""
 NODELESS_HOLD_MS = 60_000
-"""How long their group is not tried again; twice as long each time."""
+"""Pause before the group is tried again; doubled each time."""
 
 
 def limit_ms(cluster: Cluster) -> int:
-    """How long its workers may be without a node."""
+    """Allowed time of the cluster's workers without a node."""
     return span_or(cluster.elastic.node_wait, WAIT_MS)
 
 
 def nodeless_deadlines(state: BridgeState, cluster: Cluster) -> Iterator[int]:
     """Log times (ms) at which a worker has been without a node for too long."""
-    return (each.stuck_since + limit_ms(cluster) for pods in stuck(state, cluster).values() for each in pods)
+    return (worker.stuck_since + limit_ms(cluster) for pods in stuck(state, cluster).values() for worker in pods)
 
 
 def groups(state: BridgeState, cluster: Cluster) -> tuple[Counts, int]:
-    """Worker groups with pods that no node takes, and since when; those of the alarm, while another group is tried."""
-    held, found = state.alarms.get(cluster.owner), stuck(state, cluster)
-    counts = {name: len(pods) for name, pods in found.items()}
+    """Worker groups with pods without a node, and since when; the groups of the alarm, while another group is tried."""
+    held, nodeless = state.alarms.get(cluster.owner), stuck(state, cluster)
+    counts = {name: len(pods) for name, pods in nodeless.items()}
     if held is not None and held.reason == "no_nodes":
         return held.groups | counts, held.since
-    return counts, min((each.stuck_since for pods in found.values() for each in pods), default=0)
+    return counts, min((worker.stuck_since for pods in nodeless.values() for worker in pods), default=0)
 
 
 def barren(state: BridgeState, cluster: Cluster) -> Counts:
-    """{worker group whose workers find no nodes: its pods that no node takes}, while that is an alarm."""
+    """{worker group of the alarm ``no_nodes``: pods without a node}; empty without this alarm."""
     alarm = state.alarms.get(cluster.owner)
     if alarm is None or alarm.reason != "no_nodes" or alarm.cluster != cluster.ref:
         return {}
-    found = stuck(state, cluster)
-    return {name: len(found.get(name, ())) for name in alarm.groups}
+    nodeless = stuck(state, cluster)
+    return {name: len(nodeless.get(name, ())) for name in alarm.groups}
 
 
 def leaving(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
-    """Replicas of a closed group that no node takes: whole ones, the newest first, down to the least."""
+    """Replicas of a closed group without a node: whole replicas, the newest first, down to the group's minimum."""
     if group.name not in cluster.closed:
         return []
     replicas = state.replicas_in(cluster.ref.uid, group.name)
     pods = stuck(state, cluster).get(group.name, [])
-    names = dict.fromkeys(each.replica for each in sorted(pods, key=lambda each: (-each.created, each.ref.name)))
+    names = dict.fromkeys(worker.replica for worker in sorted(pods, key=lambda pod: (-pod.created, pod.ref.name)))
     going = [*names][: max(len(replicas) - group.least, 0)]
     return [workers for name, workers in replicas.items() if name in going]
 
 
 def stuck(state: BridgeState, cluster: Cluster) -> dict[str, list[Worker]]:
-    """{worker group: its pods that no node takes}"""
+    """{worker group: pods without a node}"""
     groups = state.workers.get(cluster.ref.uid, {}) if not cluster.fixed else {}
-    found = {name: [each for each in pods.values() if each.stuck_since] for name, pods in groups.items()}
-    return {name: pods for name, pods in sorted(found.items()) if pods}
+    nodeless = {name: [worker for worker in pods.values() if worker.stuck_since] for name, pods in groups.items()}
+    return {name: pods for name, pods in sorted(nodeless.items()) if pods}
 
 
 def late_groups(state: BridgeState, cluster: Cluster) -> Counts:
-    """{worker group: pods that no node has taken for too long}"""
+    """{worker group: pods without a node for too long}"""
     since = state.now - limit_ms(cluster)
-    found = {name: sum(each.stuck_since <= since for each in pods) for name, pods in stuck(state, cluster).items()}
-    return {name: count for name, count in found.items() if count}
+    late = {name: sum(worker.stuck_since <= since for worker in pods) for name, pods in stuck(state, cluster).items()}
+    return {name: count for name, count in late.items() if count}
 
 
 # --- watchdog ---------------------------------------------------------------------------------------------------------
@@ -108,18 +105,18 @@ LIMITS_MS: dict[AlarmReason, int] = {
     "no_group": 60_000,
     "not_ready": 600_000,
 }
-"""How long something may be wrong, the most severe first; six ticks without one are ``stalled`` already."""
+"""Allowed time of each trouble, the most severe first; ``stalled`` begins after six ticks without a tick."""
 total(LIMITS_MS, AlarmReason, "libs/muster/core/autoscaling/watchdog.py (LIMITS_MS)")
 MAX_LACKS = 5
-"""Shapes that an alarm names."""
+"""Shapes named in an alarm."""
 LATE = 3
-"""An autoscaler whose ticks take long has so many of them to ask for its grant."""
+"""Ticks in which a slow autoscaler has to ask for its grant."""
 HOLD_MS = 300_000
-"""How long growth is not tried again after it was not used; twice as long each time,"""
+"""Pause before unused growth is tried again; doubled each time."""
 LONGEST_HOLD = 5
-"""so many times."""
+"""Most doublings of the pause."""
 DRAIN_MS = 6_000
-"""How long the head has for refusing to drain a worker that is not idle any more: it is read three times."""
+"""Time for the head to refuse draining a worker that is busy again: three readings of the head."""
 
 
 class Wrong(Struct, frozen=True):
@@ -127,47 +124,47 @@ class Wrong(Struct, frozen=True):
 
     groups: Counts
     since: int = 0
-    """Since when, where the head says it; 0: since it was noticed."""
+    """Start of the trouble, where the head reports the start; 0: since the trouble was noticed."""
 
 
 def look(state: BridgeState, cluster: Cluster) -> None:
-    """Note what is wrong with a cluster, and since when."""
+    """Note the troubles of a cluster, and their starts."""
     watch, sizes = cluster.watch, cluster.elastic.sizes
     watch.headed = watch.headed or bool(state.heads.get(cluster.ref.uid))
     if sizes != watch.sizes:
         watch.since.pop("not_growing", None)
         watch.sizes, watch.tries = sizes, 0
-    found = dict(_wrong(state, cluster))
-    watch.since = {reason: wrong.since or watch.since.get(reason, state.now) for reason, wrong in found.items()}
-    watch.groups = {reason: wrong.groups for reason, wrong in found.items() if wrong.groups}
-    if found or cluster.owner in state.alarms:
+    troubles = dict(_wrong(state, cluster))
+    watch.since = {reason: wrong.since or watch.since.get(reason, state.now) for reason, wrong in troubles.items()}
+    watch.groups = {reason: wrong.groups for reason, wrong in troubles.items() if wrong.groups}
+    if troubles or cluster.owner in state.alarms:
         state.watched[cluster.ref.uid] = None
     else:
         state.watched.pop(cluster.ref.uid, None)
 
 
 def deaf(state: BridgeState, cluster: Cluster) -> bool:
-    """Whether nothing that is granted would be used."""
+    """Whether the cluster would use no further grant."""
     alarm = state.alarms.get(cluster.owner)
     return alarm is not None and stops_grants(alarm.reason)
 
 
 def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
-    """Replicas of groups whose stalled autoscaler has asked for more than there are, for as long as that may help."""
+    """Replicas of groups whose stalled autoscaler asked for more than exist, as long as a grant may help."""
     alarm, demand = state.alarms.get(cluster.owner), _demand(state, cluster)
     if alarm is None or alarm.reason != "stalled" or alarm.tries > 1:
         return {}
-    found: Counts = {}
+    missing: Counts = {}
     for group in cluster.elastic.groups:
         launching = -(-demand.launching.get(group.name, 0) // group.hosts)
         wanted = min(len(state.replicas_in(cluster.ref.uid, group.name)) + launching, cluster.elastic.ceiling(group))
         if launching and wanted > group.replicas:
-            found[group.name] = wanted
-    return found
+            missing[group.name] = wanted
+    return missing
 
 
 def timed(state: BridgeState) -> Iterator[str]:
-    """Clusters about which something may be due by now."""
+    """Clusters with a decision due by time."""
     for uid in state.watched:
         cluster = state.clusters[uid]
         if any(since + _limit_ms(state, cluster, reason) <= state.now for reason, since in cluster.watch.since.items()):
@@ -175,7 +172,7 @@ def timed(state: BridgeState) -> Iterator[str]:
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
-    """Log times (ms) at which more may be due."""
+    """Log times (ms) of the next possible decisions."""
     for uid in state.watched:
         cluster = state.clusters[uid]
         yield from (since + _limit_ms(state, cluster, reason) for reason, since in cluster.watch.since.items())
@@ -186,7 +183,7 @@ def deadlines(state: BridgeState) -> Iterator[int]:
 
 
 def decisions(state: BridgeState) -> Iterator[Decision]:
-    """Alarms that are to be raised, and those that are over."""
+    """Alarms to be raised, and alarms to end."""
     for uid in state.watched:
         cluster = state.clusters[uid]
         grant = state.grants.get(cluster.owner)
@@ -198,9 +195,7 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
 
 
 def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChosen | None:
-    """Idle workers that are removed because the autoscaler does not do it; and those that find no nodes, where another
-    group does.
-    """
+    """Idle workers removed in place of the autoscaler; and workers without nodes, where another group takes over."""
     alarm = state.alarms.get(cluster.owner)
     which, wait = (leaving, 0) if cluster.closed else (_kept, DRAIN_MS)
     itself = cluster.elastic.driven or (alarm is not None and alarm.reason in ("not_shrinking", "stalled"))
@@ -213,7 +208,7 @@ def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChose
         keep = len(state.replicas_in(cluster.ref.uid, group.name)) - len(going)
         if going and keep < grant.groups.get(group.name, 0):
             left[group.name] = keep
-            chosen += [ChosenWorker(each.ref, group.name, True) for replica in going for each in replica]
+            chosen += [ChosenWorker(worker.ref, group.name, True) for replica in going for worker in replica]
     if not chosen:
         return None
     return WorkersChosen(
@@ -228,28 +223,28 @@ def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChose
 
 
 def _kept(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
-    """Replicas of a group that should be gone for so long that their autoscaler is not waited for."""
+    """Replicas that should be gone for so long that the autoscaler is not waited for."""
     late = state.now - _limit_ms(state, cluster, "not_shrinking")
     return [members for due, members in _idle(state, cluster, group) if due <= late]
 
 
 def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tuple[int, list[Worker]]]:
-    """(when its idle timeout ends, its hosts) of the idle replicas of a group that nothing needs, the oldest first."""
+    """(end of the idle timeout, hosts) of the idle replicas that no demand needs, the oldest first."""
     demand = _demand(state, cluster)
     if demand.pending or demand.placement_groups or demand.explicit:
         return []
-    over = {each.pod: each.since + group.idle_s * 1000 for each in demand.idle if each.group == group.name}
+    over = {report.pod: report.since + group.idle_s * 1000 for report in demand.idle if report.group == group.name}
     replicas = state.replicas_in(cluster.ref.uid, group.name)
     named = set(group.leaving)
-    found = [
-        (max(over[each.ref.name] for each in members), sorted(members, key=lambda each: each.ref.name))
+    unused = [
+        (max(over[member.ref.name] for member in members), sorted(members, key=lambda member: member.ref.name))
         for members in replicas.values()
-        if all(each.ref.name in over and each.ref.name not in named for each in members)
+        if all(member.ref.name in over and member.ref.name not in named for member in members)
     ]
-    found.sort(key=lambda each: (each[0], each[1][0].ref.name))
+    unused.sort(key=lambda replica: (replica[0], replica[1][0].ref.name))
     wanted = cluster.wish.in_all.get(group.name, 0)
     needed = max(group.least, wanted if wanted > group.replicas else 0)
-    return found[: max(len(replicas) - needed, 0)]
+    return unused[: max(len(replicas) - needed, 0)]
 
 
 def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, Wrong]]:
@@ -280,7 +275,7 @@ def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, 
 
 
 def _wrong_with_head(state: BridgeState, cluster: Cluster, trouble: Trouble) -> AlarmReason | None:
-    """``trouble``: with reading it."""
+    """``trouble``: trouble with reading the head."""
     heads = state.heads.get(cluster.ref.uid, {})
     if heads:
         return None if trouble == "unreachable" and not any(heads.values()) else trouble or None
@@ -289,23 +284,23 @@ def _wrong_with_head(state: BridgeState, cluster: Cluster, trouble: Trouble) -> 
 
 
 def _unasked(state: BridgeState, cluster: Cluster) -> Counts:
-    """{group: replicas} that are wanted and allowed, and not asked for, while nothing is on its way."""
+    """{group: replicas} wanted, allowed and not requested, while no worker is starting."""
     held = state.alarms.get(cluster.owner)
     again = held is not None and held.reason == "not_growing"  # Then it is not granted any more.
     wants = cluster.wish.in_all if again else cluster.wish.wanted
-    found: Counts = {}
+    unasked: Counts = {}
     for group in cluster.elastic.groups:
         wanted = wants.get(group.name, 0)
         most = wanted if again else group.most
         live = len(state.workers_in(cluster.ref.uid, group.name))
         if min(wanted, most) > group.replicas and live == group.replicas * group.hosts:
-            found[group.name] = min(wanted, most) - group.replicas
-    return found
+            unasked[group.name] = min(wanted, most) - group.replicas
+    return unasked
 
 
 def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decision]:
     known, watch = state.alarms.get(cluster.owner), cluster.watch
-    reason = next((each for each in LIMITS_MS if _is_late(state, cluster, each)), None)
+    reason = next((candidate for candidate in LIMITS_MS if _is_late(state, cluster, candidate)), None)
     over = known is not None and 0 < known.until <= state.now
     if known is not None and known.reason == reason == "not_growing" and over:
         reason = None  # It is tried again.
@@ -362,8 +357,8 @@ def _hold_ms(reason: AlarmReason, tries: int, grown: int) -> int:
 
 
 def _lacks(cluster: Cluster) -> tuple[RayShape, ...]:
-    """One of each of the first shapes that no worker could hold."""
-    shapes = dict.fromkeys((tuple(each.resources.items()), each.selectors) for each in cluster.wish.unfit)
+    """One shape for each kind of demand without a suitable worker, at most ``MAX_LACKS``."""
+    shapes = dict.fromkeys((tuple(shape.resources.items()), shape.selectors) for shape in cluster.wish.unfit)
     return tuple(RayShape(dict(asked), 1, selectors) for asked, selectors in [*shapes][:MAX_LACKS])
 
 
@@ -382,6 +377,6 @@ def _limit_ms(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> int:
 
 
 def _demand(state: BridgeState, cluster: Cluster) -> RayDemand:
-    """What its head said last, of the attempt that runs now."""
+    """The last report of the cluster's head, for the running attempt."""
     heard, grant = state.heard.get(cluster.ref.uid), state.grants.get(cluster.owner)
     return heard.demand if heard is not None and grant is not None and heard.attempt == grant.attempt else NOTHING

@@ -1,9 +1,9 @@
-"""What a Ray cluster wants beyond what is granted: what waits there, piece by piece, as Ray would have it.
+"""The wish of a Ray cluster beyond its grant: the waiting demand, piece by piece, in Ray's order.
 
-What waits goes onto workers that are there or on their way, then onto those that are granted, then onto new ones, up
-to the ceiling of each group. A placement group is one piece, and so is what one new worker would take. Each piece comes
-with the other groups that would do, in the order in which Ray would take them were the ones before closed; each is
-granted or refused by itself, and no piece counts on a worker that another was refused.
+Waiting demand goes onto workers that exist or are starting, then onto granted workers, then onto new workers, up to the
+ceiling of each group. A placement group is one piece, and so is the load of one new worker. Each piece names the other
+suitable groups, in the order in which Ray would take these groups with the earlier groups closed. Each piece is granted
+or refused alone, and no piece relies on a worker of a refused piece.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from muster.model.elastic import Counts, Elastic, ScaledGroup, grown
 from muster.model.raydemand import RayDemand, RayPlacementGroup, RayShape
 
 MAX_UNITS = 64
-"""Pieces that are asked for at a time: more are when these are answered."""
+"""Pieces in one request: further pieces follow after the answers."""
 MAX_OTHERS = 8
 """Alternatives of one piece."""
 MAX_TRIES = 24
-"""Attempts at finding them."""
+"""Tries to find alternatives."""
 EXPLICIT = "request_resources"
-"""How what is asked for explicitly is named among placement groups."""
+"""Name of the explicit requests among the placement groups."""
 
 
 class Wish(Struct, frozen=True):
-    """What a cluster wants beyond what it has."""
+    """The wish of a cluster beyond its present size."""
 
     units: tuple[GrowthUnit, ...] = ()
-    """Beyond what is granted."""
+    """The pieces beyond the grant."""
     wanted: Counts = field(default_factory=dict)
-    """Replicas in all, group by group, as far as they are granted: what of the grant is used."""
+    """Replicas in all, by group, as far as granted: the used part of the grant."""
     gangs: tuple[str, ...] = ()
     """Placement groups among the units."""
     unfit: tuple[RayShape, ...] = ()
-    """What no worker of any group can hold, one by one."""
+    """Demand that no worker of any group can hold, one by one."""
 
     @property
     def in_all(self) -> Counts:
-        """Replicas in all, were what it asks for granted."""
-        found = dict(self.wanted)
+        """Replicas in all, if every unit were granted."""
+        replicas = dict(self.wanted)
         for unit in self.units:
             for name, count in unit.groups.items():
-                found[name] = found.get(name, 0) + count * unit.times
-        return found
+                replicas[name] = replicas.get(name, 0) + count * unit.times
+        return replicas
 
 
 def wish_of(
@@ -69,11 +69,12 @@ def wish_of(
     refused: Sequence[str] = (),
     closed: Counts | None = None,
 ) -> Wish:
-    """The demand of a cluster: by the report of its head, and by the size its spec asks for.
+    """The demand of a cluster, from the report of the head and the sizes in the spec.
 
-    ``granted``: {worker group: replicas}; ``large``: {worker group: pods that have grown in place}; ``refused``: names
-    of placement groups that were refused: they come last, and nothing counts on their workers; ``closed``: {worker
-    group that nothing more is asked of: pods of it that find no node, on which nothing counts}.
+    - ``granted``: {worker group: replicas}.
+    - ``large``: {worker group: pods grown in place}.
+    - ``refused``: names of refused placement groups: these groups come last, and no demand relies on their workers.
+    - ``closed``: {worker group without further requests: pods without a node, on which no demand relies}.
     """
     wishing = _Wishing(elastic, granted if granted is not None else elastic.sizes, frozenset(refused), closed or {})
     if demand is not None:
@@ -84,7 +85,7 @@ def wish_of(
 
 
 class _Wishing:
-    """One attempt at placing what waits."""
+    """One try at placing the waiting demand."""
 
     def __init__(self, elastic: Elastic, granted: Counts, refused: frozenset[str], closed: Counts) -> None:
         self._elastic, self._granted, self._refused, self._closed = elastic, granted, refused, closed
@@ -104,7 +105,7 @@ class _Wishing:
             self._stated(group)
 
     def _stated(self, group: ScaledGroup) -> None:
-        """What the spec itself asks for, and what is left of the grant and up to the ceiling."""
+        """The replicas in the spec, the rest of the grant, and the rest up to the ceiling."""
         name, ceiling = group.name, self._elastic.ceiling(group)
         spare = max(min(self._granted.get(name, 0), ceiling) - group.replicas, 0)
         asked = max(min(max(group.asked, group.least), ceiling) - group.replicas, 0)
@@ -117,10 +118,10 @@ class _Wishing:
             self._spare[name] = self._room[name] = 0
 
     def stock(self, demand: RayDemand) -> None:
-        """Hosts with room: those on their way, those that are idle, and what the head says of others."""
+        """Hosts with room: starting hosts, idle hosts, and the reported room of other hosts."""
         idle: Counts = {}
-        for each in demand.idle:
-            idle[each.group] = idle.get(each.group, 0) + 1
+        for worker in demand.idle:
+            idle[worker.group] = idle.get(worker.group, 0) + 1
         for group in self._groups:
             made = group.replicas * group.hosts - self._closed.get(group.name, 0)
             coming = max(made - demand.joined.get(group.name, 0), 0)
@@ -129,14 +130,14 @@ class _Wishing:
                 self._hosts.append(self._packing.fresh(group.name, count))
         known = {group.name: group for group in self._groups}
         for room in demand.room:
-            found = known.get(room.group)
-            total = found.offers if found is not None else room.free
-            labels = found.labels if found is not None else {}
-            priority = found.priority if found is not None else 0
+            twin = known.get(room.group)
+            total = twin.offers if twin is not None else room.free
+            labels = twin.labels if twin is not None else {}
+            priority = twin.priority if twin is not None else 0
             self._hosts.append(Host(room.group, total, dict(room.free), labels, priority, room.count))
 
     def waiting(self, demand: RayDemand) -> None:
-        """All that waits, in Ray's order; what was refused before comes last."""
+        """All waiting demand, in Ray's order; demand refused before comes last."""
         gangs = sorted(demand.placement_groups, key=_rank, reverse=True)
         last = EXPLICIT in self._refused
         if not last:
@@ -156,7 +157,7 @@ class _Wishing:
         self._whole(gang.name, self._hosts, shapes, APART if gang.strategy == "STRICT_SPREAD" else TOGETHER)
 
     def _hold(self, demand: RayDemand) -> None:
-        """Let the whole cluster be large enough for the explicit requests, whatever of it is in use."""
+        """Make the whole cluster large enough for the explicit requests, including resources in use."""
         if not demand.explicit:
             return
         hosts = [Host("", self._elastic.head, dict(self._elastic.head), {})]
@@ -177,43 +178,43 @@ class _Wishing:
             self._spare = rooms
             self._keep(launches, hosts, trial)
             return
-        trial, rooms = _copied(hosts), {each: self._spare[each] + self._room[each] for each in self._room}
+        trial, rooms = _copied(hosts), {group: self._spare[group] + self._room[group] for group in self._room}
         left, launches = self._packing.place(trial, rooms, shapes, how)
         if any(left):
-            self._unfit += [structs.replace(each, count=1) for each in shapes if not self._ever(each)]
+            self._unfit += [structs.replace(shape, count=1) for shape in shapes if not self._ever(shape)]
             return
         lacks = self._lacks(launches)
         others = self._others(hosts, shapes, lacks, how)
-        self._add(GrowthUnit(lacks, otherwise=tuple(GrowthOption(each) for each in others)), name)
-        for each, count in _counted(launches).items():
-            self._spare[each] -= count - lacks.get(each, 0)
-            self._room[each] -= lacks.get(each, 0)
+        self._add(GrowthUnit(lacks, otherwise=tuple(GrowthOption(option) for option in others)), name)
+        for group, count in _counted(launches).items():
+            self._spare[group] -= count - lacks.get(group, 0)
+            self._room[group] -= lacks.get(group, 0)
         if name not in self._refused:
             self._keep([], hosts, trial, launches)
 
     def _keep(self, launches: list[Launch], hosts: list[Host], trial: list[Host], more: Sequence[Launch] = ()) -> None:
-        """What a piece has used, and the hosts that are made for it; those of ``launches`` are granted."""
+        """The use of a piece, and the new hosts of the piece; ``launches`` are granted, ``more`` are not."""
         for launch in launches:
             self._wanted[launch.group] = self._wanted.get(launch.group, 0) + launch.count
         if hosts is self._hosts:
             self._hosts = trial
             return
         for name, count in _counted([*launches, *more]).items():  # They were made for nothing that runs on them.
-            group = next(each for each in self._groups if each.name == name)
+            group = next(candidate for candidate in self._groups if candidate.name == name)
             self._hosts.append(self._packing.fresh(name, count * group.hosts))
 
     def _lacks(self, launches: Sequence[Launch]) -> Counts:
-        """Replicas beyond what is granted."""
+        """Replicas beyond the grant."""
         made = _counted(launches)
         return {name: count - self._spare[name] for name, count in made.items() if count > self._spare[name]}
 
     def _others(self, hosts: list[Host], shapes: Sequence[RayShape], first: Counts, how: How) -> list[Counts]:
-        """Other replicas with which the piece would fit: what Ray takes where a group has fewer, or none."""
-        found: list[Counts] = [first]
+        """Other sets of replicas for the piece: Ray's choices where a group has fewer replicas, or none."""
+        options: list[Counts] = [first]
         queue: list[tuple[Counts, Counts]] = [({}, first)]
         seen: list[Counts] = []
         tries = MAX_TRIES if len(self._groups) > 1 else 0
-        while queue and len(found) <= MAX_OTHERS:
+        while queue and len(options) <= MAX_OTHERS:
             caps, lacks = queue.pop(0)
             closed = [(name, 0) for name in lacks]
             fewer = [(name, most) for name, count in lacks.items() for most in (count - 1, count // 2) if most]
@@ -224,22 +225,23 @@ class _Wishing:
                 seen.append(tighter)
                 tries -= 1
                 rooms = {
-                    each: self._spare[each] + min(room, tighter.get(each, room)) for each, room in self._room.items()
+                    group: self._spare[group] + min(room, tighter.get(group, room))
+                    for group, room in self._room.items()
                 }
                 left, launches = self._packing.place(_copied(hosts), rooms, shapes, how)
                 if any(left):
                     continue
                 other = self._lacks(launches)
                 queue.append((tighter, other))
-                if other and other not in found:
-                    found.append(other)
-        return found[1 : MAX_OTHERS + 1]
+                if other and other not in options:
+                    options.append(other)
+        return options[1 : MAX_OTHERS + 1]
 
     def _singly(self, hosts: list[Host], shapes: Sequence[RayShape]) -> None:
-        """Place what waits one by one: within what is granted, then a piece for each worker that would be made."""
+        """Place waiting shapes one by one: within the grant, then one piece for each new worker."""
         left, launches = self._packing.place(hosts, self._spare, shapes, SINGLY)
         self._keep(launches, hosts, hosts)
-        rest = [structs.replace(each, count=count) for each, count in zip(shapes, left, strict=True) if count]
+        rest = [structs.replace(shape, count=count) for shape, count in zip(shapes, left, strict=True) if count]
         rooms = dict(self._room)
         left, launches = self._packing.place([], rooms, rest, SINGLY)
         for launch in launches:
@@ -256,7 +258,7 @@ class _Wishing:
                 self._unfit += [] if self._ever(shape) else self._left[-1:]
 
     def _elsewhere(self, closed: str, shapes: Sequence[RayShape]) -> tuple[GrowthOption, ...]:
-        """Where what one worker would take goes while its group is closed; at last also a part of it."""
+        """Other groups for the load of one worker while its group is closed; last, groups for a part of the load."""
         whole: list[GrowthOption] = []
         parts: list[GrowthOption] = []
         rooms = {name: room for name, room in self._room.items() if room and name != closed}
@@ -274,17 +276,17 @@ class _Wishing:
         return tuple(whole + parts)[:MAX_OTHERS]
 
     def enlarge(self, demand: RayDemand, large: Counts) -> None:
-        """What no worker can hold as it is made goes onto workers that are grown in place, all those of a group."""
+        """Shapes too large for any new worker go onto workers grown in place, all workers of a group."""
         idle: Counts = {}
         for worker in demand.idle:
             idle[worker.group] = idle.get(worker.group, 0) + 1
         left_over = [*self._left, *demand.infeasible]
         for group in self._groups:
-            mine = [each for each in left_over if times_in(group.grows_to, each.resources)] if group.grows else []
+            mine = [shape for shape in left_over if times_in(group.grows_to, shape.resources)] if group.grows else []
             if not mine:
                 continue
-            left_over = [each for each in left_over if each not in mine]
-            self._unfit = [each for each in self._unfit if not times_in(group.grows_to, each.resources)]
+            left_over = [shape for shape in left_over if shape not in mine]
+            self._unfit = [shape for shape in self._unfit if not times_in(group.grows_to, shape.resources)]
             there = self._wanted[group.name] * group.hosts
             empty = min(there, max(there - demand.joined.get(group.name, 0), 0) + idle.get(group.name, 0))
             extra = {name: amount - group.offers.get(name, 0) for name, amount in group.grows_to.items()}
@@ -294,7 +296,7 @@ class _Wishing:
             hosts += [Host(group.name, extra, dict(extra), group.labels, count=busy)] if busy else []
             rooms = {group.name: self._spare[group.name] + self._room[group.name]}
             left, launches = packing.place(hosts, rooms, mine, SINGLY)
-            if left != [each.count for each in mine]:
+            if left != [shape.count for shape in mine]:
                 self._grow(group, there, sum(_counted(launches).values()))
 
     def _grow(self, group: ScaledGroup, there: int, new: int) -> None:
@@ -305,11 +307,11 @@ class _Wishing:
         lacks[group.name] = max(new - self._spare[group.name], 0)
         self._spare[group.name] -= new - lacks[group.name]
         self._room[group.name] -= lacks[group.name]
-        if lacks := {each: count for each, count in sorted(lacks.items()) if count}:
+        if lacks := {group: count for group, count in sorted(lacks.items()) if count}:
             self._add(GrowthUnit(lacks))
 
     def _ever(self, shape: RayShape) -> bool:
-        """Whether a worker of any group could hold one, were it new and empty."""
+        """Whether a new and empty worker of any group could hold one."""
         return any(
             self._elastic.ceiling(group)
             and fits(group.offers, shape.resources)
@@ -323,37 +325,37 @@ class _Wishing:
             self._gangs += [gang] if gang else []
 
     def wish(self) -> Wish:
-        """What is wanted in all."""
+        """The complete wish."""
         wanted, units = dict(sorted(self._wanted.items())), tuple(self._units[:MAX_UNITS])
         return Wish(units, wanted, tuple(sorted(self._gangs)), tuple(self._unfit))
 
 
 def _rank(gang: RayPlacementGroup) -> tuple[int, int]:
-    """The key by which Ray sorts placement groups."""
-    count = sum(each.count for each in gang.bundles)
+    """Ray's sort key of placement groups."""
+    count = sum(bundle.count for bundle in gang.bundles)
     return (count if gang.strategy.startswith("STRICT") else 0, count)
 
 
 def _packed(bundles: Sequence[RayShape]) -> tuple[RayShape, ...]:
-    """All of them on one host; what chooses by different labels cannot be on one, and is summed apart."""
-    found: list[RayShape] = []
+    """All bundles on one host; bundles with different selectors cannot share a host, and are summed apart."""
+    packed: list[RayShape] = []
     for bundle in bundles:
-        known = next((index for index, each in enumerate(found) if each.selectors == bundle.selectors), None)
-        total = dict(found[known].resources) if known is not None else {}
+        known = next((index for index, shape in enumerate(packed) if shape.selectors == bundle.selectors), None)
+        total = dict(packed[known].resources) if known is not None else {}
         take(total, bundle.resources, -bundle.count)
         whole = RayShape(dict(sorted(total.items())), selectors=bundle.selectors)
         if known is None:
-            found.append(whole)
+            packed.append(whole)
         else:
-            found[known] = whole
-    return tuple(found)
+            packed[known] = whole
+    return tuple(packed)
 
 
 def _counted(launches: Sequence[Launch]) -> Counts:
-    found: Counts = {}
+    counts: Counts = {}
     for launch in launches:
-        found[launch.group] = found.get(launch.group, 0) + launch.count
-    return dict(sorted(found.items()))
+        counts[launch.group] = counts.get(launch.group, 0) + launch.count
+    return dict(sorted(counts.items()))
 
 
 def _copied(hosts: Sequence[Host]) -> list[Host]:

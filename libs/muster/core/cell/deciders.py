@@ -1,4 +1,4 @@
-"""Every stage that decides, by name: one row each."""
+"""Every deciding stage, by name: one row each."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ from muster.model.closed import total
 DECIDERS: dict[str, Callable[[], Stage[Any]]] = {
     stage.name: stage for stage in (QuotaAccountant, QueueSorter, GangAdmitter, Preemptor, AutoscalerBridge)
 }
-"""{stage name: its class}"""
+"""{stage name: class}"""
 
 total(SPEAKERS, {**DECIDERS, "actuator": None}, "libs/muster/events/speakers.py (SPEAKERS)")

@@ -1,14 +1,12 @@
-"""The seat of a stage, and a cell in memory that is made of seats.
+"""The seat of a stage, and a cell in memory made of seats.
 
-A seat: one stage at work. Every runner drives its stages through it: live, replay, simulation and tests alike.
+A seat is one stage at work. Every runner drives its stages through seats: live, replay, simulation and tests alike. A
+seat folds commits into the stage's state and returns the stage's next commit. A seat appends nothing: the runner
+decides where a commit goes, and which commits may come between a decision and its storing.
 
-It folds commits into the stage's state and says what the stage would append next. It appends nothing itself: where a
-commit goes, and what may come between a decision and its storing, is the runner's affair.
-
-A cell in memory: a log that only grows, and seats that fold each commit as soon as it is stored.
-
-Simulations, the canonical schedule and tests run the stages in it. What is beside the stages (a cluster, an actuator,
-chance) and what time it is are the caller's affair.
+A cell in memory is a growing log, and seats that fold each commit as soon as the commit is stored. Simulations, the
+canonical schedule and tests run the stages in such a cell. The caller supplies the time and the world beside the stages
+(a cluster, an actuator, chance).
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ S = TypeVar("S", bound=StageState)
 
 
 class Seat(Generic[S]):
-    """``state``: where the stage goes on from; its initial state where there is none."""
+    """``state``: the starting state of the stage; the initial state by default."""
 
     def __init__(self, stage: Stage[S], state: S | None = None) -> None:
         self.stage = stage
@@ -36,15 +34,18 @@ class Seat(Generic[S]):
         self._folder = Folder(stage)
 
     def fold(self, stored: Stored) -> Stored:
-        """Judge one commit and fold it; returns it as it counts. Its sequence must be the one after the state's."""
+        """Judge one commit and fold the commit; returns the commit as counted.
+
+        The sequence of the commit must follow the state's sequence.
+        """
         return self._folder.fold(self.state, stored)
 
     def hear(self, found: Stored) -> None:
-        """Fold a commit as it counts: another judged it, and the docket of the state has gone on to it."""
+        """Fold a counted commit: another reader judged the commit, and the docket of the state includes the commit."""
         self._folder.hear(self.state, found)
 
     def hears(self, kinds: Collection[type[Event]]) -> bool:
-        """Whether a commit with such events means more to the stage than its sequence and its time."""
+        """Whether a commit with such events changes more in the stage than sequence and time."""
         return self._folder.hears(kinds)
 
     def move_on(self, stored: Stored) -> None:
@@ -56,12 +57,12 @@ class Seat(Generic[S]):
         return next_commit(self.stage, self.state)
 
     def deadline(self) -> int | None:
-        """Log time (ms) ahead at which the stage may decide more though nothing happens."""
-        found = self.stage.next_deadline(self.state)
-        return found if found is not None and found > self.state.now else None
+        """Next log time (ms) at which the stage may decide more without new events."""
+        deadline = self.stage.next_deadline(self.state)
+        return deadline if deadline is not None and deadline > self.state.now else None
 
     def commit_due(self, now: int) -> tuple[CommitKind, list[Event]] | None:
-        """What to append at log time ``now`` (ms): decisions, else that a deadline was reached, else nothing."""
+        """The commit to append at log time ``now`` (ms): decisions, else a reached deadline, else nothing."""
         decisions = self.decisions()
         if decisions:
             return "decision", decisions
@@ -78,7 +79,7 @@ AnySeat = Seat[Any]
 T = TypeVar("T", bound=Seat[Any])
 
 MAX_ROUNDS = 100_000
-"""Rounds of decisions at one moment; more means that stages undo each other's work without end."""
+"""Rounds of decisions at one moment; more rounds mean that stages undo each other's work without end."""
 
 
 class RestlessError(AssertionError):
@@ -98,21 +99,21 @@ class InMemoryCell(Generic[T]):
         turns: Iterable[str] | None = None,
         origin: int = 0,
     ) -> None:
-        """``seats``: {stage, or stage/shard: its seat}. ``sink`` gets every commit once it is folded.
+        """``seats``: {stage, or stage/shard: seat}. ``sink`` gets every commit after the fold.
 
-        ``turns``: the seats that decide, all of them unless said.
+        ``turns``: the deciding seats, by default all seats.
         """
         self.seats: dict[str, T] = {**seats}
         self.seq = 0
         self.now = 0
         self.origin = origin
         self.epochs: dict[str, int] = {}
-        """{seat: sequence at which its leader began}"""
+        """{seat: sequence of its leader's start}"""
         self._turns = list(self.seats if turns is None else turns)
         self._sink = sink
 
     def begin(self, log_id: str, process: str, leaders: Iterable[str]) -> None:
-        """The first commits of a log: its genesis, and its leaders."""
+        """The first commits of a log: the genesis, and the leaders."""
         self.append("genesis", "input", [Genesis(log_id=log_id, generation=1)])
         for key in leaders:
             self.lead(key, process)
@@ -123,9 +124,9 @@ class InMemoryCell(Generic[T]):
         self.epochs[key] = self.append(key, "input", [LeaderStarted(process=process)])
 
     def append(self, key: str, kind: CommitKind, events: Iterable[Event], in_seq: int | None = None) -> int:
-        """Store one commit and let every seat fold it; returns its sequence.
+        """Store one commit and let every seat fold the commit; returns the sequence.
 
-        ``in_seq``: the last sequence it was decided on, where that is not the last of all.
+        ``in_seq``: the last sequence known to the decider, where older than the end of the log.
         """
         stage, _, shard = key.partition("/")
         commit = Commit(
@@ -145,12 +146,12 @@ class InMemoryCell(Generic[T]):
         return stored.seq
 
     def report(self, key: str, events: list[Event]) -> None:
-        """Facts or effects, in as many commits as they take."""
+        """Append facts or effects, in as many commits as needed."""
         for start in range(0, len(events), MAX_EVENTS):
             self.append(key, "input", events[start : start + MAX_EVENTS])
 
     def kept(self, commit: Commit) -> Commit:
-        """What the log holds of a commit."""
+        """The commit as the log keeps the commit."""
         return commit
 
     def fold(self, stored: Stored) -> None:
@@ -159,27 +160,27 @@ class InMemoryCell(Generic[T]):
             seat.fold(stored)
 
     def turns(self) -> list[str]:
-        """The seats that decide, in the order of one round."""
+        """The deciding seats, in the order of one round."""
         return self._turns
 
     def step(self, key: str) -> list[Event]:
-        """Let one stage decide and commit; returns what it decided."""
+        """Let one stage decide and commit; returns the decisions."""
         due = self.seats[key].decisions()
         if due:
             self.append(key, "decision", due)
         return due
 
     def settle(self, act: Callable[[], bool] = lambda: False) -> list[Event]:
-        """Let the stages decide until nothing is due at this moment; returns everything decided, in order.
+        """Let the stages decide until nothing is due at this moment; returns all decisions, in order.
 
-        ``act``: called after every round; says whether it did anything. Raises RestlessError.
+        ``act``: called after every round; returns whether anything was done. Raises RestlessError.
         """
         decided: list[Event] = []
         for _ in range(self.max_rounds):
-            found = [event for key in self.turns() for event in self.step(key)]
-            if not act() and not found:
+            decisions = [event for key in self.turns() for event in self.step(key)]
+            if not act() and not decisions:
                 return decided
-            decided += found
+            decided += decisions
         last = "; ".join(_shown(event) for event in decided[-6:])
         raise RestlessError(
             f"after {self.max_rounds} rounds at {self.now} ms the stages still decide: {last}; each of these makes the "
@@ -187,12 +188,12 @@ class InMemoryCell(Generic[T]):
         )
 
     def next_deadline(self) -> tuple[int, str] | None:
-        """(ms since ``origin``, seat): the first that may have more to say though nothing happens, and when."""
+        """(ms since ``origin``, seat) of the first seat with a deadline, without new events."""
         times = ((self.seats[key].deadline(), key) for key in self._turns)
         return min(((at - self.origin, key) for at, key in times if at is not None), default=None)
 
 
 def _shown(event: Event) -> str:
     """``WorkloadDequeued video/one held``."""
-    said = (getattr(getattr(event, "ref", None), "key", ""), str(getattr(event, "reason", "")))
-    return " ".join((type(event).__name__, *(each for each in said if each)))
+    words = (getattr(getattr(event, "ref", None), "key", ""), str(getattr(event, "reason", "")))
+    return " ".join((type(event).__name__, *(word for word in words if word)))

@@ -1,9 +1,9 @@
-"""Shares of GPUs as pods ask for them, by annotations of the pod or of its template.
+"""Shares of GPUs requested by pods, by annotations of the pod or of its template.
 
 ``gpu-fraction: "0.5"`` or ``gpu-memory: "4096"`` (MiB), of ``gpu-fraction-num-devices`` devices, for the container
-``gpu-fraction-container-name``; ``nvidia.com/container.NAME.gpu-memory.request`` asks for an amount and names the
-container at once, and ``.limit`` replaces it where it is missing. One container of a pod shares, as KAI Scheduler
-has it; what is wrong is worded as it words it.
+``gpu-fraction-container-name``. ``nvidia.com/container.NAME.gpu-memory.request`` states an amount and a container at
+once; ``.limit`` replaces a missing request. As in KAI Scheduler, one container of a pod shares, and the errors have the
+words of KAI Scheduler.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DEVICES = "gpu-fraction-num-devices"
 CONTAINER = "gpu-fraction-container-name"
 MPS = "mps"
 GROUP = "runai-gpu-group"
-"""Label of a pod that shares a device: which one; of several devices one label each, ``runai-gpu-group/ID``."""
+"""Label of a pod that shares a device: the group; for several devices one label each, ``runai-gpu-group/ID``."""
 KEEPS = "muster.dev/keeps-gpu"
-"""Label of a pod that keeps a device from the device plugin: the group that shares it."""
+"""Label of a pod that keeps a device from the device plugin: the group that shares the device."""
 RESERVATIONS = "muster-gpu-reservations"
-"""Namespace of those pods: anywhere else the label says nothing, since any user may write it."""
+"""Namespace of the keeping pods: elsewhere the label means nothing, since any user may write the label."""
 COMPUTE_MODE = "kai.scheduler/gpu-compute-sharing-mode"
 TIME_SLICING = "time-slicing"
 MAX_DEVICES = 64
@@ -63,10 +63,10 @@ def asks_for_share(annotations: Mapping[str, str]) -> bool:
 
 
 def with_share(rules: PodRules, annotations: Mapping[str, str], whole: bool, names: Collection[str]) -> PodRules:
-    """The rules of a pod together with the share of a GPU that its annotations ask for.
+    """The rules of a pod with the GPU share from the pod's annotations.
 
-    ``whole``: it names whole GPUs, be it none of them. ``names``: of its containers; empty where they are not known.
-    What is wrong with the annotations is in ``unsupported``: such a pod is not placed.
+    ``whole``: the pod names whole GPUs, even zero. ``names``: of the pod's containers; empty where unknown.
+    ``unsupported`` of the result has the error of the annotations: such a pod is not placed.
     """
     if not asks_for_share(annotations):
         return rules
@@ -79,20 +79,20 @@ def with_share(rules: PodRules, annotations: Mapping[str, str], whole: bool, nam
 
 
 def container_of(annotations: Mapping[str, str]) -> str:
-    """The name of the container that shares; empty for the first."""
+    """The name of the sharing container; empty for the first container."""
     return annotations.get(CONTAINER) or _by_key(annotations)
 
 
 def _by_key(annotations: Mapping[str, str]) -> str:
-    """The container that an annotation of containers asks memory for; empty where none does."""
-    found = (_CONTAINER_MEMORY.fullmatch(key) for key in sorted(annotations))
-    return next((each.group(1) for each in found if each is not None), "")
+    """The container named in an annotation for container memory; empty without such an annotation."""
+    matches = (_CONTAINER_MEMORY.fullmatch(key) for key in sorted(annotations))
+    return next((match.group(1) for match in matches if match is not None), "")
 
 
 def _read(
     annotations: Mapping[str, str], whole: bool, names: Collection[str]
 ) -> tuple[int, int, int, FieldProblem | None]:
-    """(thousandths, MiB, devices, what is wrong)"""
+    """(thousandths, MiB, devices, error)"""
     fraction, memory, count = annotations.get(FRACTION), annotations.get(MEMORY), annotations.get(DEVICES)
     none = (0, 0, 1)
     amounts, wrong = _of_containers(annotations)
@@ -123,7 +123,7 @@ def _read(
 
 
 def _memory(memory: str | None, amounts: Mapping[str, int]) -> tuple[int, FieldProblem | None]:
-    """(MiB, problem), by the annotation of the pod and by the request of one container."""
+    """(MiB, error), from the annotation of the pod and the request of one container."""
     asked = amounts.get("request", amounts.get("limit", 0))
     if memory is None:
         return asked, None
@@ -138,16 +138,16 @@ def _memory(memory: str | None, amounts: Mapping[str, int]) -> tuple[int, FieldP
 
 
 def _of_containers(annotations: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:
-    """({"request" or "limit": MiB} of the container that the annotations of containers name, what is wrong)"""
+    """({"request" or "limit": MiB} of the container named in the annotations for containers, error)"""
     amounts, named = dict[str, int](), dict[str, None]()
     for key in sorted(annotations):
-        found, mode = _CONTAINER_MEMORY.fullmatch(key), _CONTAINER_MODE.fullmatch(key)
-        if found is not None:
+        amount_key, mode = _CONTAINER_MEMORY.fullmatch(key), _CONTAINER_MODE.fullmatch(key)
+        if amount_key is not None:
             amount = _mebibytes(annotations[key])
             if not 0 < amount <= MAX_MEMORY:
                 return {}, problem("", "bad_container_memory", key=key)
-            amounts[found.group(2)] = amount
-        either = found or mode
+            amounts[amount_key.group(2)] = amount
+        either = amount_key or mode
         if either is not None:
             named[either.group(1)] = None
     if not amounts:
@@ -160,7 +160,7 @@ def _of_containers(annotations: Mapping[str, str]) -> tuple[dict[str, int], Fiel
 
 
 def _container_wrong(annotations: Mapping[str, str], names: Collection[str]) -> FieldProblem | None:
-    """What is wrong with the container that is to share."""
+    """The error of the sharing container's name."""
     wanted, by_key = container_of(annotations), _by_key(annotations)
     if by_key and wanted != by_key:
         return problem("", "gpu_container_differs", key=CONTAINER, value=wanted[:63], container=by_key)
@@ -170,8 +170,8 @@ def _container_wrong(annotations: Mapping[str, str], names: Collection[str]) -> 
 
 
 def thousandths(text: str) -> int:
-    """A fraction above 0 and below 1, rounded up so that shares never come to more than a device; else 0."""
-    if not text or not any(each.isdigit() for each in text) or _NUMBER.fullmatch(text) is None:
+    """A fraction above 0 and below 1, rounded up so that shares never exceed a device; else 0."""
+    if not text or not any(letter.isdigit() for letter in text) or _NUMBER.fullmatch(text) is None:
         return 0
     amount = Decimal(text)
     return int((amount * WHOLE).to_integral_value(ROUND_CEILING)) if 0 < amount < 1 else 0
@@ -179,12 +179,12 @@ def thousandths(text: str) -> int:
 
 def _integer(text: str, most: int) -> int:
     """A whole number from 1 on; 0 for anything else."""
-    found = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
-    return found if found <= most else 0
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+    return number if number <= most else 0
 
 
 def _mebibytes(text: str) -> int:
-    """An amount of memory in MiB: a quantity such as ``4Gi``; a number alone is MiB already. 0 for anything else."""
+    """An amount of memory in MiB: a quantity such as ``4Gi``; a bare number is in MiB. 0 for any other text."""
     if text.isascii() and text.isdigit():
         return _integer(text, MAX_MEMORY)
     try:
@@ -194,9 +194,9 @@ def _mebibytes(text: str) -> int:
 
 
 def charged(rules: PodRules) -> int:
-    """What a quota is charged with for a share, thousandths of a GPU.
+    """The charge of a quota for a share, thousandths of a GPU.
 
-    How much of a device an amount of memory is, its node only knows: it counts as the whole device.
+    An amount of memory counts as the whole device: only the node knows the size of the device.
     """
     return (WHOLE if rules.gpu_memory else rules.share) * rules.devices
 
@@ -210,7 +210,7 @@ def devices_of(annotations: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def groups_of(annotations: Mapping[str, str], labels: Mapping[str, str]) -> tuple[str, ...]:
-    """The groups that share these devices, in the same order."""
-    said = annotations.get(GPU_GROUPS, "")
-    found = said.split(",") if said else [labels[GROUP]] if labels.get(GROUP) else []
-    return tuple(each[:64] for each in found[:MAX_DEVICES])
+    """The groups that share the pod's devices, in the order of the devices."""
+    text = annotations.get(GPU_GROUPS, "")
+    groups = text.split(",") if text else [labels[GROUP]] if labels.get(GROUP) else []
+    return tuple(group[:64] for group in groups[:MAX_DEVICES])

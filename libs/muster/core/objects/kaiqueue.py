@@ -1,4 +1,4 @@
-"""Queue (scheduling.run.ai/v2), the cluster-scoped queue of KAI Scheduler: its numbers as written, nothing judged."""
+"""Queue (scheduling.run.ai/v2), the cluster-scoped queue of KAI Scheduler: numbers as written, not judged."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from muster.model.strategies import PLACEMENT
 from muster.model.text import clean
 
 KIND = "Queue.scheduling.run.ai"
-"""What these objects are called in the log; another API has a kind Queue too."""
+"""Kind of these objects in the log; another API has a kind Queue too."""
 RESOURCES = {"cpu": "cpu", "gpu": "nvidia.com/gpu", "memory": "memory"}
-"""name in spec.resources -> the resource that pods ask for"""
+"""name in spec.resources -> resource in requests of pods"""
 POD_GROUP_NAME = "pod-group-name"
-"""Annotation of a pod: the PodGroup of KAI Scheduler that shows its workload."""
+"""Annotation of a pod: the PodGroup of KAI Scheduler that shows the pod's workload."""
 USAGE = ("usage-window", "usage-half-life", "usage-weight")
-"""Annotations of a queue without a parent that count, without their prefix: how what was used lately weighs."""
+"""Annotations of a queue without a parent, without their prefix: the weight of recent usage."""
 MAX_DIGITS = 40
 NO_STATUS = msgspec.Raw(b"{}")
 
 
 def pod_group_name(ref: Ref) -> str:
-    """The name of the PodGroup of a workload, ``pg-NAME-UID`` as KAI Scheduler has it; of a long name a part."""
+    """The name of the PodGroup of a workload, ``pg-NAME-UID`` as in KAI Scheduler; a long name is cut."""
     tail = f"-{ref.uid}"
     return f"pg-{ref.name[: MAX_NAME - 3 - len(tail)]}{tail}"
 
@@ -55,7 +55,7 @@ class RawQueueSpec(Struct, frozen=True, rename="camel"):
 
 
 class KaiStatus(Struct, frozen=True, rename="camel"):
-    """The status, as we keep it."""
+    """The status written by muster."""
 
     child_queues: tuple[str, ...] = ()
     allocated: dict[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class KaiStatus(Struct, frozen=True, rename="camel"):
 
 
 class _RawStatus(Struct, frozen=True, rename="camel"):
-    """A status as any client may have written it."""
+    """A status written by any client."""
 
     child_queues: tuple[str, ...] | None = None
     allocated: dict[str, str | int] | None = None
@@ -81,41 +81,41 @@ class RawQueue(Struct, frozen=True):
 
 
 def unknown_fields(body: Mapping[str, Any]) -> list[str]:
-    """Paths of the fields of a written Queue that the API does not have; an API server drops these."""
+    """Paths of the fields unknown to the API of Queue; an API server drops these fields."""
     spec = body.get("spec")
-    found = [str(key) for key in body if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
+    paths = [str(key) for key in body if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
     if not isinstance(spec, Mapping):
-        return found
-    found += [f"spec.{key}" for key in spec if key not in RawQueueSpec.__struct_encode_fields__]
+        return paths
+    paths += [f"spec.{key}" for key in spec if key not in RawQueueSpec.__struct_encode_fields__]
     resources = spec.get("resources")
     if isinstance(resources, Mapping):
-        found += [f"spec.resources.{key}" for key in resources if key not in RawResources.__struct_encode_fields__]
+        paths += [f"spec.resources.{key}" for key in resources if key not in RawResources.__struct_encode_fields__]
         for name, amounts in resources.items():
             odd = amounts.keys() - set(RawAmounts.__struct_encode_fields__) if isinstance(amounts, Mapping) else ()
-            found += [f"spec.resources.{name}.{key}" for key in sorted(odd)]
-    return found
+            paths += [f"spec.resources.{name}.{key}" for key in sorted(odd)]
+    return paths
 
 
 def shown_status(status: KaiStatus) -> str:
-    """Digest of a status, to tell whether it is up to date."""
+    """Digest of a status, to compare two statuses."""
     return digest(status)
 
 
 def _shown(raw: bytes) -> str:
-    """The same of the status of an object; empty where it shows none, or one of another shape."""
+    """Digest of an object's status; empty for a missing status, or a status of another shape."""
     try:
-        found = msgspec.json.decode(raw, type=_RawStatus)
+        status = msgspec.json.decode(raw, type=_RawStatus)
     except msgspec.DecodeError:
         return ""
-    if found.conditions is None:
+    if status.conditions is None:
         return ""
     return shown_status(
         KaiStatus(
-            found.child_queues or (),
-            _texts(found.allocated),
-            _texts(found.allocated_non_preemptible),
-            _texts(found.requested),
-            found.conditions,
+            status.child_queues or (),
+            _texts(status.allocated),
+            _texts(status.allocated_non_preemptible),
+            _texts(status.requested),
+            status.conditions,
         )
     )
 
@@ -125,7 +125,7 @@ def _texts(amounts: dict[str, str | int] | None) -> dict[str, str]:
 
 
 def read_kai_queue(raw: bytes) -> KaiQueue:
-    """The queue as written. Raises UnreadableError where it is no Queue at all."""
+    """The queue as written. Raises UnreadableError for an object that is no Queue."""
     queue: RawQueue = decode(raw, RawQueue)
     spec, annotations = queue.spec, queue.metadata.annotations
     given = {name: getattr(spec.resources, name) or RawAmounts() for name in RESOURCES} if spec.resources else {}
@@ -136,9 +136,9 @@ def read_kai_queue(raw: bytes) -> KaiQueue:
         parent=spec.parent_queue[:300],
         priority=spec.priority,
         title=clean(spec.display_name[:300]),
-        quota={RESOURCES[name]: _text(each.quota) for name, each in given.items()},
-        limit={RESOURCES[name]: _text(each.limit) for name, each in given.items()},
-        weight={RESOURCES[name]: _text(each.over_quota_weight) for name, each in given.items()},
+        quota={RESOURCES[name]: _text(amounts.quota) for name, amounts in given.items()},
+        limit={RESOURCES[name]: _text(amounts.limit) for name, amounts in given.items()},
+        weight={RESOURCES[name]: _text(amounts.over_quota_weight) for name, amounts in given.items()},
         preempt_min_runtime=(spec.preempt_min_runtime or "")[:40],
         reclaim_min_runtime=(spec.reclaim_min_runtime or "")[:40],
         rules={name: annotations[f"{PREFIX}/{name}"][:300] for name in USAGE if f"{PREFIX}/{name}" in annotations},
@@ -148,7 +148,7 @@ def read_kai_queue(raw: bytes) -> KaiQueue:
 
 
 def _text(number: Decimal | None) -> str:
-    """The number without an exponent, as far as users write one; what is unset is 0."""
+    """The number without an exponent, up to the length of users' numbers; a missing number is 0."""
     if number is None:
         return "0"
     text = format(number, "f") if number.is_finite() and abs(number.adjusted()) < MAX_DIGITS else str(number)

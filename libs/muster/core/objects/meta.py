@@ -1,10 +1,7 @@
-"""The parts that Kubernetes objects share: metadata, conditions, and labels that quota knows.
+"""The parts common to Kubernetes objects: metadata, conditions, and the labels of quota.
 
-Conditions, as the status of most objects has them: one shape for every reader.
-
-Labels on workloads that quota knows: which quota it belongs to, and whether it may be preempted.
-
-Both families count, the first before the second: ``quota.scheduling.alibabacloud.com/`` and
+Conditions have one shape for every reader. Labels on workloads name the quota, and whether the workload may be
+preempted. Two families of labels count, the first before the second: ``quota.scheduling.alibabacloud.com/`` and
 ``quota.scheduling.koordinator.sh/``.
 """
 
@@ -36,15 +33,15 @@ class Condition(Struct, frozen=True):
 
 
 class ExplainedCondition(Condition, frozen=True):
-    """The same with its cause; without its times."""
+    """A condition with its cause, without its times."""
 
     reason: str = ""
     message: str = ""
 
 
 def is_true(conditions: tuple[Condition, ...] | None, kind: str) -> bool:
-    """Whether there is a condition of that type and it is true."""
-    return any(each.type == kind and each.status == "True" for each in conditions or ())
+    """Whether a condition of the type exists and is true."""
+    return any(condition.type == kind and condition.status == "True" for condition in conditions or ())
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -53,37 +50,37 @@ def is_true(conditions: tuple[Condition, ...] | None, kind: str) -> bool:
 _FAMILIES = ("quota.scheduling.alibabacloud.com", "quota.scheduling.koordinator.sh")
 _NAMES = tuple(f"{family}/name" for family in _FAMILIES)
 QUOTA_NAME = _NAMES[0]
-"""Label that names a quota."""
+"""Label with the name of a quota."""
 _PREEMPTIBLE = tuple(f"{family}/preemptible" for family in _FAMILIES)
 KAI_QUEUE = "kai.scheduler/queue"
-"""Label that names a queue of KAI Scheduler."""
+"""Label with the name of a queue of KAI Scheduler."""
 KAI_PRIORITY = "priorityClassName"
-"""Label on a workload of such a queue: its PriorityClass, before what its pods say."""
+"""Label on a workload of such a queue: the PriorityClass, before the PriorityClass of the pods."""
 KAI_PREEMPTIBILITY = "kai.scheduler/preemptibility"
 KAI_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
-"""Label or annotation: how long work waits before others may be suspended for it."""
+"""Label or annotation: time a job waits before other jobs may be suspended for the job."""
 KAI_STALENESS = "kai.scheduler/staleness-grace-period"
-"""Label or annotation: how long a gang may run with less than its minimum; negative: for ever."""
+"""Label or annotation: time a gang may run with less than its minimum; negative: for ever."""
 RAY_NODE, RAY_CLUSTER, RAY_GROUP = "ray.io/is-ray-node", "ray.io/cluster", "ray.io/group"
 RAY_NODE_TYPE, RAY_HEAD, RAY_WORKER = "ray.io/node-type", "head", "worker"
-"""Labels that KubeRay gives its pods, and the values of the last one."""
+"""Labels that KubeRay writes on pods, and the values of the last label."""
 RAY_PRIORITY = "ray.io/priority-class-name"
-"""Label on what KubeRay runs: the PriorityClass of its gang, before what its pods say."""
+"""Label on objects run by KubeRay: the PriorityClass of the gang, before the PriorityClass of the pods."""
 RECLAIM_GRACE = "muster.dev/reclaim-grace"
-"""How long the job waits for the quota it is owed before others are evicted for it."""
+"""Time the job waits for its guaranteed quota before other jobs are evicted for the job."""
 RUN_TIME = "muster.dev/run-time"
-"""How long the job runs at most, as its owner declares: from when its quota is reserved until it has left."""
+"""Longest run time of the job, declared by the owner: from the reservation of quota until the job has left."""
 TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE, RUN_TIME)
 KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """Labels that count on a pod template where the workload has none."""
 KEPT = (*_NAMES, *_PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
-"""The labels that are kept of a workload."""
+"""The labels kept of a workload."""
 KAI = "kai:"
-"""In front of the queue that a workload asks for: its name, and after a slash the quota it names as well."""
+"""Prefix of a requested queue of KAI Scheduler: the name of the queue, and after a slash the named quota."""
 
 
 def quota_name(labels: Mapping[str, str]) -> str:
-    """The bare name of the quota a workload asks for, or KAI and a queue; empty when its namespace decides."""
+    """The bare name of the requested quota, or ``KAI`` and a queue; empty when the namespace decides."""
     if not labels:
         return ""
     named = next(filter(None, map(labels.get, _NAMES)), "")
@@ -94,7 +91,7 @@ def quota_name(labels: Mapping[str, str]) -> str:
 
 
 def queue_and_quota(named: str) -> tuple[str, str]:
-    """(the queue of KAI Scheduler, the quota) that ``quota_name`` found, empty where there is none."""
+    """(queue of KAI Scheduler, quota) in a result of ``quota_name``; empty where missing."""
     if not named.startswith(KAI):
         return "", named
     queue, _, quota = named[len(KAI) :].partition("/")
@@ -102,7 +99,7 @@ def queue_and_quota(named: str) -> tuple[str, str]:
 
 
 def is_ray_head(labels: Mapping[str, str]) -> bool:
-    """Whether these are the labels of the head of a Ray cluster."""
+    """Whether the labels are the labels of a Ray head."""
     return labels.get(RAY_NODE_TYPE) == RAY_HEAD
 
 
@@ -119,50 +116,51 @@ INTENT = f"{PREFIX}/intent"
 QUEUED_AT = f"{PREFIX}/queued-at"
 DEQUEUED_AT = f"{PREFIX}/dequeued-at"
 CHECKPOINTED_AT = f"{PREFIX}/checkpointed-at"
-"""When a job saved its work last, as it says itself: RFC 3339."""
+"""Time of the job's last checkpoint, reported by the job: RFC 3339."""
 ENQUEUE_STAMPS = ("kube-queue/job-enqueue-timestamp", "koord-queue/job-enqueue-timestamp")
 DEQUEUE_STAMPS = ("kube-queue/job-dequeue-timestamp", "koord-queue/job-dequeue-timestamp")
 SUSPEND = "scheduling.x-k8s.io/suspend"
-"""Suspends workloads of operators that know no field for it; of its values, only ``true`` does."""
+"""Suspends workloads whose operators have no field for suspension; only the value ``true`` suspends."""
 GANG = f"{PREFIX}/gang"
-"""On pods of a workload that was placed before it was resumed: its name."""
+"""On pods of a workload placed before the resume: the name of the workload."""
 SCHEDULING_GROUP = f"{PREFIX}/scheduling-group"
-"""On pods of a workload that kube-scheduler places: the PodGroup of Kubernetes itself that their spec is to name."""
+"""On pods placed by kube-scheduler: the native PodGroup for the spec of the pod."""
 ATTEMPT = f"{PREFIX}/attempt"
-"""On such a PodGroup: the attempt of the job that it was made for."""
+"""On a native PodGroup: the attempt of the PodGroup's job."""
 GPU_DEVICE = f"{PREFIX}/gpu-device"
-"""On a pod that takes shares of GPUs: which of the shared devices of its node, as we count them, with commas."""
+"""On a pod with shares of GPUs: the shared devices of the node, numbered by muster, separated by commas."""
 GPU_GROUPS = f"{PREFIX}/gpu-groups"
-"""On such a pod: the group that shares each of these devices, in the same order."""
+"""On such a pod: the sharing group of each device, in the same order."""
 GPU_UUIDS = f"{PREFIX}/gpu-uuids"
-"""On such a pod: the devices as the driver knows them, in the same order."""
+"""On such a pod: the UUIDs of the devices in the driver, in the same order."""
 GPU_PORTION = f"{PREFIX}/gpu-portion"
-"""On such a pod: how much of each device is its own."""
+"""On such a pod: the pod's part of each device."""
 GRANTED = f"{PREFIX}/granted"
-"""On a Ray cluster that scales itself: the replicas that are granted to each worker group, as ``big=0,small=2``."""
+"""On a self-scaling Ray cluster: the granted replicas of each worker group, as ``big=0,small=2``."""
 CEILINGS = f"{PREFIX}/max-replicas"
-"""On such a cluster: the most replicas of each worker group that its owner wants."""
+"""On such a cluster: the owner's largest replicas of each worker group."""
 GATE = f"{PREFIX}/gate"
-"""On such a cluster: the decision by which ``maxReplicas`` was written last."""
+"""On such a cluster: the decision behind the last write of ``maxReplicas``."""
 DRIVE = f"{PREFIX}/drive-replicas"
-"""On a Ray cluster without an autoscaler: ``true`` has Muster write ``replicas`` by its waiting tasks."""
+"""On a Ray cluster without an autoscaler: ``true`` lets Muster write ``replicas`` by the waiting tasks."""
 DRAIN = f"{PREFIX}/drain"
 NODE_WAIT = f"{PREFIX}/node-wait"
-"""On a Ray cluster that scales itself: spans of its owner's choice, see ``model.elastic``."""
+"""On a self-scaling Ray cluster: time spans chosen by the owner, see ``model.elastic``."""
 START = f"{PREFIX}/start"
-"""On such a cluster: ``minimum`` has it admitted with its minReplicas; the rest is granted as it fits."""
+"""On such a cluster: with ``minimum`` the cluster is admitted with minReplicas; the rest is granted as the rest
+fits."""
 IPPR = "ray.io/ippr"
-"""On a Ray cluster: how large Ray's autoscaler may make its pods in place (from Ray 2.60 on), as JSON."""
+"""On a Ray cluster: the largest sizes of pods resized in place by Ray's autoscaler (from Ray 2.60 on), as JSON."""
 OWN_IPPR = f"{PREFIX}/ippr"
-"""On such a cluster: what its owner wrote there."""
+"""On such a cluster: the owner's own value of ``ray.io/ippr``."""
 RESIZE = f"{PREFIX}/resize"
-"""On such a cluster: how large its pods may be made now, as ``small/cpu=4000m,small/memory=8589934592``."""
+"""On such a cluster: the allowed sizes of the pods now, as ``small/cpu=4000m,small/memory=8589934592``."""
 SHOWN = f"{PREFIX}/shown"
 """Fingerprint of our last write on an object."""
 OWNER = f"{PREFIX}/owner"
-"""Label or annotation on a job: the user or the team that it belongs to."""
+"""Label or annotation on a job: the user or the team that owns the job."""
 MADE_FOR = f"{PREFIX}/made-for"
-"""On a PodGroup that we made: what asked for it."""
+"""On a PodGroup made by muster: the requester of the PodGroup."""
 PRIORITY = f"{PREFIX}/priority"
 HOLD = f"{PREFIX}/hold"
 CHANGED_BY = f"{PREFIX}/changed-by"
@@ -171,7 +169,7 @@ MAX_REASON = 500
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Numbers as wide as Kubernetes has them: JSON itself has no limit, and what is kept must be stored again."""
+"""Numbers of Kubernetes' width: JSON has no limit, and muster has to store kept numbers again."""
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -192,7 +190,7 @@ def is_namespace(text: str) -> bool:
 
 
 def version_of(text: str) -> int | None:
-    """A resourceVersion as an integer, None when it is none: plain digits, no more than an etcd revision has."""
+    """A resourceVersion as an integer; None for any other text: plain digits, at most an etcd revision."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         return None
     number = int(text)
@@ -221,7 +219,7 @@ class Owner(Struct, frozen=True, rename="camel"):
 
 
 class Meta(Struct, frozen=True, rename="camel"):
-    """metadata, as far as Muster reads it."""
+    """The metadata fields read by Muster."""
 
     name: str = ""
     namespace: str = ""
@@ -236,7 +234,7 @@ class Meta(Struct, frozen=True, rename="camel"):
 
     @property
     def rv(self) -> int:
-        """ResourceVersion as an integer; raises UnreadableError when it is not one."""
+        """ResourceVersion as an integer; raises UnreadableError for any other text."""
         version = version_of(self.resource_version)
         if version is None:
             raise unreadable("metadata.resourceVersion", "not_an_integer", value=shorten(self.resource_version, 64))
@@ -244,7 +242,7 @@ class Meta(Struct, frozen=True, rename="camel"):
 
     @property
     def created(self) -> int:
-        """creationTimestamp, ms since the epoch; raises UnreadableError when it is not a time, 0 when there is none."""
+        """creationTimestamp, ms since the epoch, 0 when missing; raises UnreadableError for an invalid time."""
         if not self.creation_timestamp:
             return 0
         created = parse_time(self.creation_timestamp)
@@ -254,11 +252,11 @@ class Meta(Struct, frozen=True, rename="camel"):
 
     @property
     def controller(self) -> Owner:
-        """The owner that controls it; an empty one when there is none."""
+        """The controlling owner; an empty owner when the object has no controller."""
         return next((owner for owner in self.owner_references if owner.controller), Owner())
 
     def ref(self, kind: str) -> Ref:
-        """Which object this is; raises UnreadableError for an identity no API server gives."""
+        """The identity of the object; raises UnreadableError for an identity not possible on an API server."""
         if not is_name(self.name):
             raise unreadable("metadata.name", "not_a_name", value=shorten(self.name, 64))
         if self.namespace and not is_namespace(self.namespace):
@@ -269,7 +267,7 @@ class Meta(Struct, frozen=True, rename="camel"):
 
 
 def wishes(annotations: dict[str, str]) -> Wishes:
-    """What people ask for the object. Raises UnreadableError for a priority that is no 32-bit integer."""
+    """The users' wishes for the object. Raises UnreadableError for a priority outside of 32-bit integers."""
     text, priority = annotations.get(PRIORITY, ""), None
     if text:
         if not re.fullmatch(r"-?[0-9]{1,10}", text) or not -(2**31) <= int(text) < 2**31:
@@ -277,14 +275,14 @@ def wishes(annotations: dict[str, str]) -> Wishes:
         priority = int(text)
     hold = annotations.get(HOLD, "false") != "false"
     by, reason = (clean(annotations.get(key, "")[:200]) for key in (CHANGED_BY, CHANGE_REASON))
-    # A user that starts a job without an admission says so here, and asks for nothing.
+    # A user that starts a job without an admission is recorded here, and has no wish.
     if priority is None and not hold and not by:
         return NO_WISHES
     return Wishes(priority=priority, hold=hold, by=by, reason=reason)
 
 
 def decode(raw: bytes, shape: type[Any]) -> Any:
-    """The object as ``shape``; raises UnreadableError naming the path of the first field that does not fit."""
+    """The object as ``shape``; raises UnreadableError naming the path of the first wrong field."""
     try:
         return _decoder(shape).decode(raw)
     except RecursionError as err:
@@ -297,36 +295,36 @@ _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 def _decoder(shape: type[Any]) -> msgspec.json.Decoder[Any]:
-    found = _decoders.get(shape)
-    if found is None:
-        found = _decoders[shape] = msgspec.json.Decoder(shape)
-    return found
+    decoder = _decoders.get(shape)
+    if decoder is None:
+        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
+    return decoder
 
 
 def not_decoded(message: str) -> FieldProblem:
-    """What a decoder says, in its own words, and of which field.
+    """The message of a decoder, with the path of the field.
 
     msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` becomes ``expected int, got str`` of
     ``spec.replicas``.
     """
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
-    where, said = (
+    where, message_text = (
         (match[2] or "object", match[1][:1].lower() + match[1][1:]) if match is not None else ("object", message)
     )
-    return problem(where.replace("`", ""), "not_decoded", said=said.replace("`", "")[:MAX_REASON])
+    return problem(where.replace("`", ""), "not_decoded", said=message_text.replace("`", "")[:MAX_REASON])
 
 
 LATEST_MS = 253_370_764_800_000
-"""The year 9999: a time from then on is no time, so that whatever is added to one can still be written."""
+"""The year 9999: later times are no times, so that the sum of a time and a span can still be written."""
 
 _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)? \+0000 UTC( m=.*)?")
 
 
 def parse_time(text: str) -> int:
-    """A timestamp as ms since the epoch, 0 when it cannot be read.
+    """A timestamp as ms since the epoch, 0 for an unreadable text.
 
-    Reads RFC 3339 and the text Go prints for a time, with or without its monotonic part
-    (``2025-01-10 01:36:24.298639916 +0000 UTC m=+132100.25``), as the kube-queue annotations hold it.
+    Reads RFC 3339 and the text Go prints for a time, with or without its monotonic part (``2025-01-10
+    01:36:24.298639916 +0000 UTC m=+132100.25``), as in the kube-queue annotations.
     """
     if not text or len(text) > 80:
         return 0
@@ -355,7 +353,7 @@ def rfc3339(ms: int) -> str:
 
 
 def go_time(ms: int) -> str:
-    """``2025-01-10 01:36:24.298 +0000 UTC``: how Go prints a time, as the kube-queue annotations hold it."""
+    """``2025-01-10 01:36:24.298 +0000 UTC``: a time as Go prints, for the kube-queue annotations."""
     seconds, rest = divmod(ms, 1000)
     stamp = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     fraction = f".{rest:03d}".rstrip("0").rstrip(".")

@@ -1,7 +1,7 @@
-"""Node pools as an operator declares them, and ProvisioningRequests (autoscaling.x-k8s.io/v1) as they are answered.
+"""Node pools declared by an operator, and answered ProvisioningRequests (autoscaling.x-k8s.io/v1).
 
-Pools are in one ConfigMap, a key for each; its value is JSON. A pool that cannot be read is refused by itself, with
-the key, the value and what would do; the others count.
+One ConfigMap declares the pools, one key per pool with a JSON value. An unreadable pool is refused alone, with the key,
+the value and the way out; the other pools count.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from muster.model.text import clean, shorten
 
 NAMESPACE = "muster-system"
 NAME = "muster-node-pools"
-"""The ConfigMap that counts."""
+"""The ConfigMap of the pools."""
 REQUESTED = f"{PREFIX}/nodes-requested"
-"""Label of the objects that we make to ask for nodes."""
+"""Label of the objects made by muster to request nodes."""
 BY_PODS = "unschedulable-pods"
-"""As a class: nodes are added for pods that lack one, no request is needed."""
+"""Class without a request: the autoscaler adds nodes for pods without a node."""
 MAX_POOLS = 64
 MAX_NODES = 10_000
 MAX_WAIT_S = 86_400
@@ -67,28 +67,28 @@ class _ConfigMap(Struct, frozen=True):
 
 
 def read_node_pools(raw: bytes) -> NodePoolsObserved | None:
-    """The pools of the ConfigMap that counts; None for any other."""
-    found: _ConfigMap = decode(raw, _ConfigMap)
-    if (found.metadata.namespace, found.metadata.name) != (NAMESPACE, NAME):
+    """The pools of the ConfigMap ``NAME``; None for any other ConfigMap."""
+    config_map: _ConfigMap = decode(raw, _ConfigMap)
+    if (config_map.metadata.namespace, config_map.metadata.name) != (NAMESPACE, NAME):
         return None
-    data = found.data or {}
+    data = config_map.data or {}
     if len(data) > MAX_POOLS:
         raise unreadable("data", "many_pools", count=len(data), most=MAX_POOLS)
     pools = tuple(_pool(name, data[name]) for name in sorted(data))
-    return NodePoolsObserved(ref=found.metadata.ref("ConfigMap"), rv=found.metadata.rv, pools=pools)
+    return NodePoolsObserved(ref=config_map.metadata.ref("ConfigMap"), rv=config_map.metadata.rv, pools=pools)
 
 
 def _pool(name: str, text: str) -> NodePool:
     where = f"data[{shorten(clean(name), 64)}]"
     try:
-        said: _Pool = decode(text.encode("utf-8", "replace"), _Strict)
+        pool: _Pool = decode(text.encode("utf-8", "replace"), _Strict)
     except UnreadableError as err:
         because = err.at("" if err.problem.path == "object" else err.problem.path)
         return NodePool(shorten(clean(name), 64), refusal=problem(where, "not_a_pool", because, keys=KEYS))
     try:
         if not is_name(name) or len(name) > 63:
             raise unreadable("", "not_a_pool_name")
-        return _judged(name, said)
+        return _judged(name, pool)
     except UnreadableError as err:
         inside = err.problem.path
         return NodePool(shorten(clean(name), 64), refusal=err.at(f"{where}.{inside}" if inside else where))
@@ -110,16 +110,16 @@ def _judged(name: str, said: _Pool) -> NodePool:
         raise unreadable("class", "not_a_pool_class", value=shorten(said.asked_by, 64), other=BY_PODS)
     if not 1 <= said.wait_s <= MAX_WAIT_S:
         raise unreadable("waitSeconds", "wait_out_of_range", value=said.wait_s, most=MAX_WAIT_S)
-    for index, each in enumerate(said.taints):
-        if each.effect not in EFFECTS:
-            raise unreadable(f"taints[{index}].effect", "none_of", value=shorten(each.effect, 64), choices=EFFECTS)
-    taints = [Taint(each.key, each.value, each.effect) for each in said.taints if each.effect in EFFECTS[:2]]
+    for index, taint in enumerate(said.taints):
+        if taint.effect not in EFFECTS:
+            raise unreadable(f"taints[{index}].effect", "none_of", value=shorten(taint.effect, 64), choices=EFFECTS)
+    taints = [Taint(taint.key, taint.value, taint.effect) for taint in said.taints if taint.effect in EFFECTS[:2]]
     return NodePool(
         name=name,
         most=most,
         allocatable=dict(sorted({"pods": 110_000, **amounts(said.allocatable, "allocatable")}.items())),
         labels=dict(sorted(said.labels.items())),
-        taints=tuple(sorted(taints, key=lambda each: (each.key, each.value, each.effect))),
+        taints=tuple(sorted(taints, key=lambda taint: (taint.key, taint.value, taint.effect))),
         provisioning="" if said.asked_by == BY_PODS else said.asked_by,
         wait_ms=said.wait_s * 1000,
     )
@@ -151,23 +151,23 @@ class _Request(Struct, frozen=True):
 
 
 def read_nodes_request(raw: bytes) -> NodesRequestObserved | None:
-    """A ProvisioningRequest that we made, and how far the autoscaler has come; None for one of another client."""
-    found: _Request = decode(raw, _Request)
-    if REQUESTED not in found.metadata.labels:
+    """A ProvisioningRequest made by muster, with the autoscaler's progress; None for another client's request."""
+    request: _Request = decode(raw, _Request)
+    if REQUESTED not in request.metadata.labels:
         return None
-    conditions = (found.status.conditions if found.status is not None else None) or ()
-    holds = {each.type: each for each in conditions if each.status == "True"}
-    pod_sets = (found.spec.pod_sets if found.spec is not None else None) or ()
+    conditions = (request.status.conditions if request.status is not None else None) or ()
+    holds = {condition.type: condition for condition in conditions if condition.status == "True"}
+    pod_sets = (request.spec.pod_sets if request.spec is not None else None) or ()
     fact = NodesRequestObserved(
-        ref=found.metadata.ref("ProvisioningRequest"),
-        rv=found.metadata.rv,
-        templates=tuple(each.pod_template_ref.name[:253] for each in pod_sets[:MAX_TEMPLATES]),
+        ref=request.metadata.ref("ProvisioningRequest"),
+        rv=request.metadata.rv,
+        templates=tuple(pod_set.pod_template_ref.name[:253] for pod_set in pod_sets[:MAX_TEMPLATES]),
     )
     for phase, names in _PHASES:
         for name in names:
             if name in holds:
-                each = holds[name]
-                text = shorten(clean(each.message or each.reason), 300)
+                condition = holds[name]
+                text = shorten(clean(condition.message or condition.reason), 300)
                 return NodesRequestObserved(
                     ref=fact.ref, rv=fact.rv, phase=phase, message=text, templates=fact.templates
                 )
@@ -181,4 +181,4 @@ _PHASES: tuple[tuple[_Phase, tuple[str, ...]], ...] = (
     ("provisioned", ("Provisioned",)),
     ("accepted", ("Accepted",)),
 )
-"""What counts first: once it has failed or lapsed, it does not matter how far it had come."""
+"""The order of the conditions: a failed or lapsed request is over, at any earlier progress."""

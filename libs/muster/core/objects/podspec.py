@@ -1,12 +1,10 @@
-"""What one pod of a template asks for, and where it may run.
+"""The request of one pod of a template, and the nodes allowed by the pod spec.
 
-Where a pod may run, read from its spec: only what can forbid a node; preferences are left out.
+Allowed nodes: only rules that can forbid a node; preferences are left out.
 
-What one pod of a template asks for.
-
-Kubernetes' rule per resource: max(sum of containers and sidecars, largest ordinary init container together with the
-sidecars started before it); pod-level requests replace that where they are set; overhead is added. A container's
-request is its request, else its limit, resource by resource (templates are not defaulted by the API server).
+Request: Kubernetes' rule per resource is max(sum of containers and sidecars, largest ordinary init container together
+with the sidecars started before). Pod-level requests replace the maximum where set; overhead is added. The request of a
+container is its own request, else its limit, resource by resource (the API server does not default templates).
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ _OPERATORS: dict[str, Operator] = {
     "Lt": "Lt",
 }
 _CLOSING = ("NoSchedule", "NoExecute")
-"""Effects of taints that keep pods away; PreferNoSchedule does not."""
+"""Effects of taints that keep pods away; PreferNoSchedule keeps no pod away."""
 
 
 REQUIRED_LEVEL = "kai.scheduler/topology-required-placement"
@@ -144,7 +142,7 @@ class RawVolume(Struct, frozen=True, rename="camel"):
 
 
 class RawRules(Struct, frozen=True):
-    """The parts of a pod spec that say where it may run."""
+    """The parts of a pod spec that restrict the nodes."""
 
     node_selector: dict[str, str] | None = None
     tolerations: tuple[RawToleration, ...] | None = None
@@ -159,7 +157,7 @@ _NOTHING = RawRules()
 
 
 def rules_of(raw: RawRules, labels: dict[str, str]) -> PodRules:
-    """The rules of a pod with these labels; the labels themselves are not in them."""
+    """The rules of a pod with these labels; the result has no labels."""
     if raw == _NOTHING:
         return ANYWHERE
     affinity = raw.affinity or RawAffinity()
@@ -169,32 +167,32 @@ def rules_of(raw: RawRules, labels: dict[str, str]) -> PodRules:
     apart = (affinity.pod_anti_affinity or RawPodAffinity()).required_during_scheduling_ignored_during_execution or ()
     return PodRules(
         node_labels=dict(sorted((raw.node_selector or {}).items())),
-        tolerations=tuple(_toleration(each) for each in raw.tolerations or ()),
+        tolerations=tuple(_toleration(toleration) for toleration in raw.tolerations or ()),
         nodes=None if required is None else node_terms(required),
         claims=tuple(
-            each.persistent_volume_claim.claim_name[:253]
-            for each in raw.volumes or ()
-            if each.persistent_volume_claim is not None
+            volume.persistent_volume_claim.claim_name[:253]
+            for volume in raw.volumes or ()
+            if volume.persistent_volume_claim is not None
         ),
-        together=tuple(_pod_term(each, labels) for each in together),
-        apart=tuple(_pod_term(each, labels) for each in apart),
+        together=tuple(_pod_term(term, labels) for term in together),
+        apart=tuple(_pod_term(term, labels) for term in apart),
         spread=tuple(
-            _spread(each, labels)
-            for each in raw.topology_spread_constraints or ()
-            if each.when_unsatisfiable == "DoNotSchedule"
+            _spread(spread, labels)
+            for spread in raw.topology_spread_constraints or ()
+            if spread.when_unsatisfiable == "DoNotSchedule"
         ),
         ports=tuple(_ports(raw)),
-        unsupported=next((found for each in together + apart if (found := _unsupported(each)) is not None), None),
+        unsupported=next((wrong for term in together + apart if (wrong := _unsupported(term)) is not None), None),
     )
 
 
 def topology_of(annotations: Mapping[str, str]) -> Topology:
-    """The levels within one domain of which pods are to be, as KAI Scheduler's annotations name them: node labels."""
+    """The topology levels from KAI Scheduler's annotations: node labels whose values are the domains for the pods."""
     return Topology(annotations.get(REQUIRED_LEVEL, "")[:317], annotations.get(PREFERRED_LEVEL, "")[:317])
 
 
 def node_terms(selector: RawNodeSelector) -> tuple[NodeTerm, ...]:
-    """The terms of a node selector: one of them has to match."""
+    """The terms of a node selector: at least one term has to match."""
     return tuple(
         NodeTerm(
             labels=tuple(_requirements(term.match_expressions)),
@@ -206,8 +204,8 @@ def node_terms(selector: RawNodeSelector) -> tuple[NodeTerm, ...]:
 
 def taints_of(raw: tuple[RawTaint, ...] | None) -> tuple[Taint, ...]:
     """The taints that keep pods away, sorted."""
-    found = [Taint(each.key, each.value or "", each.effect) for each in raw or () if each.effect in _CLOSING]
-    return tuple(sorted(found, key=lambda each: (each.key, each.value, each.effect)))
+    taints = [Taint(taint.key, taint.value or "", taint.effect) for taint in raw or () if taint.effect in _CLOSING]
+    return tuple(sorted(taints, key=lambda taint: (taint.key, taint.value, taint.effect)))
 
 
 def _toleration(raw: RawToleration) -> Toleration:
@@ -224,7 +222,7 @@ def _requirements(raw: Iterable[RawRequirement] | None) -> Iterator[Requirement]
 
 
 def selector_of(raw: RawLabelSelector | None) -> tuple[Requirement, ...] | None:
-    """A label selector; None, which selects nothing, where there is none."""
+    """A label selector; None for a missing selector: None selects nothing."""
     if raw is None:
         return None
     exact = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
@@ -273,7 +271,7 @@ def _ports(raw: RawRules) -> Iterator[HostPort]:
 
 
 Quantity = str | int | float
-"""As manifests hold it: ``"500m"``, ``4`` or ``0.5``."""
+"""A quantity in manifests: ``"500m"``, ``4`` or ``0.5``."""
 
 
 class Resources(Struct, frozen=True):
@@ -289,7 +287,7 @@ class Container(Struct, frozen=True, rename="camel"):
     image: object = None
     command: object = None
     args: object = None
-    """What is only shown is read as it is: a job is not refused for it."""
+    """A displayed field is read in any shape: no job is refused for a displayed field."""
 
 
 class Gate(Struct, frozen=True):
@@ -341,28 +339,38 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def container_names(spec: PodSpec) -> list[str]:
-    """The names of the containers of a pod, initial ones too."""
-    return [each.name for each in (*spec.containers, *(spec.init_containers or ()))]
+    """The names of the containers of a pod, init containers included."""
+    return [container.name for container in (*spec.containers, *(spec.init_containers or ()))]
 
 
 def names_resource(spec: PodSpec, name: str) -> bool:
-    """Whether any container of a pod names a resource, be it with the amount 0."""
-    found = (each.resources or Resources() for each in (*spec.containers, *(spec.init_containers or ())))
-    return any(name in (each.limits or {}) or name in (each.requests or {}) for each in found)
+    """Whether any container of a pod names a resource, even with the amount 0."""
+    resources = (container.resources or Resources() for container in (*spec.containers, *(spec.init_containers or ())))
+    return any(
+        name in (container_resources.limits or {}) or name in (container_resources.requests or {})
+        for container_resources in resources
+    )
 
 
 def pod_rules(spec: PodSpec, labels: dict[str, str]) -> PodRules:
     """Where a pod of this spec with these labels may run."""
-    containers = (*spec.containers, *(each for each in spec.init_containers or () if each.restart_policy == "Always"))
+    containers = (
+        *spec.containers,
+        *(container for container in spec.init_containers or () if container.restart_policy == "Always"),
+    )
     return rules_of(
         RawRules(
             node_selector=spec.node_selector or None,
             tolerations=spec.tolerations or None,
             affinity=spec.affinity,
             topology_spread_constraints=spec.topology_spread_constraints or None,
-            volumes=tuple(each for each in spec.volumes or () if each.persistent_volume_claim is not None) or None,
+            volumes=tuple(volume for volume in spec.volumes or () if volume.persistent_volume_claim is not None)
+            or None,
             ports=tuple(
-                port for each in containers for port in each.ports or () if port.host_port or spec.host_network
+                port
+                for container in containers
+                for port in container.ports or ()
+                if port.host_port or spec.host_network
             ),
             host_network=bool(spec.host_network),
         ),
@@ -371,9 +379,9 @@ def pod_rules(spec: PodSpec, labels: dict[str, str]) -> PodRules:
 
 
 def pod_request(spec: PodSpec, path: str, *, extra: Vector | None = None) -> Vector:
-    """The request of one pod, base units, sorted by resource; ``extra`` is what an operator adds as one container.
+    """The request of one pod, base units, sorted by resource; ``extra``: one container added by an operator.
 
-    ``path`` is the path of the spec, for errors. Raises UnreadableError on a quantity that is none.
+    ``path``: the path of the spec, for errors. Raises UnreadableError for an invalid quantity.
     """
     running: Vector = dict(extra or {})
     sidecars: Vector = {}
@@ -403,7 +411,7 @@ def pod_request(spec: PodSpec, path: str, *, extra: Vector | None = None) -> Vec
 
 
 def check_total(vector: Vector, path: str) -> Vector:
-    """The vector itself; raises UnreadableError when an amount is more than can be counted."""
+    """The vector, unchanged; raises UnreadableError for an uncountable amount."""
     too_much = [name for name, amount in vector.items() if amount > MAX_AMOUNT]
     if too_much:
         raise unreadable(path, "uncountable_request", resource=too_much[0])

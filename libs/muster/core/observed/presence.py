@@ -1,8 +1,8 @@
-"""What is left of a workload in the cluster: the objects it runs through and their pods.
+"""The remains of a workload in the cluster: the child objects of the workload, and the pods.
 
-A quota is free again only when the RayCluster of a RayJob is gone and none of its pods is live
-(KubeRay keeps both for ttlSecondsAfterFinished, and terminating pods still hold their nodes). Pods of other kinds
-belong to the workload itself; a Spark driver is a pod that owns further pods, so that it is also a child.
+A quota is free again only when the RayCluster of a RayJob is gone and no pod of the RayCluster is live. KubeRay keeps
+both for ttlSecondsAfterFinished, and terminating pods still hold their nodes. Pods of other kinds belong to the
+workload itself. A Spark driver is a pod that owns further pods, so the driver is also a child.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from muster.model.workload import SPARK_ROLE, PodState
 
 
 def is_alone(pod: PodState, owner_of: Mapping[str, str]) -> bool:
-    """Whether a pod is of no job. An executor of Spark is not where no job runs through its driver: whatever has the
-    token of that may make it. ``owner_of``: uid of a child -> uid of the workload that runs through it.
+    """Whether a pod is a standalone pod: a pod of no job.
+
+    An executor of Spark is a standalone pod where no job runs through its driver: any client with the token of the
+    driver may create such a pod. ``owner_of``: uid of a child -> uid of the child's workload.
     """
     stray = pod.labels.get(SPARK_ROLE) == "executor" and pod.owner_uid not in owner_of
     return not pod.owner_uid or stray
 
 
 class Presence(Struct):
-    """Live children and pods, by the uid of the workload they belong to.
+    """Live children and pods, by the uid of their workload.
 
-    Every ``fold`` method returns the uid of the workload it concerns, or None when nothing changed for any job.
+    Every ``fold`` method returns the uid of the changed workload, or None when nothing changed for any job.
     """
 
     children: dict[str, dict[str, bool]] = field(default_factory=dict)
-    """workload uid -> {uid of a child: whether the object still exists}; a child stays while a pod of it lives."""
+    """workload uid -> {uid of a child: whether the object still exists}; a child stays while one of its pods lives."""
     owner_of: dict[str, str] = field(default_factory=dict)
     """child uid -> workload uid, for the children above."""
     pods: dict[str, dict[str, Vector]] = field(default_factory=dict)
-    """owner uid (a child, or the workload itself) -> {uid of a live pod: its request}."""
+    """owner uid (a child, or the workload itself) -> {uid of a live pod: request}."""
     requests: dict[str, Vector] = field(default_factory=dict)
-    """owner uid -> what its live pods ask for in all."""
+    """owner uid -> total request of the owner's live pods."""
     wanted: dict[str, Vector] = field(default_factory=dict)
-    """uid of a child that exists -> what its spec asks for, where it says."""
+    """uid of an existing child -> request in the child's spec, where stated."""
     pod_owner: dict[str, str] = field(default_factory=dict)
     """uid of a live pod -> owner uid."""
 
@@ -54,12 +56,12 @@ class Presence(Struct):
         return own + sum([len(self.pods.get(child, ())) for child in family]) if family else own
 
     def in_use(self, uid: str) -> Vector:
-        """What the live pods of the workload ask for; or its children, where they ask for more."""
+        """The request of the workload's live pods, or of the children's specs where higher."""
         family = self.children.get(uid)
         if not family:
             return dict(self.requests.get(uid, {}))
         live = summed([self.requests.get(owner, {}) for owner in (uid, *family)])
-        return highest(live, summed([self.wanted.get(each, {}) for each in family]))
+        return highest(live, summed([self.wanted.get(child, {}) for child in family]))
 
     def child_observed(self, event: ChildObserved) -> str | None:
         child = event.child
@@ -83,7 +85,7 @@ class Presence(Struct):
         return owner
 
     def alone(self, uid: str) -> str | None:
-        """What was taken for a child is a workload by itself: its pods are its own. Returns the former owner."""
+        """A former child is a workload by itself and owns its pods. Returns the former owner."""
         owner = self.owner_of.pop(uid, None)
         if owner is None:
             return None
@@ -142,7 +144,7 @@ class Presence(Struct):
         self._settle(owner, child)
 
     def _settle(self, owner: str, child: str) -> None:
-        """Forget a child that neither exists nor has a live pod."""
+        """Forget a child without an object and without live pods."""
         family = self.children[owner]
         if not family[child] and child not in self.pods:
             del family[child], self.owner_of[child]

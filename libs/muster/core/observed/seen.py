@@ -1,11 +1,10 @@
 """Which version of each object has been folded: duplicates and late facts change nothing.
 
-Facts carry the whole observed object, so only the newest counts. An end is remembered for TOMBSTONE_MS of log time, so
-that a fact that arrives even later does not bring the object back. A newer version than that of the end does: an
-object may stop being what it was (the child of a workload, a pod of ours) and become it again.
+Facts carry the whole observed object, so only the newest fact counts. An end is remembered for TOMBSTONE_MS of log
+time: a fact that arrives late does not restore the object. A version newer than the end does restore the object: an
+object may change its role (a child of a workload, a pod of muster) and return to the former role.
 
-The folder of a stage asks once for all that the stage is made of (``core.stage``): what says nothing new reaches no
-arm of it.
+The folder of a stage asks once for all parts of the stage (``core.stage``): a stale fact reaches no arm of the stage.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from muster.model.keys import Ref
 TOMBSTONE_MS = 15 * 60 * 1000
 
 HOLES = 4_096
-"""Ends that are forgotten before their table is made again: to find its first, Python passes each that was there."""
+"""Forgotten ends before the table is rebuilt: to find the first entry, Python passes every deleted entry."""
 
 _SAID: dict[type[Event], str] = {
     WorkloadObserved: "workload",
@@ -46,7 +45,7 @@ _SAID: dict[type[Event], str] = {
     NodeObserved: "node",
     KaiQueueObserved: "queue",
 }
-"""{fact: its field for the observed object}; each of the others is the observation itself"""
+"""{fact: field of the observed object}; every other fact is the observation itself"""
 OBSERVATIONS: frozenset[type[Event]] = frozenset(
     (
         *_SAID,
@@ -59,46 +58,46 @@ OBSERVATIONS: frozenset[type[Event]] = frozenset(
         ObjectUnreadable,
     )
 )
-"""The facts that say how an object is."""
+"""The facts about the state of an object."""
 
 
 def said_of(event: Event) -> Any:
-    """What has the name and the resourceVersion of an observed object: what was seen of it, or the fact itself."""
+    """The value with the name and the resourceVersion of an observed object: the observation, or the fact itself."""
     field_of = _SAID.get(type(event))
     return event if field_of is None else getattr(event, field_of)
 
 
 def about(event: Event) -> tuple[Ref, int]:
-    """Of an observation: the object, and its resourceVersion."""
-    said = said_of(event)
-    return said.ref, said.rv
+    """The observed object, and its resourceVersion."""
+    observed = said_of(event)
+    return observed.ref, observed.rv
 
 
 class End(Struct, frozen=True):
-    """When an object ended, in log time, and from which version on; 0: no later version counts."""
+    """The end of an object in log time, and the version of the end; 0: no later version counts."""
 
     at: int
     rv: int
 
 
 class Seen(Struct):
-    """{uid: newest resourceVersion folded}, and the recently ended ones."""
+    """{uid: newest resourceVersion folded}, and the recently ended objects."""
 
     versions: dict[str, int] = field(default_factory=dict)
     ended: dict[str, End] = field(default_factory=dict)
     """By uid, oldest first."""
     holes: int = 0
-    """How many were forgotten since that table was made."""
+    """Ends forgotten since the table was rebuilt."""
 
     def stale(self, uid: str, rv: int) -> bool:
-        """Whether ``rv`` of ``uid`` says nothing that is not known."""
+        """Whether ``rv`` of ``uid`` adds nothing new."""
         end = self.ended.get(uid)
         if end is not None:
             return not end.rv or rv <= end.rv
         return rv <= self.versions.get(uid, -1)
 
     def newer(self, uid: str, rv: int) -> bool:
-        """Whether a fact about ``uid`` at ``rv`` says something new; remembers it if so."""
+        """Whether a fact about ``uid`` at ``rv`` is new; a new version is remembered."""
         if self.stale(uid, rv):
             return False
         self.ended.pop(uid, None)
@@ -106,7 +105,7 @@ class Seen(Struct):
         return True
 
     def end(self, event: ObjectGone, now: int) -> bool:
-        """The object is gone; False when that was known, or when something newer is."""
+        """Note the end of an object; False when the end, or a newer version, is known."""
         uid, rv = event.ref.uid, event.rv
         if 0 < rv < self.versions.get(uid, 0):
             return False

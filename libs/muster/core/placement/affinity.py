@@ -1,8 +1,7 @@
 """Rules between pods: affinity, anti-affinity, topology spread, host ports.
 
-Asked per node, kept current as places are taken.
-
-Only asks that such rules concern pay for this: the rest is placed by bucket.
+The rules are checked per node and kept current as places are taken. Only asks with such rules pay for the check: other
+asks are placed by bucket.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ class _Neighbour(Struct, frozen=True):
 
 
 class PodAffinity:
-    """What the pods that are there, and those placed so far, mean for further pods of one ask."""
+    """The effect of the existing pods, and of the pods placed so far, on further pods of one ask."""
 
     def __init__(self, view: View, ask: Ask) -> None:
         self.ask = ask
         self._ledger = view.ledger
         rules = ask.rules
         self._rejected: dict[str, dict[str, None]] = {}
-        """Label -> values where a pod that is there keeps pods like these away."""
+        """Label -> values where an existing pod keeps the pods of this ask away."""
         self._avoided: set[Domain] = set()
         self._ports: set[str] = set()
         self._joined: list[dict[Domain, int]] = [{} for _ in rules.together]
-        self._spread: list[dict[str, int]] = [self._domains(each) for each in rules.spread]
+        self._spread: list[dict[str, int]] = [self._domains(spread) for spread in rules.spread]
         self.attracts_itself = bool(rules.together) and self._all_together(ask.namespace, rules.labels)
         for other in self._neighbours(view):
             self._meet(other)
@@ -59,27 +58,27 @@ class PodAffinity:
             return True
         known = (view.ledger.occupants[key] for key in view.ledger.averse)
         return any(
-            term_matches(term, each.namespace, ask.namespace, rules.labels)
-            for each in known
-            for term in each.rules.apart
+            term_matches(term, neighbour.namespace, ask.namespace, rules.labels)
+            for neighbour in known
+            for term in neighbour.rules.apart
         ) or any(
-            term_matches(term, each.ask.namespace, ask.namespace, rules.labels)
-            for each in view.taken
-            for term in each.ask.rules.apart
+            term_matches(term, neighbour.ask.namespace, ask.namespace, rules.labels)
+            for neighbour in view.taken
+            for term in neighbour.ask.rules.apart
         )
 
     def obstacle(self, node: str) -> ObstacleCode | None:
-        """Why no pod of the ask may join a node now, None when one may."""
+        """Why no pod of the ask may join a node now; None when a pod may join."""
         rules, labels = self.ask.rules, self._ledger.nodes[node].labels
         if node in self._ports:
             return "ports"
-        for counts, each in zip(self._spread, rules.spread, strict=True):
-            value = labels.get(each.key)
+        for counts, spread in zip(self._spread, rules.spread, strict=True):
+            value = labels.get(spread.key)
             if value is None:
                 return "spread_label"
-            own = selects(each.selector, rules.labels)
-            least = min(counts.values(), default=0) if len(counts) >= each.domains else 0
-            if counts.get(value, 0) + own - least > each.skew:
+            own = selects(spread.selector, rules.labels)
+            least = min(counts.values(), default=0) if len(counts) >= spread.domains else 0
+            if counts.get(value, 0) + own - least > spread.skew:
                 return "spread"
         if not self._welcome(labels):
             return "affinity"
@@ -102,17 +101,17 @@ class PodAffinity:
 
     @property
     def unattached(self) -> bool:
-        """Nothing is there yet that these pods want to be with, except themselves."""
+        """Whether the ask's pods attract only each other so far: no wanted neighbour exists."""
         return self.attracts_itself and not any(self._joined)
 
     def joined(self, node: str) -> None:
-        """One more pod of the ask is placed on a node."""
+        """Note one more pod of the ask on a node."""
         self._meet(_Neighbour(node, self.ask.namespace, 1, self.ask.rules))
 
     # --- counting ---------------------------------------------------------------------------------------------
 
     def _neighbours(self, view: View) -> Iterator[_Neighbour]:
-        """Pods that could matter: in namespaces the rules look at, with rules of their own, or on the same ports."""
+        """Pods that could matter: pods in the namespaces of the rules, pods with own rules, pods on the same ports."""
         rules, ledger = self.ask.rules, view.ledger
         terms = (*rules.together, *rules.apart)
         if rules.ports or any(term.everywhere for term in terms):
@@ -127,9 +126,9 @@ class PodAffinity:
             known = set(keys)
             keys += [key for key in ledger.averse if key not in known]
         for key in keys:
-            each = ledger.occupants[key]
-            if ledger.nodes[each.node].uid:
-                yield _Neighbour(each.node, each.namespace, each.count, each.rules)
+            occupant = ledger.occupants[key]
+            if ledger.nodes[occupant.node].uid:
+                yield _Neighbour(occupant.node, occupant.namespace, occupant.count, occupant.rules)
         for taken in view.taken:
             yield _Neighbour(taken.node, taken.ask.namespace, taken.count, taken.ask.rules)
 
@@ -148,10 +147,10 @@ class PodAffinity:
             for term, counts in zip(rules.together, self._joined, strict=True):
                 if term.key in labels:
                     counts[term.key, labels[term.key]] = counts.get((term.key, labels[term.key]), 0) + other.count
-        for each, found in zip(rules.spread, self._spread, strict=True):
-            value = labels.get(each.key)
-            same = other.namespace == self.ask.namespace and selects(each.selector, theirs)
-            if same and value in found and self._counts(each, other.node):
+        for spread, found in zip(rules.spread, self._spread, strict=True):
+            value = labels.get(spread.key)
+            same = other.namespace == self.ask.namespace and selects(spread.selector, theirs)
+            if same and value in found and self._counts(spread, other.node):
                 found[value] += other.count
 
     def _all_together(self, namespace: str, labels: dict[str, str]) -> bool:
@@ -160,16 +159,16 @@ class PodAffinity:
 
     def _domains(self, spread: Spread) -> dict[str, int]:
         """The domains a spread rule compares."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for name, node in self._ledger.nodes.items():
             if node.uid and spread.key in node.labels and self._counts(spread, name):
-                found[node.labels[spread.key]] = 0
-        return found
+                counts[node.labels[spread.key]] = 0
+        return counts
 
     def _counts(self, spread: Spread, name: str) -> bool:
         """Whether a node takes part in a spread rule."""
         node, rules = self._ledger.nodes[name], self.ask.rules
-        if any(each.key not in node.labels for each in rules.spread):
+        if any(spread.key not in node.labels for spread in rules.spread):
             return False
         if spread.honor_affinity and not suits_node(rules, node.labels, name):
             return False

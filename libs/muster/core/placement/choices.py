@@ -1,11 +1,10 @@
-"""Where the pods of an ask could go: the nodes, their cost, and the domain of a topology.
+"""Where the pods of an ask could go: the nodes, the cost of a choice, and the domain of a topology.
 
-What a choice of nodes costs beyond being less tight.
+The cost of a choice counts beyond its tightness.
 
-Topology: all pods of a gang, or of a worker group, within one domain of a level (one rack, one zone).
-
-A level is a label of nodes; nodes with equal values are one domain. The required level must hold; the preferred one is
-tried first. Of several domains with room the one with least room left over is taken.
+Topology: all pods of a gang, or of a worker group, within one domain of a level (one rack, one zone). A level is a
+label of nodes; nodes with equal values are one domain. The required level must hold; the preferred level is tried
+first. Of several domains with room, the domain with the least remaining room is taken.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from muster.model.problem import problem
 
 
 LATE = 1 << 62
-"""Added to how tight a choice is, where its nodes are to be taken last."""
+"""Added to the tightness of a choice whose nodes are to be taken last."""
 
 
 class BucketChoice(NamedTuple):
-    """Nodes of one bucket that take at least one pod of an ask; compared by how tight they are, then by name."""
+    """Nodes of one bucket with room for at least one pod of an ask; compared by tightness, then by name."""
 
     left: int
     first: str
@@ -49,14 +48,14 @@ class BucketChoice(NamedTuple):
 
     @property
     def fit(self) -> int:
-        """How many pods each of its nodes takes."""
+        """Pods that fit on each node."""
         return self.need.fit(self.bucket.free, self.bucket.shared)
 
 
 def choices(view: View, ask: Ask) -> list[BucketChoice]:
-    """Every bucket that has room for a pod of the ask on suitable nodes."""
+    """Every bucket with room for a pod of the ask on suitable nodes."""
     pinned = pinned_to_nodes(view, ask)
-    found: list[BucketChoice] = []
+    suitable: list[BucketChoice] = []
     for key, group in view.ledger.classes.items():
         if refused(ask.rules, group, pinned):
             continue
@@ -79,12 +78,12 @@ def choices(view: View, ask: Ask) -> list[BucketChoice]:
                         left += free[index] * weight
                     if bucket.shared:
                         left += sum(bucket.shared) * gpu
-                    found.append(BucketChoice(left, suited[0], key, need, bucket, suited))
-    return found
+                    suitable.append(BucketChoice(left, suited[0], key, need, bucket, suited))
+    return suitable
 
 
 def _weights(view: View, group: NodeClass) -> tuple[list[tuple[int, int]], int]:
-    """How much an amount of each resource weighs: all of the largest node's weighs the same, whatever the resource."""
+    """The weight of each resource: the amount of the largest node weighs the same for all resources."""
     scale = view.ledger.scale
     places = {name: index for index, name in enumerate(group.resources)}
     weights = {name: (1 << 50) // scale[name] for name in SHOWN if scale.get(name)}
@@ -92,7 +91,7 @@ def _weights(view: View, group: NodeClass) -> tuple[list[tuple[int, int]], int]:
 
 
 def pinned_to_nodes(view: View, ask: Ask) -> bool:
-    """Whether its rules tell nodes of one class apart."""
+    """Whether the rules of an ask distinguish nodes of one class."""
     return names_nodes(ask.rules) or any(key not in view.ledger.asked for key in asked_labels(ask.rules))
 
 
@@ -102,7 +101,7 @@ def suits(view: View, ask: Ask, name: str) -> bool:
 
 
 def short_of(group: NodeClass, need: PodNeed | None, bucket: Bucket) -> list[str]:
-    """The resources of which a bucket's nodes have too little."""
+    """The scarce resources on the nodes of a bucket."""
     if need is None:
         return []
     short = [group.resources[index] for index, amount in need.parts if bucket.free[index] < amount]
@@ -115,7 +114,7 @@ def short_of(group: NodeClass, need: PodNeed | None, bucket: Bucket) -> list[str
 
 
 Rank = Callable[[BucketChoice], int]
-"""What a choice costs beyond being less tight: the lower, the better."""
+"""The cost of a choice beyond its tightness: the lower, the better."""
 
 
 def wasting(view: View) -> Rank:
@@ -157,7 +156,7 @@ def sparing(view: View, main: Ask) -> Rank:
 
 
 def _after(need: PodNeed, bucket: Bucket) -> tuple[list[int], list[int]]:
-    """What is left in a bucket's node after one pod."""
+    """The free resources of a bucket's node after one pod."""
     free, shared = list(bucket.free), bucket.shared
     for index, amount in need.parts:
         free[index] -= amount
@@ -178,16 +177,16 @@ def _wasted(free: list[int], shared: list[int], places: dict[str, int], mix: str
 
 
 MAX_DOMAINS = 64
-"""Domains that are tried at most, the tightest first."""
+"""Most domains tried, the tightest first."""
 
 Where = tuple[tuple[str, str], ...]
-"""Labels and their values: the domains within which pods are to be."""
+"""Labels with values: the domains for the pods."""
 
 
 def within(
     view: View, asks: Sequence[Ask], topology: Topology, attempt: Callable[[Sequence[Ask]], Shortage | None]
 ) -> Shortage | None:
-    """Places for all of the asks within one domain of each level; ``attempt`` takes places for asks, or for none."""
+    """Places for all asks within one domain of each level; ``attempt`` takes places for every ask or for no ask."""
     if not topology.required and not topology.preferred:
         return attempt(asks)
     short: Shortage | None = None
@@ -196,11 +195,11 @@ def within(
     for levels in dict.fromkeys((tuple(both), tuple(required))):
         for where in _domains(view, asks, levels) if levels else ((),):
             mark = view.mark()
-            found = attempt([_inside(ask, where) for ask in asks])
-            if found is None:
+            shortage = attempt([_inside(ask, where) for ask in asks])
+            if shortage is None:
                 return None
             view.undo(mark)
-            short = short or found
+            short = short or shortage
     if not required:
         return short
     return _told(view, asks, topology.required, short)
@@ -219,14 +218,14 @@ def _domains(view: View, asks: Sequence[Ask], levels: tuple[str, ...]) -> Iterat
 
 def _rooms(view: View, ask: Ask, levels: tuple[str, ...]) -> dict[Where, int]:
     """{domain: how many pods of an ask would find a place there}"""
-    found: dict[Where, int] = {}
+    rooms: dict[Where, int] = {}
     for choice in choices(view, ask):
         for name in choice.names:
             labels = view.ledger.nodes[name].labels
             if all(level in labels for level in levels):
                 where = tuple((level, labels[level]) for level in levels)
-                found[where] = found.get(where, 0) + choice.fit
-    return found
+                rooms[where] = rooms.get(where, 0) + choice.fit
+    return rooms
 
 
 def _inside(ask: Ask, where: Where) -> Ask:
@@ -240,7 +239,7 @@ def _inside(ask: Ask, where: Where) -> Ask:
 
 
 def _told(view: View, asks: Sequence[Ask], level: str, short: Shortage | None) -> Shortage:
-    """The first ask that no domain has room for, and how far the best of them goes: ``rack r2 has 6 of 8``."""
+    """The first ask without a domain with room, and the room of the best domain: ``rack r2 has 6 of 8``."""
     for ask in asks:
         rooms = _rooms(view, ask, (level,))
         best = max(rooms, key=lambda where: (rooms[where], where), default=None)

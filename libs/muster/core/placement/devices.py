@@ -1,7 +1,7 @@
-"""Shares of GPU devices on one node: how much of a device a pod takes, how many pods fit, and which devices they get.
+"""Shares of GPU devices on one node: the share of a pod, the number of pods that fit, and the devices of each pod.
 
-A device is shared or whole, never both. Amounts are thousandths of a device. A pod that asks for several devices takes
-the same share of each, and never two shares of one device.
+A device is shared or whole, never both. Amounts are thousandths of a device. A pod with several devices takes the same
+share of each device, and never two shares of one device.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ WHOLE = 1000
 
 
 def share_on(rules: PodRules, labels: Mapping[str, str]) -> int:
-    """What a pod takes of each of its devices on a node with these labels; 0 for a pod that shares none.
+    """The share of a pod in each of its devices on a node with these labels; 0 for a pod without shares.
 
-    Memory is counted against the memory of a device as the node's label ``nvidia.com/gpu.memory`` has it, rounded up,
-    so that shares never come to more than a device. More than ``WHOLE``: no device of the node is large enough.
+    Memory is counted against the device memory in the node's label ``nvidia.com/gpu.memory``, rounded up, so that
+    shares never exceed a device. More than ``WHOLE``: no device of the node is large enough.
     """
     if not rules.gpu_memory:
         return rules.share
@@ -28,26 +28,26 @@ def share_on(rules: PodRules, labels: Mapping[str, str]) -> int:
 
 
 def shares_gpu(rules: PodRules) -> bool:
-    """Whether a pod takes shares of devices instead of whole ones."""
+    """Whether a pod takes shares of devices instead of whole devices."""
     return bool(rules.share or rules.gpu_memory)
 
 
 def pods_fitting(left: Iterable[int], whole: int, share: int, devices: int) -> int:
-    """How many pods fit, each with ``share`` of ``devices`` different devices.
+    """Pods that fit, each with ``share`` of ``devices`` different devices.
 
-    ``left``: what is left of each device that is shared already; ``whole``: how many whole devices are free.
+    ``left``: the rest of each shared device; ``whole``: the number of free whole devices.
     """
     if not 0 < share <= WHOLE:
         return 0
     each_whole = WHOLE // share
-    slots = [each // share for each in left]
+    slots = [rest // share for rest in left]
     if devices <= 1:
         return sum(slots) + max(whole, 0) * each_whole
     slots += [each_whole] * max(whole, 0)
     low, high = 0, sum(slots) // devices
     while low < high:
         middle = (low + high + 1) // 2
-        if sum([min(each, middle) for each in slots]) >= middle * devices:
+        if sum([min(slot, middle) for slot in slots]) >= middle * devices:
             low = middle
         else:
             high = middle - 1
@@ -57,8 +57,8 @@ def pods_fitting(left: Iterable[int], whole: int, share: int, devices: int) -> i
 def pick(left: Mapping[int, int], whole: int, share: int, devices: int, count: int) -> list[tuple[int, ...]]:
     """The devices of ``count`` pods that fit, pod by pod.
 
-    Devices that are shared already come first, the fullest of them first, so that few are opened; an opened one gets
-    the lowest number that is free. ``left`` and ``whole`` as in :func:`pods_fitting`.
+    Shared devices come first, the fullest first, so that few whole devices are opened; an opened device gets the lowest
+    free number. ``left`` and ``whole`` as in :func:`pods_fitting`.
     """
     order = sorted((rest, device) for device, rest in left.items() if rest >= share)
     numbers = [device for _, device in order]
@@ -70,13 +70,14 @@ def pick(left: Mapping[int, int], whole: int, share: int, devices: int, count: i
         slots[device] = WHOLE // share
     used: list[int] = []
     for device in numbers:
-        if sum([min(slots[each], count) for each in used]) >= count * devices:
+        if sum([min(slots[device], count) for device in used]) >= count * devices:
             break
         used.append(device)
     places = {device: index for index, device in enumerate(used)}
-    found: list[tuple[int, ...]] = []
+    picked: list[tuple[int, ...]] = []
     for remaining in range(count, 0, -1):
-        # Those with as many slots as pods remain must serve every one of them; the fullest come first otherwise.
+        # Devices with as many slots as pods remain must serve every remaining pod; otherwise the fullest device comes
+        # first.
         ready = sorted(
             (device for device in used if slots[device] > 0),
             key=lambda device: (-min(slots[device], remaining) if devices > 1 else 0, places[device]),
@@ -85,5 +86,5 @@ def pick(left: Mapping[int, int], whole: int, share: int, devices: int, count: i
         assert len(chosen) == devices, f"{count} pods with {share} of {devices} devices do not fit into {dict(left)}"
         for device in chosen:
             slots[device] -= 1
-        found.append(tuple(sorted(chosen)))
-    return found
+        picked.append(tuple(sorted(chosen)))
+    return picked

@@ -1,4 +1,4 @@
-"""Whether labels, taints and ports suit: Kubernetes' own rules, one small function each."""
+"""Whether labels, taints and ports match: Kubernetes' own rules, one small function each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from muster.model.placing import GPU_MEMORY, HostPort, NodeTerm, PodRules, PodTerm, Requirement, Taint, Toleration
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
-"""What a cordoned node amounts to."""
+"""The taint that a cordoned node counts with."""
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether one expression is true of a set of labels."""
+    """Whether one expression is true for a set of labels."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -37,15 +37,15 @@ def _integer(text: str | None) -> int | None:
 
 def selects(selector: Sequence[Requirement] | None, labels: Mapping[str, str]) -> bool:
     """Whether a label selector matches; None matches nothing."""
-    return selector is not None and all(holds(each, labels) for each in selector)
+    return selector is not None and all(holds(requirement, labels) for requirement in selector)
 
 
 def any_term(terms: Iterable[NodeTerm], labels: Mapping[str, str], name: str) -> bool:
-    """Whether one of the terms matches a node."""
+    """Whether any term matches a node."""
     return any(
         (term.labels or term.names)
-        and all(holds(each, labels) for each in term.labels)
-        and all(holds(each, {each.key: name}) for each in term.names)
+        and all(holds(requirement, labels) for requirement in term.labels)
+        and all(holds(requirement, {requirement.key: name}) for requirement in term.names)
         for term in terms
     )
 
@@ -63,11 +63,13 @@ def suits_volumes(rules: PodRules, labels: Mapping[str, str], name: str) -> bool
 
 def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
     """The first taint the pod does not put up with."""
-    return next((taint for taint in taints if not any(tolerates(each, taint) for each in tolerations)), None)
+    return next(
+        (taint for taint in taints if not any(tolerates(toleration, taint) for toleration in tolerations)), None
+    )
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint."""
+    """Whether a toleration covers a taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == "Exists":
@@ -83,7 +85,7 @@ def term_matches(term: PodTerm, own_namespace: str, namespace: str, labels: Mapp
 
 
 def ports_clash(one: Iterable[HostPort], other: Sequence[HostPort]) -> bool:
-    """Whether two pods cannot have their host ports on one node."""
+    """Whether the host ports of two pods exclude each other on one node."""
     return any(
         mine.port == theirs.port
         and mine.protocol == theirs.protocol
@@ -94,9 +96,9 @@ def ports_clash(one: Iterable[HostPort], other: Sequence[HostPort]) -> bool:
 
 
 def asked_labels(rules: PodRules) -> list[str]:
-    """The labels of nodes that nodeSelector, node affinity, volumes and a demand for GPU memory look at."""
+    """The node labels used by nodeSelector, node affinity, volumes and a demand for GPU memory."""
     terms = [*(rules.nodes or ()), *(term for volume in rules.volumes for term in volume)]
-    keys = [*rules.node_labels, *(each.key for term in terms for each in term.labels)]
+    keys = [*rules.node_labels, *(requirement.key for term in terms for requirement in term.labels)]
     keys += [level for level in (rules.topology.required, rules.topology.preferred) if level]
     if rules.gpu_memory:
         keys.append(GPU_MEMORY)
@@ -111,10 +113,10 @@ def names_nodes(rules: PodRules) -> bool:
 
 
 def pod_labels_asked(rules: Iterable[PodRules]) -> list[str]:
-    """The labels of pods that rules between pods look at."""
+    """The pod labels used by rules between pods."""
     keys: dict[str, None] = {}
-    for each in rules:
-        selectors = [term.selector for term in (*each.together, *each.apart)]
-        for selector in (*selectors, *(spread.selector for spread in each.spread)):
+    for pod in rules:
+        selectors = [term.selector for term in (*pod.together, *pod.apart)]
+        for selector in (*selectors, *(spread.selector for spread in pod.spread)):
             keys |= dict.fromkeys(requirement.key for requirement in selector or ())
     return sorted(keys)

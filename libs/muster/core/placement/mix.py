@@ -1,8 +1,8 @@
-"""What kinds of GPU pods have been asked for, how often, and how much of a node is of no use to them.
+"""The mix: the kinds of GPU pods requested so far, with their counts, and the part of a node useless to these kinds.
 
-What a placement wastes is measured against this mix: free GPUs on a node that most requests cannot use (no CPU beside
-them, or only slivers of devices) are wasted, in thousandths of a device times requests. So are GPUs beyond what the CPU
-that is left beside them serves at the mean of the mix: a node that a single pod still fits on may be short of CPU long
+The waste of a placement is measured against this mix. Free GPUs that most requests cannot use (no CPU beside the GPUs,
+or only slivers of devices) are wasted, in thousandths of a device times requests. GPUs beyond the number that the
+remaining CPU serves, at the mean of the mix, are wasted too: a node with room for a single pod may be short of CPU long
 before.
 """
 
@@ -28,7 +28,7 @@ WHOLE = 1000
 
 
 class GpuShape(Struct):
-    """One kind of GPU pod and how often it was asked for."""
+    """One kind of GPU pod, with the number of its requests."""
 
     cpu: int
     memory: int
@@ -39,7 +39,7 @@ class GpuShape(Struct):
 
 
 class Mix(Struct):
-    """Kinds by a text that identifies them, and the most frequent ones as of the last refresh."""
+    """Kinds by an identifying text, and the most frequent kinds at the last refresh."""
 
     kinds: dict[str, GpuShape] = field(default_factory=dict)
     asked: int = 0
@@ -56,15 +56,15 @@ class Mix(Struct):
         text = f"{kind.cpu},{kind.memory},{devices},{rules.share}"
         key = f"{text},{where!r}" if where != ANYWHERE else text
         if key not in self.kinds and len(self.kinds) >= MAX_KINDS:
-            del self.kinds[min(self.kinds, key=lambda each: (self.kinds[each].times, each))]
+            del self.kinds[min(self.kinds, key=lambda key: (self.kinds[key].times, key))]
         self.kinds.setdefault(key, kind).times += count
         self.asked += count
         if self.asked >= self.refresh_at:
             self.refresh_at = self.asked + max(REFRESH_EVERY, self.asked // 4) if self.asked >= 8 else self.asked + 1
-            self.used = sorted(self.kinds, key=lambda each: (-self.kinds[each].times, each))[:MAX_USED]
+            self.used = sorted(self.kinds, key=lambda key: (-self.kinds[key].times, key))[:MAX_USED]
 
     def for_nodes(self, labels: dict[str, str], taints: tuple[Taint, ...]) -> str:
-        """The mix as seen from one class of nodes, as a text ``waste`` understands; empty when nothing is known."""
+        """The mix for one class of nodes, as a text for ``waste``; empty when no kind is known."""
         parts, odd = [], 0
         for key in self.used:
             kind = self.kinds.get(key)
@@ -78,17 +78,17 @@ class Mix(Struct):
 
 
 class _Parsed(NamedTuple):
-    """A mix as it is measured against."""
+    """A mix, parsed for the measure of waste."""
 
     odd: int
-    """How often kinds were asked for that cannot be here at all."""
+    """Requests of kinds that cannot run on this class of nodes."""
     asked: int
-    """How often any of them was."""
+    """Requests of all kinds."""
     cpus: int
-    """CPU of all that can be here, in thousandths of a core, and GPUs, in thousandths of a device."""
+    """(CPU in thousandths of a core, GPUs in thousandths of a device) of all kinds that can run here."""
     gpus: int
     shapes: list[tuple[int, int, int, list[int], list[int], list[int], list[int]]]
-    """Those by devices and share."""
+    """The kinds that can run here, by devices and share."""
 
 
 @lru_cache(maxsize=256)
@@ -102,10 +102,10 @@ def _parsed(mix: str) -> _Parsed:
         asked += times
         cpus += cpu * times
         gpus += (devices * WHOLE + share) * times
-    found = []
+    rows = []
     for (devices, share), kinds in sorted(shapes.items()):
-        by_cpu, by_memory = sorted(kinds), sorted(kinds, key=lambda each: each[1])
-        found.append(
+        by_cpu, by_memory = sorted(kinds), sorted(kinds, key=lambda row: row[1])
+        rows.append(
             (
                 devices,
                 share,
@@ -116,7 +116,7 @@ def _parsed(mix: str) -> _Parsed:
                 [0, *accumulate(times for _, _, times in by_memory)],
             )
         )
-    return _Parsed(int(odd), asked, cpus, gpus, found)
+    return _Parsed(int(odd), asked, cpus, gpus, rows)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -136,6 +136,6 @@ def waste(cpu: int, memory: int, whole: int, shared: tuple[int, ...], mix: str) 
         fits = min(by_cpu[bisect_right(cpus, cpu)], by_memory[bisect_right(memories, memory)])
         small = slivers
         if share:
-            small = sum([each for each in shared if each < share]) if shared else 0
+            small = sum([rest for rest in shared if rest < share]) if shared else 0
         total += fits * small + (times - fits) * left
     return total

@@ -1,11 +1,11 @@
-"""What one pod needs of a node, and the nodes in classes of which that is asked.
+"""The need of one pod on a node, and the classes of nodes.
 
-Nodes in groups: a class has the fields that static filters see in common, a bucket of it the free resources too.
+Nodes are grouped: the nodes of a class agree in every field that static filters read; the nodes of a bucket also agree
+in their free resources.
 
-Pods for which jobs wait to have room: how many of each kind the nodes take together, kept as the nodes change.
-
-What jobs wait for is known by the order of how many they need, so those that may fit are found without a look at the
-others. It is a bound: what is kept of the nodes, and what pods say of each other, leaves less room and never more.
+For jobs that wait for room: the total number of pods of each kind that fit on all nodes, kept current as nodes change.
+Waiting jobs are sorted by the number of needed pods, so that jobs that may fit are found without a look at the others.
+The total is an upper bound: held room on nodes, and rules between pods, only reduce the room.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PODS = "pods"
 
 
 class Slot(Struct):
-    """What one node can still give: amounts in the order of its class's resources, and its shared devices."""
+    """The free resources of one node: amounts in the order of the class's resources, and the shared devices."""
 
     group: str
     free: list[int]
     shared: dict[int, int] = field(default_factory=dict)
-    """Device -> what is left of it, thousandths; whole devices are in ``free``."""
+    """Device -> rest of the device, thousandths; whole devices are in ``free``."""
 
     @property
     def key(self) -> str:
@@ -41,7 +41,7 @@ class Slot(Struct):
 
 
 class Bucket(Struct):
-    """Nodes of one class with the same left."""
+    """Nodes of one class with the same free resources."""
 
     free: list[int]
     shared: list[int]
@@ -50,22 +50,22 @@ class Bucket(Struct):
 
 
 class NodeClass(Struct):
-    """Nodes that static filters cannot tell apart."""
+    """Nodes that static filters cannot distinguish."""
 
     resources: list[str]
     labels: dict[str, str]
-    """Only those that rules of known pods look at."""
+    """Only the labels used by rules of known pods."""
     taints: tuple[Taint, ...]
     schedulable: bool
     ready: bool
     buckets: dict[str, Bucket] = field(default_factory=dict)
-    """By the amounts that they have left,"""
+    """Buckets by the free amounts of the nodes."""
     empty: dict[str, Bucket] = field(default_factory=dict)
-    """and by those that they would have if they were empty."""
+    """Buckets by the amounts of the empty nodes."""
 
 
 def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
-    """Put a node into the bucket of its free resources."""
+    """Add a node to the bucket of the node's free resources."""
     key = slot.key
     bucket = buckets.get(key)
     if bucket is None:
@@ -75,7 +75,7 @@ def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
 
 
 def leave(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
-    """Take a node out of its bucket."""
+    """Remove a node from its bucket."""
     key = slot.key
     bucket = buckets[key]
     del bucket.names[bisect_left(bucket.names, name)]
@@ -87,17 +87,17 @@ def leave(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
 
 
 class PodNeed(Struct, frozen=True):
-    """What one pod takes, in the order of a class's resources."""
+    """The need of one pod, in the order of a class's resources."""
 
     parts: tuple[tuple[int, int], ...]
     gpu: int
-    """Where the class keeps its whole GPU devices; -1 when it has none."""
+    """Index of the whole GPU devices in the class's resources; -1 for a class without GPUs."""
     share: int
     """Thousandths of a device, where the pod shares; else 0."""
     devices: int = 1
 
     def fit(self, free: list[int], shared: list[int]) -> int:
-        """How many such pods fit into the free resources; 0 or less when none does."""
+        """Number of such pods that fit into the free resources; 0 or less when no pod fits."""
         fit = 1 << 40
         for index, amount in self.parts:
             most = free[index] // amount
@@ -114,7 +114,7 @@ class PodNeed(Struct, frozen=True):
 
 
 def need_of(request: Vector, rules: PodRules, group: NodeClass) -> tuple[PodNeed | None, list[str]]:
-    """What a pod takes of nodes of a class, or the resources such nodes do not have at all."""
+    """The need of a pod on nodes of a class, or the resources missing on all of these nodes."""
     places = {name: index for index, name in enumerate(group.resources)}
     parts, missing = [], []
     for name in sorted(request):
@@ -137,12 +137,12 @@ def need_of(request: Vector, rules: PodRules, group: NodeClass) -> tuple[PodNeed
 
 
 def refused(rules: PodRules, group: NodeClass, pinned: bool) -> tuple[ObstacleCode, str] | None:
-    """Why no node of a class will do, whatever it has left: (code, detail), in the order Kubernetes asks."""
+    """Why no node of a class will do, even an empty node: (code, detail), in the order of Kubernetes' checks."""
     if rules.unsupported is not None:
         return "unsupported", ""
-    if not group.schedulable and not any(tolerates(each, UNSCHEDULABLE) for each in rules.tolerations):
+    if not group.schedulable and not any(tolerates(toleration, UNSCHEDULABLE) for toleration in rules.tolerations):
         return "unschedulable", ""
-    taint = untolerated([each for each in group.taints if each.key != UNSCHEDULABLE.key], rules.tolerations)
+    taint = untolerated([taint for taint in group.taints if taint.key != UNSCHEDULABLE.key], rules.tolerations)
     if taint is not None:
         return "taint", f"{taint.key}: {taint.value}"
     if not group.ready:
@@ -158,21 +158,21 @@ def refused(rules: PodRules, group: NodeClass, pinned: bool) -> tuple[ObstacleCo
 
 
 class PodSought(Struct):
-    """A kind of pod that jobs wait to place."""
+    """A kind of pod for which jobs wait to find room."""
 
     request: Vector
     rules: PodRules
     pinned: bool
-    """Its rules tell nodes of one class apart."""
+    """The rules of the pod distinguish nodes of one class."""
     room: int = 0
-    """No more such pods have room on the nodes."""
+    """Upper bound of the pods of this kind with room on the nodes."""
     asks: list[tuple[int, str]] = field(default_factory=list)
-    """sorted (how many are needed at once, for which line)"""
+    """sorted (pods needed at once, line)"""
     needs: dict[str, PodNeed | None] = field(default_factory=dict)
-    """class of nodes -> what a pod takes of one; None where it can be on none"""
+    """class of nodes -> need of a pod; None where the class cannot run the pod"""
 
     def fit(self, key: str, group: NodeClass, free: list[int], shared: list[int]) -> int:
-        """How many such pods a node of a class takes that has so much left."""
+        """Number of such pods that fit on a node of a class with these free resources."""
         if key not in self.needs:
             closed = refused(self.rules, group, self.pinned) is not None
             self.needs[key] = None if closed else need_of(self.request, self.rules, group)[0]

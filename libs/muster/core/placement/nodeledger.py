@@ -1,6 +1,6 @@
-"""The node ledger: what every node can still give. Allocatable, minus every pod there, minus every place that is held.
+"""The node ledger: the free resources of every node: allocatable, minus every pod there, minus every held place.
 
-Nodes are grouped: first by the fields that static filters see (a class), then by their free resources (a bucket), so
+Nodes are grouped: first by the fields that static filters read (a class), then by their free resources (a bucket), so
 that a gang is placed by looking at buckets, not at nodes. The groups are plain data, kept in line by every change.
 """
 
@@ -17,11 +17,11 @@ from muster.model.placing import ANYWHERE, GPU, HOSTNAME, PodRules, Taint
 from muster.model.resources import Vector, add_into
 
 SHOWN = ("cpu", GPU, "memory")
-"""The resources whose remains decide how tight a node is."""
+"""The resources that decide how tight a node is."""
 
 
 class Occupant(Struct):
-    """An entry that takes room on a node: a pod, or places of one shape held for pods to come."""
+    """An entry that takes room on a node: a pod, or held places of one shape for future pods."""
 
     node: str
     namespace: str
@@ -29,21 +29,21 @@ class Occupant(Struct):
     count: int = 1
     rules: PodRules = ANYWHERE
     devices: list[int] = field(default_factory=list)
-    """The shared GPU devices of each, one after the other, where it takes shares."""
+    """The shared GPU devices of the pods, pod by pod, where pods take shares."""
     passing: bool = False
-    """It belongs to a job, or is bound by us: it will leave some day."""
+    """The occupant belongs to a job, or was bound by muster: the occupant will leave some day."""
     groups: list[str] = field(default_factory=list)
-    """The reservation group of each of its devices; a device beyond the list has none yet."""
+    """The reservation group of each device; a device beyond the list has no group yet."""
     keeps: str = ""
-    """It keeps a device from the device plugin, for this group, and takes none itself."""
+    """The group for which this pod keeps a device from the device plugin; the pod uses no device."""
     owner: str = ""
-    """uid of the workload that a pod is of, where that is known"""
+    """uid of the pod's workload, where known"""
     share: int = 0
-    """What it takes of each of its devices, thousandths; the ledger says, for the node it is on."""
+    """The share of each device, in thousandths; set by the ledger for the node."""
 
 
 class Node(Struct):
-    """One node and its occupants. ``uid`` is empty while only its occupants are known."""
+    """One node with its occupants. ``uid`` is empty while only the occupants are known."""
 
     uid: str = ""
     allocatable: Vector = field(default_factory=dict)
@@ -54,51 +54,51 @@ class Node(Struct):
     used: Vector = field(default_factory=dict)
     occupants: dict[str, None] = field(default_factory=dict)
     slot: Slot | None = None
-    """Its slot in the index; None when it is not there."""
+    """The slot of the node in the index; None for a node outside the index."""
     shared: dict[int, int] = field(default_factory=dict)
     groups: dict[int, str] = field(default_factory=dict)
-    """Shared device -> the group that shares it."""
+    """Shared device -> group that shares the device."""
     kept: dict[str, int] = field(default_factory=dict)
-    """Group -> how many pods keep its device."""
+    """Group -> number of pods that keep the group's device."""
     idle: int = 0
-    """Devices that are kept for groups without a pod left: no other pod can have them yet."""
+    """Devices kept for groups without pods: no other pod can use these devices yet."""
 
     def unused(self) -> list[str]:
-        """The groups for which a device is kept, and which have no pod left."""
+        """The groups without pods for which a device is kept."""
         groups = set(self.groups.values())
         return [group for group in self.kept if group not in groups]
 
 
 class NodeLedger(Struct):
-    """Every node, every occupant, and the index over what is left."""
+    """Every node, every occupant, and the index over the free resources."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     count: int = 0
-    """Nodes that exist."""
+    """Number of existing nodes."""
     moves: int = 0
-    """How often a node, or what takes room there, has changed."""
+    """Counter of changes of nodes and of their occupants."""
     changes: int = 0
-    """How often a node has changed, or something has left one that no charge ends with: there may be room now."""
+    """Counter of changes that may open room: a changed node, or the end of an occupant without an ending charge."""
     occupants: dict[str, Occupant] = field(default_factory=dict)
-    """Pods by uid, held places by the name of their hold."""
+    """Pods by uid, held places by the name of the hold."""
     namespaces: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Namespace -> its occupants."""
+    """Namespace -> occupants."""
     owned: dict[str, dict[str, None]] = field(default_factory=dict)
-    """uid of a workload -> its occupants, where that is known"""
+    """uid of a workload -> occupants, where known"""
     averse: dict[str, None] = field(default_factory=dict)
-    """Occupants that keep others away."""
+    """Occupants with rules that keep other pods away."""
     classes: dict[str, NodeClass] = field(default_factory=dict)
     asked: dict[str, None] = field(default_factory=dict)
-    """Labels that rules of known pods look at: the ones that make classes."""
+    """Labels used by rules of known pods: these labels make the classes."""
     scale: Vector = field(default_factory=dict)
-    """Of each resource the most that one node has."""
+    """Resource -> largest amount on one node."""
     mix: Mix = field(default_factory=Mix)
     sought: dict[str, PodSought] = field(default_factory=dict)
-    """The kinds of pods for which jobs wait to have room"""
+    """The kinds of pods for which jobs wait to find room"""
     lost: dict[str, None] = field(default_factory=dict)
-    """Nodes that do not exist, or are not known yet, and have occupants."""
+    """Nodes with occupants that do not exist, or are not known yet."""
     idling: dict[str, None] = field(default_factory=dict)
-    """Nodes with a device that is kept though no pod shares it."""
+    """Nodes with a kept device that no pod shares."""
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class NodeLedger(Struct):
         self._enter(state.ref.name, node)
 
     def node_gone(self, event: NodeGone) -> None:
-        """A node no longer exists; a pod that is said to run there stays known until it is gone itself."""
+        """A node no longer exists; a pod bound to the node stays known until the pod's own end."""
         node = self.nodes.get(event.ref.name)
         if node is None or node.uid != event.ref.uid:
             return
@@ -142,7 +142,7 @@ class NodeLedger(Struct):
             del self.nodes[event.ref.name]
 
     def learn(self, rules: PodRules) -> None:
-        """Pods will ask for these rules: nodes that differ by them must differ in the index."""
+        """Note the rules of coming pods: nodes that differ by these rules must differ in the index."""
         if rules == ANYWHERE:
             return
         news = [key for key in asked_labels(rules) if key not in self.asked and key != HOSTNAME]
@@ -173,13 +173,13 @@ class NodeLedger(Struct):
         self._charge(occupant, occupant.count, occupant.devices)
 
     def hand_on(self, before: str, after: str) -> None:
-        """What counted as one owner's is of the workload that this owner turns out to be of."""
+        """The occupants of one owner pass to the workload of this owner."""
         for key in self.owned.pop(before, {}) if before != after else ():
             self.occupants[key].owner = after
             self.owned.setdefault(after, {})[key] = None
 
     def evict(self, key: str) -> Occupant | None:
-        """What took that room is gone."""
+        """An occupant is gone."""
         occupant = self._take_off(key)
         self.changes += occupant is not None and not (occupant.passing and occupant.owner)
         return occupant
@@ -202,7 +202,7 @@ class NodeLedger(Struct):
         return occupant
 
     def thin(self, key: str) -> None:
-        """One of the places held under a key is released."""
+        """Release one of the places held under a key."""
         occupant = self.occupants[key]
         if occupant.count == 1:
             self._take_off(key)
@@ -235,19 +235,19 @@ class NodeLedger(Struct):
         self._enter(occupant.node, node)
 
     def _share_anew(self, node: Node) -> None:
-        """The memory of its devices may have changed, or be known only now; the node is not in the index."""
+        """Compute the shares on a node again: the device memory may be new. The node is not in the index."""
         for key in node.occupants:
             occupant = self.occupants[key]
             share = min(share_on(occupant.rules, node.labels), WHOLE)
             if share != occupant.share:
-                # At once: a device that no pod shared for a moment would lose its group.
+                # At once: a device without any share for a moment would lose its group.
                 _share_out(node, occupant.devices, share - occupant.share)
                 occupant.share = share
 
     # --- the index --------------------------------------------------------------------------------------------
 
     def slot_of(self, node: Node) -> Slot:
-        """What a node has left, and the class it belongs to."""
+        """The free resources of a node, and the node's class."""
         resources = sorted(node.allocatable)
         labels = {key: node.labels[key] for key in sorted(self.asked) if key in node.labels}
         group = repr(
@@ -266,7 +266,7 @@ class NodeLedger(Struct):
             enter(self.classes[node.slot.group].empty, _empty(node), name)
         else:
             names = self.classes[node.slot.group].resources
-            node.slot.free = [node.allocatable[each] - node.used.get(each, 0) for each in names]
+            node.slot.free = [node.allocatable[resource] - node.used.get(resource, 0) for resource in names]
             node.slot.shared = dict(node.shared)
         enter(self.classes[node.slot.group].buckets, node.slot, name)
         self._count(node.slot, 1)
@@ -277,31 +277,31 @@ class NodeLedger(Struct):
             self._count(node.slot, -1)
 
     def _forget(self, name: str, node: Node) -> None:
-        """Take a node out of the index altogether: its class may change."""
+        """Remove a node from the index: the node's class may change."""
         if node.slot is None:
             return
         self._leave(name, node)
         leave(self.classes[node.slot.group].empty, _empty(node), name)
         if not self.classes[node.slot.group].buckets:
             del self.classes[node.slot.group]
-            for each in self.sought.values():
-                each.needs.pop(node.slot.group, None)
+            for sought in self.sought.values():
+                sought.needs.pop(node.slot.group, None)
         node.slot = None
 
     # --- what is sought -----------------------------------------------------------------------------------------
 
     def seek(self, request: Vector, rules: PodRules, pods: int, line: str) -> str:
-        """A line waits for room for so many pods at once; returns the name of their kind."""
+        """A line waits for room for ``pods`` pods at once; returns the name of the kind."""
         key = repr((request, rules))
         if key not in self.sought:
             pinned = names_nodes(rules) or any(label not in self.asked for label in asked_labels(rules))
-            found = self.sought[key] = PodSought(request, rules, pinned)
-            found.room = self.room_for(found)
+            sought = self.sought[key] = PodSought(request, rules, pinned)
+            sought.room = self.room_for(sought)
         self.sought[key].wanted(pods, line)
         return key
 
     def room_for(self, sought: PodSought) -> int:
-        """How many such pods have room on the nodes, counted over all of them."""
+        """Number of such pods with room, counted over all nodes."""
         return sum(
             len(bucket.names) * sought.fit(name, group, bucket.free, bucket.shared)
             for name, group in self.classes.items()
@@ -309,7 +309,7 @@ class NodeLedger(Struct):
         )
 
     def unseek(self, key: str, pods: int, line: str) -> None:
-        """It waits no longer."""
+        """A line waits no longer."""
         self.sought[key].unwanted(pods, line)
         if not self.sought[key].asks:
             del self.sought[key]
@@ -317,29 +317,29 @@ class NodeLedger(Struct):
     def _count(self, slot: Slot, times: int) -> None:
         """A node with so much left is there, or is there no more."""
         group, shared = self.classes[slot.group], sorted(slot.shared.values()) if self.sought else []
-        for each in self.sought.values():
-            each.room += times * each.fit(slot.group, group, slot.free, shared)
+        for sought in self.sought.values():
+            sought.room += times * sought.fit(slot.group, group, slot.free, shared)
 
     def recount(self) -> dict[str, Vector]:
-        """{node: what its occupants take}, counted again: for checks."""
-        found: dict[str, Vector] = {}
+        """{node: resources taken by the occupants}, counted again: for checks."""
+        taken: dict[str, Vector] = {}
         for occupant in self.occupants.values():
-            used = found.setdefault(occupant.node, {})
+            used = taken.setdefault(occupant.node, {})
             add_into(used, occupant.request, occupant.count)
             add_into(used, {PODS: 1000}, occupant.count)
         for name, node in self.nodes.items():
             if node.shared or node.idle:
-                add_into(found[name], {GPU: WHOLE}, len(node.shared) + node.idle)
-        return found
+                add_into(taken[name], {GPU: WHOLE}, len(node.shared) + node.idle)
+        return taken
 
 
 def _empty(node: Node) -> Slot:
-    """What a node would have left without occupants."""
+    """The free resources of a node without occupants."""
     return Slot("", [node.allocatable[name] for name in sorted(node.allocatable)], {})
 
 
 def _share_out(node: Node, devices: list[int], share: int) -> None:
-    """Take a share of each of these devices, or release it where it is negative."""
+    """Take a share of each device; a negative share is a release."""
     for device in devices:
         before = node.shared.get(device, WHOLE)
         after = before - share

@@ -1,9 +1,9 @@
-"""Places whole gangs, or nothing: every pod of every member set of a decision, on a view that is left as it was found
-when one does not fit.
+"""Places whole gangs, or nothing: every pod of every member set of a decision.
 
-Pods of one shape are placed together, bucket by bucket. Which bucket first: the one where least is wasted for the usual
-requests, then the tightest (``pack``), or the emptiest (``spread``). For one shape this finds a placement
-whenever there is one; for several it tries a few orders, the last of them exact for one head and one group.
+The view is unchanged when a pod finds no place. Pods of one shape are placed together, bucket by bucket: first the
+bucket with the least waste for the usual requests, then the tightest (``pack``) or the emptiest (``spread``). For one
+shape a placement is found whenever a placement exists. For several shapes a few orders are tried; the last order is
+exact for one head and one group.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from muster.model.strategies import Strategy
 
 MAX_DOMAINS_TRIED = 16
 RANKED = 128
-"""How many of the tightest buckets are weighed by their waste; the others follow, tightest first."""
+"""Number of tightest buckets weighed by waste; the other buckets follow, tightest first."""
 
 
 def place(view: View, asks: Sequence[Ask], strategy: Strategy = "pack") -> Shortage | None:
-    """Take places for all of the asks, or for none of them; what an ask says itself beats ``strategy``."""
+    """Take places for all asks, or for no ask; the ask's own strategy overrides ``strategy``."""
     wanted = [ask for ask in asks if ask.count > 0]
     if not wanted:
         return None
@@ -59,7 +59,7 @@ def _together(view: View, wanted: Sequence[Ask], strategy: Strategy) -> Shortage
         first = first or short
         if len(wanted) == 1:
             break
-        alone = next((found for ask in wanted if (found := _alone(view, ask)) is not None), None)
+        alone = next((shortage for ask in wanted if (shortage := _alone(view, ask)) is not None), None)
         if alone is not None:
             return alone
     return first
@@ -79,7 +79,7 @@ def _attempts(view: View, asks: list[Ask]) -> Iterator[tuple[list[Ask], Rank | N
 
 
 def weight(view: View, ask: Ask) -> int:
-    """How much of the largest node one pod takes, per mille of its scarcest resource; shares count as they are."""
+    """The part of the largest node taken by one pod, per mille of its scarcest resource; shares count as shares."""
     parts = [
         amount * 1000 // view.ledger.scale[name] for name, amount in ask.request.items() if view.ledger.scale.get(name)
     ]
@@ -88,7 +88,7 @@ def weight(view: View, ask: Ask) -> int:
 
 
 def _alone(view: View, ask: Ask) -> Shortage | None:
-    """Why an ask would not fit even if it were the only one."""
+    """Why an ask would not fit even without the other asks."""
     mark = view.mark()
     short = _place_one(view, ask, "pack", None)
     view.undo(mark)
@@ -99,21 +99,24 @@ def _alone(view: View, ask: Ask) -> Shortage | None:
 
 
 def _place_one(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
-    """Places for all pods of an ask, within one domain where its rules say so; some may be taken where it fails."""
+    """Places for all pods of an ask, within one domain where the ask's rules require a domain.
+
+    After a failure some places may be taken.
+    """
     return within(view, [ask], ask.rules.topology, lambda inside: _place_set(view, inside[0], strategy, rank))
 
 
 def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
     strategy = ask.strategy or strategy
-    found = choices(view, ask)
+    candidates = choices(view, ask)
     affinity = PodAffinity(view, ask) if PodAffinity.concerns(view, ask) else None
     if affinity is not None:
-        return _by_rules_between_pods(view, ask, list(_ordered(found, rank)), affinity, strategy)
+        return _by_rules_between_pods(view, ask, list(_ordered(candidates, rank)), affinity, strategy)
     left = ask.count
     if strategy == "spread":
-        left = _deal(view, ask, found)
+        left = _deal(view, ask, candidates)
     else:
-        for choice in _ordered(found, rank):
+        for choice in _ordered(candidates, rank):
             fit = choice.fit if left > 1 else 1
             for name in choice.names:
                 count = min(fit, left)
@@ -125,12 +128,12 @@ def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> S
 
 
 def _ordered(found: list[BucketChoice], rank: Rank | None) -> Iterator[BucketChoice]:
-    """Best first: of the tightest the ones that waste least, then the rest; drawn on only as far as needed."""
+    """Best first: the tightest choices by waste, then the rest; computed only as far as needed."""
     if rank is None:
         yield from sorted(found, key=_tightness)
         return
     best = nsmallest(RANKED, found, key=_tightness) if len(found) > RANKED else found
-    yield from sorted(best, key=lambda each: (each.left >= LATE, rank(each), each.left, each.first))
+    yield from sorted(best, key=lambda choice: (choice.left >= LATE, rank(choice), choice.left, choice.first))
     if len(found) > RANKED:
         yield from sorted(found, key=_tightness)[RANKED:]
 
@@ -140,10 +143,10 @@ def _tightness(choice: BucketChoice) -> tuple[int, str]:
 
 
 def _deal(view: View, ask: Ask, found: list[BucketChoice]) -> int:
-    """One pod at a time, always to the emptiest node; returns how many are left over."""
-    heap = [(0, -each.left, name, index) for index, each in enumerate(found) for name in each.names]
+    """Place one pod at a time, always on the emptiest node; returns the number of pods left over."""
+    heap = [(0, -choice.left, name, index) for index, choice in enumerate(found) for name in choice.names]
     heapify(heap)
-    fits = [each.fit for each in found]
+    fits = [choice.fit for choice in found]
     dealt: dict[str, tuple[PodNeed, int]] = {}
     left = ask.count
     while left and heap:
@@ -160,7 +163,7 @@ def _deal(view: View, ask: Ask, found: list[BucketChoice]) -> int:
 
 
 def refused_by(view: View, ask: Ask, key: str) -> tuple[str, str]:
-    """(code, detail) of the rule of its own that keeps a pod of an ask off empty nodes of a class; else empty."""
+    """(code, detail) of the ask's own rule against empty nodes of a class; empty where no rule refuses."""
     group, pinned = view.ledger.classes[key], pinned_to_nodes(view, ask)
     closed = refused(ask.rules, group, pinned)
     if closed is not None:
@@ -196,24 +199,24 @@ def _by_rules_between_pods(
 
 
 def _domains(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]]) -> list[list[tuple[BucketChoice, str]]]:
-    """For pods that want to be with each other: the domains with room for all of them, tightest first."""
+    """For pods with affinity to each other: the domains with room for all pods, tightest first."""
     key = ask.rules.together[0].key
-    found: dict[str, list[tuple[BucketChoice, str]]] = {}
+    domains: dict[str, list[tuple[BucketChoice, str]]] = {}
     for spot in spots:
         value = view.ledger.nodes[spot[1]].labels.get(key)
         if value is not None:
-            found.setdefault(value, []).append(spot)
-    rooms = {value: sum(choice.fit for choice, _ in inside) for value, inside in found.items()}
+            domains.setdefault(value, []).append(spot)
+    rooms = {value: sum(choice.fit for choice, _ in inside) for value, inside in domains.items()}
     fitting = sorted((room, value) for value, room in rooms.items() if room >= ask.count)
-    return [found[value] for _, value in fitting[:MAX_DOMAINS_TRIED]]
+    return [domains[value] for _, value in fitting[:MAX_DOMAINS_TRIED]]
 
 
 def _one_by_one(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]], affinity: PodAffinity) -> int:
-    """How many pods found a place, one after the other; a spot that is full or closed for good is not asked again."""
+    """Number of pods placed one by one; a full or finally closed spot is not tried again."""
     open_spots, fitted = list(spots), 0
     while fitted < ask.count:
         closed: list[int] = []
-        found = False
+        placed = False
         for index, (choice, name) in enumerate(open_spots):
             obstacle = affinity.obstacle(name)
             if obstacle:
@@ -226,24 +229,24 @@ def _one_by_one(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]], aff
             slot = view.slot(name)
             if slot is None or choice.need.fit(slot.free, sorted(slot.shared.values())) <= 0:
                 closed.append(index)
-            found = True
+            placed = True
             break
         for index in reversed(closed):
             del open_spots[index]
-        if not found:
+        if not placed:
             break
     return fitted
 
 
 _FINAL = frozenset({"ports", "anti_affinity", "existing_anti_affinity", "spread_label"})
-"""Obstacles that placing more pods does not remove."""
+"""Obstacles that further placements do not remove."""
 
 
 # --- reasons --------------------------------------------------------------------------------------------------
 
 
 def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -> Shortage:
-    """Why no node takes one more pod of the ask, counted over every node there is."""
+    """Why no node takes one more pod of the ask, counted over every node."""
     counts: dict[tuple[ObstacleCode, str], int] = {}
 
     def count(code: ObstacleCode, detail: str, nodes: int) -> None:
@@ -274,20 +277,20 @@ def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -
                     count("volume", "", 1)
                 elif affinity is not None and (obstacle := affinity.obstacle(name)):
                     count(obstacle, "", 1)
-    found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes > 0)
-    return Shortage(ask.name, fitted, ask.count, view.ledger.count, found, unsupported=ask.rules.unsupported)
+    obstacles = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes > 0)
+    return Shortage(ask.name, fitted, ask.count, view.ledger.count, obstacles, unsupported=ask.rules.unsupported)
 
 
 def _too_small(
     view: View, ask: Ask, group: NodeClass, need: PodNeed | None, missing: list[str], pinned: bool
 ) -> dict[str, int]:
-    """Resource -> how many nodes of a class that suit a pod have too little of it when they are empty."""
-    found: dict[str, int] = {}
+    """Resource -> number of the class's nodes that suit a pod and are too small even when empty."""
+    counts: dict[str, int] = {}
     for bucket in group.empty.values():
         short = missing or short_of(group, need, bucket)
         suited = len(bucket.names)
         if short and pinned:
             suited = sum(suits_node(ask.rules, view.ledger.nodes[name].labels, name) for name in bucket.names)
         for resource in short:
-            found[resource] = found.get(resource, 0) + suited
-    return found
+            counts[resource] = counts.get(resource, 0) + suited
+    return counts

@@ -1,4 +1,4 @@
-"""The ledger with the places that a decision has taken so far: none of them is in the state until it is folded."""
+"""The ledger with the places taken so far by a decision: the state gets these places only by the fold."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from muster.model.resources import Vector
 from muster.model.strategies import Strategy
 
 FEW = 16
-"""One of so many names is found faster than all of them are looked at."""
+"""Up to this part of the names, removing names one by one is faster than a scan of all names."""
 
 
 class Ask(Struct, frozen=True):
     """``count`` pods of one shape, for one member set of a gang."""
 
     name: str
-    """Tells the sets of one decision apart."""
+    """Distinguishes the sets of one decision."""
     count: int
     request: Vector
     namespace: str = ""
     rules: PodRules = PodRules()
     together: Topology = Topology()
-    """Within which domain all sets of its gang are to be; of all asks of a decision the same."""
+    """The domain for all sets of the gang; the same in every ask of a decision."""
     strategy: Strategy | None = None
-    """How its pods are laid out; None: as everything else."""
+    """The layout of the pods; None: the general layout."""
 
 
 class Taken(Struct, frozen=True):
-    """``count`` pods of an ask on a node; ``devices``: the shared GPU devices of each, one pod after the other."""
+    """``count`` pods of an ask on a node; ``devices``: the shared GPU devices, pod by pod."""
 
     ask: Ask
     node: str
@@ -43,20 +43,20 @@ class Taken(Struct, frozen=True):
     devices: tuple[int, ...] = ()
 
     def devices_of(self, index: int) -> tuple[int, ...]:
-        """The devices of one of its pods; empty where it shares none."""
-        each = len(self.devices) // self.count
-        return self.devices[index * each : (index + 1) * each]
+        """The devices of one pod; empty for a pod without shares."""
+        devices = len(self.devices) // self.count
+        return self.devices[index * devices : (index + 1) * devices]
 
 
 class Kept(NamedTuple):
-    """What is kept of a node."""
+    """The room kept on a node."""
 
     free: list[int]
-    """Amounts, in the order of the resources of its class."""
+    """Amounts, in the order of the class's resources."""
     shares: dict[int, int]
-    """Number of a shared GPU device -> thousandths of it."""
+    """Number of a shared GPU device -> kept thousandths."""
     whole: bool = False
-    """It is all that the pods ask for of the node: they have room there now."""
+    """The room suffices for all pods: the pods have room now."""
 
 
 class View:
@@ -67,16 +67,16 @@ class View:
         self.taken: list[Taken] = []
         self._slots: dict[str, Slot] = {}
         self._left: dict[tuple[str, str], dict[str, None]] = {}
-        """(class, bucket) -> nodes of it that have changed here."""
+        """(class, bucket) -> changed nodes of the bucket."""
         self._own: dict[str, dict[str, Bucket]] = {}
         self._journal: list[tuple[str, Slot | None]] = []
         self.late: frozenset[str] = frozenset()
-        """Classes of nodes that are taken only where no other will do."""
+        """Classes of nodes that are taken only as a last resort."""
         self.mixes: dict[str, str] = {}
-        """Class -> the mix as seen from it, for scores."""
+        """Class -> the mix for this class, for scores."""
 
     def slot(self, node: str) -> Slot | None:
-        """What a node has left; None for a node that does not exist."""
+        """The free resources of a node; None for a node that does not exist."""
         slot = self._slots.get(node)
         if slot is not None:
             return slot
@@ -84,12 +84,12 @@ class View:
         return known.slot if known is not None and known.uid else None
 
     def need(self, ask: Ask, node: str) -> PodNeed | None:
-        """What a pod takes of a node; None where it has not what the pod asks for at all."""
+        """The need of a pod on a node; None where the node lacks a requested resource altogether."""
         slot = self.slot(node)
         return need_of(ask.request, ask.rules, self.ledger.classes[slot.group])[0] if slot is not None else None
 
     def room_for(self, sought: PodSought) -> int:
-        """No more pods of a kind have room beside what is taken and kept here."""
+        """Upper bound of the pods of a kind with room beside the taken and kept places."""
         needs = ((key, need) for key, need in sought.needs.items() if need is not None)
         return sum(
             len(names) * max(need.fit(bucket.free, bucket.shared), 0)
@@ -98,7 +98,7 @@ class View:
         )
 
     def buckets(self, group: str) -> Iterator[tuple[Bucket, list[str]]]:
-        """Buckets of a class, each with its nodes by name."""
+        """Buckets of a class, each with the names of its nodes."""
         for key, bucket in self.ledger.classes[group].buckets.items():
             left = self._left.get((group, key))
             if not left:
@@ -109,7 +109,7 @@ class View:
             yield bucket, list(bucket.names)  # taking places changes it
 
     def take(self, ask: Ask, need: PodNeed, node: str, count: int) -> None:
-        """Place ``count`` pods of an ask on a node: they must fit."""
+        """Place ``count`` pods of an ask on a node: the pods must fit."""
         before = self.slot(node)
         assert before is not None, f"{node} is no node"
         after = Slot(before.group, list(before.free), dict(before.shared))
@@ -120,10 +120,10 @@ class View:
         self.taken.append(Taken(ask, node, count, devices))
 
     def keep(self, ask: Ask, node: str, count: int, devices: Sequence[int] = (), frees: Sequence[int] = ()) -> Kept:
-        """Keep from all others the free part of the room of ``count`` pods, even if it is too little for one.
+        """Keep the free part of the room of ``count`` pods from all others, even if the part is too small for one pod.
 
-        ``devices``: of which they are to have shares, one pod after the other. ``frees``: devices that others share and
-        leave, for pods that are to have whole ones. Returns what that is, for ``unkeep``.
+        ``devices``: the devices for the pods' shares, pod by pod. ``frees``: shared devices that other pods leave, for
+        pods with whole devices. Returns the kept room, for ``unkeep``.
         """
         before = self.slot(node)
         need = self.need(ask, node)
@@ -144,14 +144,14 @@ class View:
             shares[device] = shares.get(device, 0) + part
         if frees and need.gpu >= 0 and not need.share:
             lacks = (dict(need.parts).get(need.gpu, 0) * count - kept[need.gpu]) // WHOLE
-            for device in [each for each in frees if after.shared.get(each, 0) > 0][: max(lacks, 0)]:
+            for device in [number for number in frees if after.shared.get(number, 0) > 0][: max(lacks, 0)]:
                 shares[device], after.shared[device] = after.shared[device], 0
         self._move(node, after)
         whole = all(kept[index] >= amount * count for index, amount in need.parts)
         return Kept(kept, shares, whole and (not need.share or sum(shares.values()) >= need.share * len(devices)))
 
     def unkeep(self, node: str, kept: Kept) -> None:
-        """What was kept of a node is free again."""
+        """Free the room kept on a node."""
         before = self.slot(node)
         if before is not None and kept.free:
             after = Slot(before.group, list(map(sum, zip(before.free, kept.free, strict=True))), dict(before.shared))
@@ -166,7 +166,7 @@ class View:
             self._move(node, Slot(before.group, [min(left, 0) for left in before.free]))
 
     def give(self, occupant: Occupant) -> None:
-        """Suppose that an occupant were not on its node: all its pods, with the devices they have and share."""
+        """Suppose that an occupant has left its node: all pods, with their whole and shared devices."""
         node = occupant.node
         before = self.slot(node)
         if before is None:
@@ -180,7 +180,7 @@ class View:
         self._move(node, after)
 
     def _return(self, slot: Slot, device: int, share: int) -> None:
-        """A share of a device is free; without shares it is a whole one again."""
+        """Free a share of a device; a device without shares is whole again."""
         left = slot.shared.pop(device, WHOLE) + share
         if left < WHOLE:
             slot.shared[device] = left
@@ -188,12 +188,12 @@ class View:
             slot.free[self.ledger.classes[slot.group].resources.index(GPU)] += WHOLE
 
     def onto(self, ledger: NodeLedger) -> View:
-        """The same places taken and kept, on a ledger that has all of these nodes as they are here."""
-        found = View(ledger)
+        """The same taken and kept places, on a ledger with all of these nodes in their present state here."""
+        copy = View(ledger)
         for node, slot in self._slots.items():
-            found._move(node, Slot(slot.group, list(slot.free), dict(slot.shared)))
-        found.taken = list(self.taken)
-        return found
+            copy._move(node, Slot(slot.group, list(slot.free), dict(slot.shared)))
+        copy.taken = list(self.taken)
+        return copy
 
     def mark(self) -> tuple[int, int]:
         """Where to undo to."""
@@ -229,7 +229,7 @@ class View:
 
 
 def _without(names: list[str], left: Mapping[str, None]) -> list[str]:
-    """Sorted names, but for some of them: a few are found without a look at all others."""
+    """Sorted names without some names: a few names are removed without a scan."""
     if len(left) * FEW > len(names):
         return [name for name in names if name not in left]
     rest = names.copy()
@@ -239,11 +239,11 @@ def _without(names: list[str], left: Mapping[str, None]) -> list[str]:
 
 
 def share_devices(slot: Slot, need: PodNeed, count: int) -> list[int]:
-    """Take shares of devices for pods that fit; returns the devices, one pod after the other."""
+    """Take shares of devices for pods that fit; returns the devices, pod by pod."""
     whole = max(slot.free[need.gpu], 0) // WHOLE
-    found = [device for each in pick(slot.shared, whole, need.share, need.devices, count) for device in each]
-    for device in found:
+    taken = [device for devices in pick(slot.shared, whole, need.share, need.devices, count) for device in devices]
+    for device in taken:
         if device not in slot.shared:
             slot.free[need.gpu] -= WHOLE
         slot.shared[device] = slot.shared.get(device, WHOLE) - need.share
-    return found
+    return taken

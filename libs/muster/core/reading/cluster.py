@@ -1,6 +1,7 @@
-"""Pods, nodes and priority classes as facts, and why a pod does not run.
+"""Pods, nodes and priority classes as facts, and the trouble of a pod.
 
-Why a pod does not run: its status as one closed code with a few numbers. No free text but the scheduler's causes.
+The trouble of a pod is one closed code with a few numbers, from the pod's status. The only free text is the scheduler's
+causes.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ WAITING: dict[str, PodCode] = {
     "PreStartHookError": "ContainerNotCreated",
     "PostStartHookError": "ContainerNotCreated",
 }
-"""Why a container waits, as the kubelet words it -> our code. A container that is being created is no trouble."""
+"""The kubelet's reason of a waiting container -> muster's code. A container being created is no trouble."""
 
 FAILED: dict[str, PodCode] = {
     "Evicted": "Evicted",
@@ -109,7 +110,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
     state: ContainerState | None = None
     last_state: ContainerState | None = None
     allocated_resources: dict[str, Quantity] | None = None
-    """What the kubelet has set aside for it; behind its spec while it is being resized in place."""
+    """The resources set aside by the kubelet for the container; behind the spec during a resize in place."""
 
 
 class PodStatus(Struct, frozen=True, rename="camel"):
@@ -127,7 +128,7 @@ OOM = "OOMKilled"
 
 
 def trouble_of(status: PodStatus | None) -> PodTrouble | None:
-    """Why a pod does not run, or failed; None for one that runs, succeeded, or is on its way."""
+    """Why a pod does not run, or failed; None for a pod that runs, succeeded, or is starting."""
     if status is None or status.phase == "Succeeded":
         return None
     containers = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
@@ -136,19 +137,19 @@ def trouble_of(status: PodStatus | None) -> PodTrouble | None:
         if code is not None:
             return PodTrouble(code)
         return next(_ended(containers), PodTrouble("PodFailed", word=shorten(clean(status.reason), MAX_WORD)))
-    for each in status.conditions or ():
-        if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
-            nodes, refused = refusals(each.message)
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            nodes, refused = refusals(condition.message)
             return PodTrouble("Unschedulable", nodes=nodes, refused=refused)
     return next(_broken(containers), None) or _initializing(status)
 
 
 def _ended(containers: Iterable[ContainerStatus]) -> Iterator[PodTrouble]:
-    """Containers that failed; one that ran out of memory goes first."""
-    found = [(each, (each.state or NO_STATE).terminated) for each in containers]
-    bad = [(each, end) for each, end in found if end is not None and (end.exit_code or end.reason == OOM)]
-    for each, end in sorted(bad, key=lambda pair: pair[1].reason != OOM):
-        yield _exited(each, end, "ContainerFailed")
+    """Failed containers; a container out of memory comes first."""
+    ends = [(container, (container.state or NO_STATE).terminated) for container in containers]
+    bad = [(container, end) for container, end in ends if end is not None and (end.exit_code or end.reason == OOM)]
+    for container, end in sorted(bad, key=lambda pair: pair[1].reason != OOM):
+        yield _exited(container, end, "ContainerFailed")
 
 
 def _exited(each: ContainerStatus, end: ContainerEnded, otherwise: PodCode) -> PodTrouble:
@@ -157,46 +158,46 @@ def _exited(each: ContainerStatus, end: ContainerEnded, otherwise: PodCode) -> P
 
 
 def _broken(containers: tuple[ContainerStatus, ...]) -> Iterator[PodTrouble]:
-    for each in containers:
-        waiting, before = (each.state or NO_STATE).waiting, (each.last_state or NO_STATE).terminated
+    for container in containers:
+        waiting, before = (container.state or NO_STATE).waiting, (container.last_state or NO_STATE).terminated
         code = WAITING.get(waiting.reason) if waiting is not None else None
         if waiting is None or code is None:
             continue
         if code == "CrashLoopBackOff" and before is not None:
-            yield _exited(each, before, code)
+            yield _exited(container, before, code)
         else:
             word = "" if waiting.reason == code else waiting.reason
-            image = shorten(clean(each.image), MAX_IMAGE) if code == "ImagePullBackOff" else ""
-            yield PodTrouble(code, word=word, container=shorten(clean(each.name), MAX_WORD), image=image)
+            image = shorten(clean(container.image), MAX_IMAGE) if code == "ImagePullBackOff" else ""
+            yield PodTrouble(code, word=word, container=shorten(clean(container.name), MAX_WORD), image=image)
     yield from _ended(containers)
 
 
 def _initializing(status: PodStatus) -> PodTrouble | None:
-    """Its first init container that has not ended."""
+    """The first init container of the pod that has not ended."""
     if status.phase == "Pending":
-        for each in status.init_container_statuses or ():
-            if (each.state or NO_STATE).terminated is None:
-                return PodTrouble("InitWaiting", container=shorten(clean(each.name), MAX_WORD))
+        for container in status.init_container_statuses or ():
+            if (container.state or NO_STATE).terminated is None:
+                return PodTrouble("InitWaiting", container=shorten(clean(container.name), MAX_WORD))
     return None
 
 
 def refusals(message: str) -> tuple[int, tuple[NodesRefuse, ...]]:
     """``0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint {a: b}.`` as numbers."""
     head, _, rest = clean(message).partition(": ")
-    found = _AVAILABLE.match(head)
-    if found is None:
+    available = _AVAILABLE.match(head)
+    if available is None:
         return 0, (NodesRefuse(0, shorten(clean(message), MAX_WORDS)),) if message else ()
     listed = rest.partition(". ")[0].removesuffix(".")
-    causes = [_CAUSE.match(each.strip()) for each in re.split(r", (?=\d+ )", listed)]
-    kept = [NodesRefuse(int(each[1][:9]), shorten(each[2], MAX_WORDS)) for each in causes if each is not None]
-    return int(found[1][:9]), tuple(sorted(kept, key=lambda each: each.text)[:MAX_CAUSES])
+    causes = [_CAUSE.match(cause.strip()) for cause in re.split(r", (?=\d+ )", listed)]
+    kept = [NodesRefuse(int(cause[1][:9]), shorten(cause[2], MAX_WORDS)) for cause in causes if cause is not None]
+    return int(available[1][:9]), tuple(sorted(kept, key=lambda refuse: refuse.text)[:MAX_CAUSES])
 
 
 # --- cluster ----------------------------------------------------------------------------------------------------------
 
 
 MAX_LABELS = 256
-"""Labels kept of one object: far more than any has."""
+"""Most labels kept of one object: far more than any object has."""
 
 
 class PodObject(Struct, frozen=True):
@@ -206,15 +207,19 @@ class PodObject(Struct, frozen=True):
 
 
 def request_in_force(pod: PodObject) -> Vector:
-    """What a pod asks for: the larger of its spec and what its node has set aside for it while it is resized in place,
-    the latter alone where its node can never give what the spec wants now.
+    """The request of a pod in force: the larger of the spec and the resources set aside by the node during a resize.
+
+    Where the node can never give the resources of the spec, the resources set aside count alone.
     """
     spec, status = pod.spec, pod.status
     asked = pod_request(spec, "spec")
-    set_aside = {each.name: each.allocated_resources for each in (status.container_statuses if status else None) or ()}
+    set_aside = {
+        container.name: container.allocated_resources
+        for container in (status.container_statuses if status else None) or ()
+    }
     if not any(set_aside.values()):
         return asked
-    containers = tuple(_given(each, set_aside.get(each.name) or {}) for each in spec.containers)
+    containers = tuple(_given(container, set_aside.get(container.name) or {}) for container in spec.containers)
     given = pod_request(replace(spec, containers=containers), "spec")
     return given if _infeasible(status) else highest(asked, given)
 
@@ -228,8 +233,12 @@ def _given(container: Container, set_aside: dict[str, Quantity]) -> Container:
 def _infeasible(status: PodStatus | None) -> bool:
     if status is None:
         return False
-    pending = (each for each in status.conditions or () if each.type == "PodResizePending" and each.status == "True")
-    return status.resize == "Infeasible" or any(each.reason == "Infeasible" for each in pending)
+    pending = (
+        condition
+        for condition in status.conditions or ()
+        if condition.type == "PodResizePending" and condition.status == "True"
+    )
+    return status.resize == "Infeasible" or any(condition.reason == "Infeasible" for condition in pending)
 
 
 class _Seat(Struct, frozen=True, rename="camel"):
@@ -239,16 +248,16 @@ class _Seat(Struct, frozen=True, rename="camel"):
 
 
 class _Glance(Struct, frozen=True):
-    """As much of a pod as tells whether it is any concern of ours."""
+    """The part of a pod that decides whether the pod concerns muster."""
 
     metadata: Meta
     spec: _Seat | None = None
 
 
 def read_pod(raw: bytes) -> PodObserved | None:
-    """A pod: what it belongs to, where it runs or may run, whether it still holds anything, which gang it means.
+    """A pod: its workload, its node or allowed nodes, whether the pod still holds resources, and its gang.
 
-    None for a pod that is no concern of ours: of no workload and no gang, and taking no room on a node.
+    None for a pod outside of muster's concern: of no workload and no gang, and without room on a node.
     """
     glance: _Glance = decode(raw, _Glance)
     owner, seat = glance.metadata.controller, glance.spec or _Seat()
@@ -303,13 +312,13 @@ def read_pod(raw: bytes) -> PodObserved | None:
 
 
 def _trouble(pod: PodObject) -> PodTrouble | None:
-    """Why it does not run; of a pod that is being deleted only why it failed."""
+    """Why the pod does not run; for a pod in deletion only a failure."""
     over = pod.status is not None and pod.status.phase == "Failed"
     return trouble_of(pod.status) if over or not pod.metadata.deletion_timestamp else None
 
 
 def _labels(meta: Meta) -> dict[str, str]:
-    """All labels, sorted: rules of others may look at any of them."""
+    """All labels, sorted: rules of other pods may use any label."""
     return dict(sorted(meta.labels.items())[:MAX_LABELS])
 
 
@@ -330,14 +339,14 @@ class NodeObject(Struct, frozen=True):
 
 
 def pod_group_reader(kind: str) -> Callable[[bytes], PodGroupObserved]:
-    """Reads PodGroups of one API group: ``kind`` is qualified by it."""
+    """The reader of PodGroups of one API group: ``kind`` is qualified by the group."""
     if kind == NATIVE:
         return lambda raw: PodGroupObserved(pod_group=read_native_group(raw))
     return lambda raw: PodGroupObserved(pod_group=read_pod_group(raw, kind))
 
 
 def read_node(raw: bytes) -> NodeObserved:
-    """A node: what it can give, and whether it takes pods."""
+    """A node: its allocatable resources, and whether the node takes pods."""
     node: NodeObject = decode(raw, NodeObject)
     status = node.status or NodeStatus()
     ready = is_true(status.conditions, "Ready")
@@ -361,11 +370,11 @@ class PriorityClass(Struct, frozen=True, rename="camel"):
 
 
 def read_priority_class(raw: bytes) -> PriorityClassObserved:
-    """A PriorityClass and its value."""
-    found: PriorityClass = decode(raw, PriorityClass)
+    """A PriorityClass with its value."""
+    priority_class: PriorityClass = decode(raw, PriorityClass)
     return PriorityClassObserved(
-        ref=found.metadata.ref("PriorityClass"),
-        rv=found.metadata.rv,
-        value=found.value,
-        is_default=found.global_default,
+        ref=priority_class.metadata.ref("PriorityClass"),
+        rv=priority_class.metadata.rv,
+        value=priority_class.value,
+        is_default=priority_class.global_default,
     )

@@ -1,7 +1,7 @@
-"""Queue and QueueUnit (scheduling.x-k8s.io/v1alpha1): the objects we create and keep, and read back.
+"""Queue and QueueUnit (scheduling.x-k8s.io/v1alpha1): the objects that muster creates, keeps and reads back.
 
-Whether an object shows what it should is known by a fingerprint: of a Queue's status, and of the last written status of
-a QueueUnit, kept in an annotation (its numbers and times may have moved since).
+A fingerprint shows whether an object is up to date. The fingerprint of a Queue is of its status; the fingerprint of a
+QueueUnit is of the last written status, in an annotation (its numbers and times may have moved since).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from muster.model.text import clean, shorten
 QUEUE_NAMESPACE = "kube-queue"
 CREATED_BY = "create-by-kubequeue"
 MADE = f"{PREFIX}/made"
-"""Annotation on a Queue that Muster itself made; one of a kube-queue carries the same label."""
+"""Annotation on a Queue made by Muster; a Queue of a kube-queue carries the same label."""
 QUOTA_FULLNAME = "kube-queue/quota-fullname"
 PARENT_FULLNAME = "kube-queue/parent-quota-fullname"
 QUEUE_ARGS = "kube-queue/queue-args"
 _BACKOFF = re.compile(r"pod(Initial|Max)BackoffSeconds[= ]([0-9]{1,5})(?![0-9])")
 DEFAULT_POLICY = "Round"
 POLICIES = (DEFAULT_POLICY, "Priority", "Block")
-"""Values of spec.queuePolicy; one that is absent means the first."""
+"""Values of spec.queuePolicy; a missing value means the first."""
 MAX_ITEMS = 100
 MAX_POD_SETS = 8
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -66,7 +66,7 @@ class Queue(Struct, frozen=True):
 
 
 class Admission(Struct, frozen=True):
-    """How many pods of a pod set are admitted, and how many of them run."""
+    """Admitted pods of a pod set, and running pods."""
 
     name: str
     replicas: int
@@ -93,7 +93,7 @@ class QueueUnit(Struct, frozen=True):
 
 
 def read_queue(raw: bytes) -> QueueObserved:
-    """A Queue: its quota path and a digest of its status."""
+    """A Queue: the quota path and a digest of the status."""
     queue: Queue = decode(raw, Queue)
     return QueueObserved(
         ref=queue.metadata.ref("Queue"),
@@ -110,19 +110,19 @@ def read_queue(raw: bytes) -> QueueObserved:
 
 
 def _policy(text: str) -> str:
-    """The policy of a queue; raises UnreadableError for one that is none, so that the last good one stays."""
+    """The policy of a queue; raises UnreadableError for an unknown policy, so that the last good policy stays."""
     if text and text not in POLICIES:
         raise unreadable("spec.queuePolicy", "not_a_policy", value=shorten(text, 40), choices=tuple(POLICIES))
     return text
 
 
 def _backoff(args: str) -> tuple[int, ...]:
-    """Pauses between tries, from kube-queue's arguments of a queue; empty when it names neither."""
-    found = {name: int(text) for name, text in _BACKOFF.findall(args[:500])}
-    if not found:
+    """Pauses between tries, from kube-queue's arguments of a queue; empty when the arguments have no pause."""
+    pauses = {name: int(text) for name, text in _BACKOFF.findall(args[:500])}
+    if not pauses:
         return ()
-    first = max(1, found.get("Initial", 1))
-    return first * 1000, max(first, found.get("Max", 20)) * 1000
+    first = max(1, pauses.get("Initial", 1))
+    return first * 1000, max(first, pauses.get("Max", 20)) * 1000
 
 
 def _paused(text: str) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _paused(text: str) -> tuple[str, ...]:
 
 
 def read_queue_unit(raw: bytes) -> QueueUnitObserved:
-    """A QueueUnit: its job and a digest of its status."""
+    """A QueueUnit: the job and a digest of the status."""
     unit: QueueUnit = decode(raw, QueueUnit)
     priority = unit.spec.priority
     return QueueUnitObserved(
@@ -149,15 +149,15 @@ def read_queue_unit(raw: bytes) -> QueueUnitObserved:
 def queue_name_prefix(path: str) -> str:
     """GenerateName of the Queue of a quota path: ``root/algorithm/video`` -> ``root-algorithm-video-``.
 
-    kube-queue's rule: slashes and underscores become dashes, lower case, cut on the left to 58 characters. So does
-    whatever else no object's name may hold, which kube-queue leaves to the API server to refuse.
+    kube-queue's rule: slashes and underscores become dashes, lower case, cut on the left to 58 characters. Other
+    characters not allowed in names become dashes too; kube-queue leaves such names to the API server to refuse.
     """
     text = re.sub(r"[^a-z0-9.-]", "-", f"{path}-".lower())
     return re.sub(r"[-.]*\.[-.]*", ".", text)[-58:].lstrip("-.")
 
 
 def queue_name(path: str) -> str:
-    """The whole name. The five letters are a hash of the path, so that creating it twice makes one object."""
+    """The whole name. The five letters are a hash of the path, so that two creations make one object."""
     number = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "big")
     letters = []
     for _ in range(5):

@@ -11,7 +11,7 @@ from muster.core.quota.trees.treesource import MAX_DEPTH, MAX_NODES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 
 NAMESPACE = "kube-system"
-"""The only namespace in which a tree counts."""
+"""The only namespace of trees in force."""
 
 PROFILE = f"{PREFIX}/request-profile"
 """Annotation on the tree: ``ack`` (default) or ``full``."""
@@ -36,7 +36,7 @@ class RawTree(Struct, frozen=True):
 
 
 def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
-    """The tree as written. Raises UnreadableError for one that does not count, is too deep or too large."""
+    """The tree as written. Raises UnreadableError for a tree in another namespace, or too deep or too large."""
     tree: RawTree = decode(raw, RawTree)
     if tree.metadata.namespace != NAMESPACE:
         value = tree.metadata.namespace[:63]
@@ -78,5 +78,5 @@ def _spec(node: RawNode, path: str, depth: int, budget: list[int]) -> TreeNodeSp
 
 
 def _texts(quantities: dict[str, Quantity] | None) -> dict[str, str]:
-    found = {name: text if isinstance(text, str) else repr(text) for name, text in (quantities or {}).items()}
-    return dict(sorted(found.items()))
+    written = {name: text if isinstance(text, str) else repr(text) for name, text in (quantities or {}).items()}
+    return dict(sorted(written.items()))

@@ -1,4 +1,4 @@
-"""One row per resource the watcher reads: how an object becomes a fact, and which fact says that it is gone."""
+"""One row per resource read by the watcher: the reader of an object, and the fact of the object's end."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ from muster.model.workload import ChildState
 
 
 class Watched(Struct, frozen=True):
-    """How one resource is read.
+    """The reader of one resource.
 
-    ``read`` makes an ``observed`` fact of an object, or None when it is no concern of ours; it raises UnreadableError
-    for one that cannot be used. ``gone`` is built with (ref, rv).
+    ``read`` makes an ``observed`` fact of an object, or None for an object outside of muster's concern; raises
+    UnreadableError for an unusable object. ``gone`` is built with (ref, rv).
     """
 
     resource: ApiResource
@@ -61,34 +61,34 @@ class Watched(Struct, frozen=True):
     namespace: str = ""
     label_selector: str = ""
     name: str = ""
-    """The only object that is read; empty: all."""
+    """The only object read; empty: all objects."""
     both: bool = False
-    """Its objects may also be what other workloads run through: children."""
+    """The objects may also be children of other workloads."""
     alone: Callable[[bytes], Event] | None = None
-    """Reads one that names a parent as a workload by itself; None where such an object tells by itself what it is."""
+    """Reads an object with a parent as an independent workload; None for objects that show their own role."""
     versions: tuple[ApiResource, ...] = ()
-    """The resource in the versions that are understood, the preferred one first; empty: ``resource`` only."""
+    """The resource in the understood versions, the preferred version first; empty: ``resource`` only."""
     ambiguous: bool = False
-    """Another API group has a resource of that name: shard and kind are qualified by the group."""
+    """Another API group has a resource of the same name: shard and kind are qualified by the group."""
 
     @property
     def shard(self) -> str:
-        """The watcher shard that reads it: the plural of the resource."""
+        """The watcher shard of the resource: the plural of the resource."""
         return qualified_shard(self.resource) if self.ambiguous else self.resource.plural
 
     @property
     def kind(self) -> str:
-        """What its objects are called in the log."""
+        """The kind of the objects in the log."""
         return qualified_kind(self.resource) if self.ambiguous else self.resource.kind
 
 
 def qualified_shard(resource: ApiResource) -> str:
-    """``podgroups_scheduling_x-k8s_io``: no dots, which separate the parts of a subject."""
+    """``podgroups_scheduling_x-k8s_io``: without dots, because dots separate the parts of a subject."""
     return f"{resource.plural}_{resource.group.replace('.', '_')}"
 
 
 def qualified_kind(resource: ApiResource) -> str:
-    """``PodGroup.scheduling.x-k8s.io``, as kubectl takes it."""
+    """``PodGroup.scheduling.x-k8s.io``, as kubectl accepts."""
     return f"{resource.kind}.{resource.group}"
 
 
@@ -96,10 +96,10 @@ def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
     read = workloads.KINDS[kind].read
 
     def observed(raw: bytes) -> Event | None:
-        found = read(raw)
-        if isinstance(found, ChildState):
-            return ChildObserved(child=found)
-        return WorkloadObserved(workload=found) if found is not None else None
+        fact = read(raw)
+        if isinstance(fact, ChildState):
+            return ChildObserved(child=fact)
+        return WorkloadObserved(workload=fact) if fact is not None else None
 
     return observed
 
@@ -117,7 +117,7 @@ KAI_QUEUES = qualified_shard(api.KAI_QUEUES)
 NATIVE_POD_GROUP = api.NATIVE_POD_GROUPS[-1]
 POD_GROUPS = tuple(qualified_shard(resource) for resource in (NATIVE_POD_GROUP, *api.POD_GROUPS))
 CONFIGURING = "elasticquotatrees"
-"""The shard that tells which kinds are on: without it nothing is admitted."""
+"""The shard that reports the enabled kinds: without this shard nothing is admitted."""
 ALWAYS = (
     "configmaps",
     "elasticquotatrees",
@@ -130,16 +130,16 @@ ALWAYS = (
     KAI_QUEUES,
     *POD_GROUPS,
 )
-"""The shards that are watched whatever kinds are on."""
+"""The shards watched for any set of kinds."""
 
 
 def shards_of(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The shards that are watched when these kinds are on."""
+    """The shards watched for these kinds."""
     return (*ALWAYS, *workloads.shards(kinds))
 
 
 def required_of(kinds: Iterable[str]) -> tuple[str, ...]:
-    """Those of them that must have been listed before anything is admitted."""
+    """The shards that must have been listed before any admission."""
     return tuple(sorted(shard for shard in shards_of(kinds) if shard not in SHOWN_KINDS))
 
 
@@ -175,10 +175,10 @@ def _watched() -> dict[str, Watched]:
             label_selector=f"{REQUESTED}=true",
         ),
     ]
-    for each in (NATIVE_POD_GROUP, *api.POD_GROUPS):
-        read = pod_group_reader(qualified_kind(each))
-        versions = api.NATIVE_POD_GROUPS if each is NATIVE_POD_GROUP else ()
-        rows.append(Watched(each, read, PodGroupObserved, PodGroupGone, ambiguous=True, versions=versions))
+    for resource in (NATIVE_POD_GROUP, *api.POD_GROUPS):
+        read = pod_group_reader(qualified_kind(resource))
+        versions = api.NATIVE_POD_GROUPS if resource is NATIVE_POD_GROUP else ()
+        rows.append(Watched(resource, read, PodGroupObserved, PodGroupGone, ambiguous=True, versions=versions))
     rows += [
         Watched(
             kind.resource,

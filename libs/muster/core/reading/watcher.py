@@ -1,7 +1,7 @@
-"""One shard of the watcher: what it has reported of one resource, and which facts an observation adds to that.
+"""One shard of the watcher: the reported state of one resource, and the facts that an observation adds.
 
-The state is folded from the shard's own past facts, so a restarted or newly elected watcher reports exactly what
-changed since the last fact in the log, and says of everything that vanished meanwhile that it is gone.
+The state is folded from the shard's own past facts. So a restarted or newly elected watcher reports exactly the changes
+since the last fact in the log, and reports the end of every object that vanished meanwhile.
 """
 
 from __future__ import annotations
@@ -35,48 +35,48 @@ from muster.model.problem import FieldProblem
 from muster.model.workload import PodState, Workload
 
 MAX_FACT_BYTES = 256 * 1024
-"""A fact longer than this is refused: nothing a decision needs is that long."""
+"""Longest fact: a longer fact is refused; no decision needs more."""
 
 
 MAX_UID = MAX_NAMESPACE + 1 + MAX_NAME
-"""An object without a uid goes by its namespace and name."""
+"""An object without a uid is identified by its namespace and name."""
 
 
 PATIENCE_MS = 5_000
-"""How long the news of a parent is waited for before a child that it does not know counts as a workload of its own."""
+"""Wait for the news of a parent before an unknown child counts as a workload of its own."""
 
 
 class Reported(Struct):
-    """What was reported of one object last."""
+    """The last report of one object."""
 
     ref: Ref
     rv: int
     fingerprint: str
     phase: str = ""
     own: bool = False
-    """It was reported as a workload, and may also be what another one runs through."""
+    """The object was reported as a workload, and may also be a child of another workload."""
     child: bool = False
-    """It was reported as what another one runs through."""
+    """The object was reported as a child."""
 
 
 class WatchState(StageState):
-    """uid -> what was reported of it last, for the objects of one shard that exist."""
+    """uid -> last report, for the existing objects of one shard."""
 
     objects: dict[str, Reported] = field(default_factory=dict)
     parents: Parents = field(default_factory=Parents)
-    """What the workloads that run through objects of this shard say about those."""
+    """The parents' statements about their children in this shard."""
 
 
 class Watcher(Stage[WatchState]):
-    """The stage ``watcher``, one shard of it. It decides nothing: facts are input, made by :meth:`observe`."""
+    """The stage ``watcher``, one shard. The stage decides nothing: facts are input, made by :meth:`observe`."""
 
     name: ClassVar[str] = "watcher"
     kept: ClassVar[type[WatchState]] = WatchState
     judges_versions: ClassVar[bool] = True
-    """It keeps those of its own objects: each shard hears of all workloads."""
+    """The watcher keeps the versions of its own objects: each shard hears of all workloads."""
 
     def __init__(self, shard: str, kinds: Collection[str] = KINDS) -> None:
-        """``kinds``: the workload kinds that are on; of another kind only what those run through is reported."""
+        """``kinds``: the enabled workload kinds; of other kinds only children of enabled kinds are reported."""
         self.row: Watched = WATCHED[shard]
         self._read = self.row.read
         self.kind = self.row.kind
@@ -129,7 +129,7 @@ class Watcher(Stage[WatchState]):
     # --- observations -----------------------------------------------------------------------------------------
 
     def observe(self, state: WatchState, ref: Ref, rv: int, raw: bytes) -> list[Event]:
-        """The facts an object adds to the reported ones: none when no field that we declare has changed."""
+        """The new facts from an object: none when no declared field has changed."""
         ref = bounded(ref)
         known = state.objects.get(ref.uid)
         if known is not None and known.own and self._off:
@@ -151,10 +151,10 @@ class Watcher(Stage[WatchState]):
         return self.report(state, fact)
 
     def doubtful(self, state: WatchState, ref: Ref, raw: bytes) -> bool:
-        """Whether a new object names a parent that, as far as it is known here, has nothing to do with it.
+        """Whether a new object names a parent without any known relation to the object.
 
-        The parent's own news may still be on its way: the API server promises no order between two resources. So
-        such an object is observed a moment later; see PATIENCE_MS.
+        The parent's own news may still be on its way: the API server promises no order between two resources. So such
+        an object is observed a moment later; see PATIENCE_MS.
         """
         if self.row.alone is None or bounded(ref).uid in state.objects:
             return False
@@ -165,11 +165,11 @@ class Watcher(Stage[WatchState]):
         return isinstance(fact, ChildObserved) and state.parents.disown(fact.child)
 
     def unreadable(self, state: WatchState, ref: Ref, rv: int, found: FieldProblem) -> list[Event]:
-        """The fact that an object cannot be used, unless it was reported with this very problem."""
+        """The fact of an unusable object, unless reported with the same problem before."""
         return self.report(state, ObjectUnreadable(ref=bounded(ref), rv=rv, problem=found))
 
     def report(self, state: WatchState, fact: Event) -> list[Event]:
-        """The fact and what follows from it, unless it says what was reported already."""
+        """The fact and its consequences, unless the same fact was reported before."""
         ref, _ = about(fact)
         fingerprint, phase = gist(fact)
         known = state.objects.get(ref.uid)
@@ -178,7 +178,7 @@ class Watcher(Stage[WatchState]):
         return [fact, *self._changed_role(known, fact), *self._lifecycle(known, fact, phase)]
 
     def _changed_role(self, known: Reported | None, fact: Event) -> Iterator[Event]:
-        """What was reported as the child of a parent turns out to be none of it, or the other way round."""
+        """A reported child of a parent proves to be independent, or the other way round."""
         if known is None or not self.row.both or isinstance(fact, ObjectUnreadable):
             return
         if known.own and isinstance(fact, ChildObserved):
@@ -197,7 +197,7 @@ class Watcher(Stage[WatchState]):
             yield WorkloadFinished(ref=workload.ref, outcome=workload.outcome, detail=workload.detail)
 
     def vanished(self, state: WatchState, ref: Ref, rv: int = 0, *, unwatched: bool = False) -> list[Event]:
-        """The fact that an object is gone, if it was reported; ``unwatched``: it only is no longer watched."""
+        """The fact of an object's end, if reported before; ``unwatched``: only the watch of the object ends."""
         ref = bounded(ref)
         known = state.objects.get(ref.uid)
         if known is None:
@@ -207,7 +207,7 @@ class Watcher(Stage[WatchState]):
 
 
 def bounded(ref: Ref) -> Ref:
-    """The reference itself; cut where no API server lets a name or a uid be as long."""
+    """The reference; cut where longer than any API server allows."""
     if len(ref.uid) <= MAX_UID and len(ref.name) <= MAX_NAME and len(ref.namespace) <= MAX_NAMESPACE:
         return ref
     return Ref(ref.kind, ref.namespace[:MAX_NAMESPACE], ref.name[:MAX_NAME], ref.uid[:MAX_UID])
@@ -215,8 +215,8 @@ def bounded(ref: Ref) -> Ref:
 
 def gist(event: Event) -> tuple[str, str]:
     """Of a fact: a fingerprint of everything but the resourceVersion, and a workload's phase."""
-    said = said_of(event)
-    if isinstance(said, PodState):
-        trouble = said.trouble
-        return digest(replace(said, rv=0, trouble=trouble.gist if trouble is not None else None)), ""
-    return digest(replace(said, rv=0)), said.phase if isinstance(said, Workload) else ""
+    observed = said_of(event)
+    if isinstance(observed, PodState):
+        trouble = observed.trouble
+        return digest(replace(observed, rv=0, trouble=trouble.gist if trouble is not None else None)), ""
+    return digest(replace(observed, rv=0)), observed.phase if isinstance(observed, Workload) else ""

@@ -1,6 +1,6 @@
-"""What the adapters of all kinds share.
+"""The common parts of the adapters of all kinds.
 
-Whose job it is, and what it runs: read from the object for readers, and for nothing that is decided.
+The owner of a job and the program of a job are read from the object for readers only; no decision uses them.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ MAX_IMAGE = 256
 
 
 class Program(Struct, frozen=True):
-    """An image, and the words of the command that runs in it; as they were written, none where nothing was."""
+    """An image, and the words of the command in the image, as written; empty where nothing was written."""
 
     image: object = None
     words: tuple[Any, ...] = ()
 
     def of_pod(self, pod: PodSpec) -> Program:
-        """Where nothing is known yet, the program of a pod: that of its first container."""
+        """The program of a pod's first container, where no program is known yet."""
         if self != NO_PROGRAM or not pod.containers:
             return self
         first = pod.containers[0]
-        said = (first.command, first.args)
-        return Program(first.image, said if any(said) else ())
+        words = (first.command, first.args)
+        return Program(first.image, words if any(words) else ())
 
     def running(self, *words: object) -> Program:
-        """The same image with a command that the kind has a field of its own for."""
+        """The same image with a command from a field of the kind."""
         return replace(self, words=words) if any(words) else self
 
 
@@ -82,7 +82,7 @@ NO_PROGRAM = Program()
 
 
 def origin_of(meta: Meta, program: Program) -> Origin:
-    """What is known of an object. A label counts before an annotation, in which a name may have any character."""
+    """The origin of an object. A label counts before an annotation; a name in an annotation may have any character."""
     owner = meta.labels.get(OWNER) or meta.annotations.get(OWNER, "")
     image = program.image if isinstance(program.image, str) else ""
     entrypoint = digest(program.words) if program.words else ""
@@ -105,7 +105,7 @@ _VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}")
 
 
 class Life(Struct, frozen=True, kw_only=True):
-    """The phase of an object, in the words that all kinds share; see the fields of the same names of Workload."""
+    """The phase of an object, in the words common to all kinds; see the fields of the same names of Workload."""
 
     phase: Phase
     suspended: bool
@@ -116,24 +116,24 @@ class Life(Struct, frozen=True, kw_only=True):
     child: str = ""
     outgoing: str = ""
     over: bool = False
-    """Nothing but its pods holds anything (matters where it is the child of a workload)."""
+    """Only pods still hold resources (matters for the child of a workload)."""
 
 
 class Needs:
-    """The pod sets of an object as they are read, and what they ask for in all.
+    """The pod sets of an object, and their total requests.
 
     ``ack``: as kube-queue counts. ``full``: every container that will run.
     """
 
     def __init__(self, at: str = "spec") -> None:
-        """``at``: where the pods are described, for errors about all of them."""
+        """``at``: the path of the pods' description, for errors about all pods."""
         self._at = at
         self.sets: list[PodSet] = []
         self.auxiliary: list[PodSet] = []
         self.ack: Vector = {}
         self.full: Vector = {}
         self.ahead: Vector = {}
-        """What of ``full`` is reserved for pods that its spec does not want yet, or no longer beside the others."""
+        """The part of ``full`` reserved for pods not wanted by the spec yet, or no longer beside the others."""
         self.priority_class = ""
         self.priority: int | None = None
         self.steering = Steering()
@@ -154,12 +154,14 @@ class Needs:
         minimum: int | None = None,
         later: bool = False,
     ) -> Vector:
-        """Add a set of pods whose template is at ``path``, and return what one of them asks for.
+        """Add a set of pods with the template at ``path``; returns the request of one pod.
 
-        ``request``: what that is, where the template does not say. ``whole``: the request of one with the containers
-        that its controller adds. ``rules``: where they may run, where the template does not say.
-        ``steer``: the template says what places them; else the kind tells ``steering`` itself.
-        ``minimum``: how many of them the gang needs to start; None: all. ``later``: they are made once others run.
+        - ``request``: the request of one pod, where the template has none.
+        - ``whole``: the request of one pod with the containers added by the controller.
+        - ``rules``: the places of the pods, where the template has no rules.
+        - ``steer``: the template names the scheduler; otherwise the kind informs ``steering`` itself.
+        - ``minimum``: pods needed for the start of the gang; None: all.
+        - ``later``: the pods are made once others run.
         """
         if not 0 <= pods <= MAX_PODS:
             raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)
@@ -168,7 +170,7 @@ class Needs:
         where = pod_rules(template.spec, template.labels) if rules is None else rules
         levels = topology_of(template.annotations)
         where = where if levels == Topology() else replace(where, topology=levels)
-        # A controller that says itself what a pod asks for names its containers itself as well.
+        # A controller with its own request for a pod names the containers of the pod too.
         names = container_names(template.spec) if request is None else ()
         names_gpus = bool(one.get(GPU)) or names_resource(template.spec, GPU)
         where = with_share(where, template.annotations, names_gpus, names)
@@ -187,13 +189,13 @@ class Needs:
         return one
 
     def reserve(self, amounts: Vector, times: int = 1) -> None:
-        """Count in ``full`` what may run later, or instead of something else, and does not run by the spec as it is."""
+        """Count in ``full`` pods that may run later, or instead of others, and do not run by the present spec."""
         add_into(self.full, amounts, times)
         add_into(self.ahead, amounts, times)
 
     @property
     def runs(self) -> Vector | None:
-        """What runs once all that the spec wants is there; None when that is what ``full`` says."""
+        """The request once all pods of the spec run; None when equal to ``full``."""
         if not self.ahead:
             return None
         running = dict(self.full)
@@ -201,24 +203,24 @@ class Needs:
         return dict(sorted(running.items()))
 
     def labels(self, meta: Meta) -> dict[str, str]:
-        """The labels that queueing knows: of the object, and those of KAI of its pods where it has none itself.
+        """The labels known to queueing: the object's labels, and KAI's labels of the pods where the object has none.
 
-        What KAI takes as an annotation as well is among them.
+        Values that KAI also reads from annotations are included.
         """
-        found = {key: meta.labels[key] for key in KEPT if key in meta.labels}
+        labels = {key: meta.labels[key] for key in KEPT if key in meta.labels}
         for key in TIMES:
-            said = meta.labels.get(key) or meta.annotations.get(key)
-            if said:
-                found[key] = said[:40]
-        return {**self._on_pods, **found} if self._on_pods else found
+            text = meta.labels.get(key) or meta.annotations.get(key)
+            if text:
+                labels[key] = text[:40]
+        return {**self._on_pods, **labels} if self._on_pods else labels
 
     def prioritize(self, name: str | None, value: int | None = None) -> None:
-        """Take a priority, unless there is one: the first counts."""
+        """Take a priority, unless a priority is set: the first counts."""
         if not self.priority_class and self.priority is None:
             self.priority_class, self.priority = (name or "")[:MAX_NAME], value
 
     def totals(self) -> dict[str, Vector]:
-        """The whole request by profile; raises UnreadableError when it is more than can be counted."""
+        """The whole request by profile; raises UnreadableError for an uncountable amount."""
         return {
             "ack": check_total(dict(sorted(self.ack.items())), self._at),
             "full": check_total(dict(sorted(self.full.items())), self._at),
@@ -236,7 +238,7 @@ def workload(
     switch: Switch | None = None,
     elastic: Elastic | None = None,
 ) -> Workload:
-    """The workload of an object: the fields of its kind, and the metadata of all kinds."""
+    """The workload of an object: the fields of its kind, and the metadata common to all kinds."""
     need, pod_sets, auxiliary = needs.totals(), tuple(needs.sets), tuple(needs.auxiliary)
     return Workload(
         ref=meta.ref(kind),
@@ -289,9 +291,10 @@ def child(
     kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None, elastic: Elastic | None = None,
     rests: bool = False,
 ) -> ChildState:  # fmt: skip
-    """An object as what its owner runs through. ``asks``: what its pods ask for, where it says how many there are.
+    """An object as the child of its owner.
 
-    ``rests``: its controller is to keep no pods of it.
+    ``asks``: the request of the child's pods, where the child states their number. ``rests``: the controller of the
+    child has to keep no pods.
     """
     owner = meta.controller
     return ChildState(
@@ -306,9 +309,9 @@ def child(
 
 
 def check_version(api_version: str, group: str) -> None:
-    """Raises UnreadableError for an apiVersion that is none of the group."""
-    found, _, version = api_version.partition("/")
-    if found != group or not _VERSION.fullmatch(version):
+    """Raises UnreadableError for an apiVersion outside of the group."""
+    named, _, version = api_version.partition("/")
+    if named != group or not _VERSION.fullmatch(version):
         raise unreadable("apiVersion", "not_a_version", value=api_version[:64], group=group)
 
 
@@ -317,7 +320,7 @@ def has_no_spec() -> UnreadableError:
 
 
 def count(value: int | None, default: int, path: str) -> int:
-    """A number of pods as Kubernetes takes it; raises UnreadableError for one that is none."""
+    """A number of pods, as Kubernetes takes the field; raises UnreadableError for an invalid number."""
     if value is None:
         return default
     if not 0 <= value < 2**31:
@@ -326,10 +329,10 @@ def count(value: int | None, default: int, path: str) -> int:
 
 
 def foreign_manager(path: str, manager: str | None, own: str) -> FieldProblem | None:
-    """Why an object that another controller manages cannot be suspended; None when it is its own kind's controller."""
+    """Why an object managed by another controller cannot be suspended; None for the kind's own controller."""
     return problem(path, "foreign_manager", manager=manager[:64], own=own) if manager and manager != own else None
 
 
 def marked_suspended(meta: Meta) -> bool:
-    """Whether the annotation of the older operators says that it is suspended."""
+    """Whether the annotation of the older operators says that the object is suspended."""
     return meta.annotations.get(SUSPEND, "") == "true"

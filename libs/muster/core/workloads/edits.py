@@ -1,8 +1,8 @@
-"""What may be edited on an object while it runs: the rest of its spec stays as it was admitted.
+"""The fields of an object that users may edit while the object runs: the rest of the spec stays as admitted.
 
-A shape names what is free, what may only fall, and where to look inside; what it does not name is frozen, so that an
-unknown field, or one that a later version brings, is refused rather than missed. The same goes for Muster's own writes
-into a spec. ``deploy/policies`` makes CEL of both (``muster_tools.guardcel``).
+A shape names the free fields, the fields that may only fall, and the fields to look into. Every other field is frozen,
+so that an unknown field, or a field of a later version, is refused rather than missed. The same rule covers Muster's
+own writes into a spec. ``muster_tools.guardcel`` makes the CEL of ``deploy/policies`` from both.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Literal
 from msgspec import Struct
 
 FREE: Literal["free"] = "free"
-"""Says nothing of how many pods there are, what they ask for, or where they run."""
+"""A field without effect on the number of pods, their requests or their places."""
 FALLS: Literal["falls"] = "falls"
-"""A number of pods: it may fall, where it was set before and still is."""
+"""A number of pods: the number may fall, where set before and still set."""
 GRANTED: Literal["granted"] = "granted"
-"""As FALLS; and it may rise as far as Muster has granted to its worker group (``muster.dev/granted``)."""
+"""As FALLS; the number may also rise up to Muster's grant for the worker group (``muster.dev/granted``)."""
 CEILING: Literal["ceiling"] = "ceiling"
-"""As FALLS; and it may be anything where its worker group stays within what is granted."""
+"""As FALLS; any value is allowed while the worker group stays within the grant."""
 
 
 class Each(Struct, frozen=True):
@@ -36,13 +36,13 @@ class Values(Struct, frozen=True):
 
 
 class SpecOf(Struct, frozen=True):
-    """The spec of an object of another kind, which the controller makes of it: what may be edited there may be here."""
+    """The spec of a child object of another kind: the edits allowed on the child are allowed here."""
 
     kind: str
 
 
 Edit = Literal["free", "falls", "granted", "ceiling"] | Each | Values | SpecOf | Mapping[str, "Edit"]
-"""What may become of a field; a mapping: of the fields of an object."""
+"""The allowed edits of a field; a mapping: of the fields of an object."""
 Shape = Mapping[str, Edit]
 
 _CONTAINER: Shape = dict.fromkeys(
@@ -127,7 +127,7 @@ _STEERED: Shape = {
     "metadata": {"annotations": FREE},
     "spec": {"schedulerName": FREE, "schedulingGroup": FREE},
 }
-"""A pod template: the scheduler of its pods, and their gang."""
+"""A pod template: the scheduler of the pods, and their gang."""
 OURS_RAY_CLUSTER: Shape = {
     "headGroupSpec": {"template": _STEERED},
     "workerGroupSpecs": Each(

@@ -1,11 +1,11 @@
-"""Whose an object is that names a controller: a claim that counts only where that controller would have made it so.
+"""The owner of an object that names a controller: the claim counts only for objects made as this controller makes them.
 
-A user who may create an object may write any owner into it. So an object counts as part of its owner where its
-owner's kind makes such objects, under the name and in the number in which it makes them. What does not is judged like
-what people create: it is queued, charged, and guarded.
+A user with the right to create an object may write any owner reference. So an object counts as part of its owner only
+where the owner's kind makes such objects, under the same names and in the same number. Any other object is judged like
+a user's own: queued, charged, and guarded.
 
-A RayCluster does not name its owner: its name is the operator's choice, and is in the status of its RayJob or
-RayService. :class:`Parents` remembers those names.
+The name of a RayCluster is the operator's choice, and is in the status of its RayJob or RayService. :class:`Parents`
+remembers these names.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from muster.model.workload import SPARK_ROLE, ChildState, Workload
 
 JOBSET = ("jobset.x-k8s.io", "JobSet")
 FORMER = 8
-"""Earlier names kept of the objects a parent ran through: a retry makes a new RayCluster while the old one ends."""
+"""Earlier child names kept per parent: a retry makes a new RayCluster while the old RayCluster ends."""
 
 
 def belongs(owner: Owner, group: str, *kinds: str) -> bool:
-    """Whether an owner reference names one of these kinds of an API group (of any version)."""
+    """Whether an owner reference names one of the kinds of an API group (of any version)."""
     return owner.kind in kinds and owner.api_version.rpartition("/")[0] == group
 
 
 def part_of_ray(meta: Meta, pods: int) -> bool:
-    """Whether a Job is what KubeRay runs beside a RayJob or a RayCluster: one pod, under the name it gives it.
+    """Whether KubeRay runs a Job beside a RayJob or a RayCluster: one pod, under the name given by KubeRay.
 
-    The submitter is named like its RayJob, the clean-up of Redis like its RayCluster with a suffix.
+    The submitter has the name of its RayJob, the clean-up of Redis the name of its RayCluster with a suffix.
     """
     owner = meta.controller
     submits = belongs(owner, "ray.io", "RayJob") and meta.name == owner.name
@@ -38,21 +38,21 @@ def part_of_ray(meta: Meta, pods: int) -> bool:
 
 
 def launches(meta: Meta, pods: int) -> bool:
-    """Whether a Job is the launcher of an MPIJob: one pod, and the name that the MPI operator gives it."""
+    """Whether a Job is the launcher of an MPIJob: one pod, under the name given by the MPI operator."""
     owner = meta.controller
     return belongs(owner, "kubeflow.org", "MPIJob") and pods <= 1 and meta.name == f"{owner.name}-launcher"
 
 
 def counts_pod(meta: Meta) -> bool:
-    """Whether a pod is charged with its controller: always, also where it is not found again by its labels.
+    """Whether a pod is charged with its controller: always, also where labels do not lead back to the controller.
 
-    Of the pods that a pod controls those are which Spark marks as its executors.
+    Of the pods controlled by another pod, only executors marked by Spark are charged.
     """
     return meta.controller.kind != "Pod" or meta.labels.get(SPARK_ROLE) == "executor"
 
 
 def held_by_another(meta: Meta) -> FieldProblem | None:
-    """Why a Job must not be resumed by us though it is charged when it runs; None when it may be."""
+    """Why muster must not resume a Job that is charged while running; None when muster may."""
     owner = meta.controller
     if (owner.api_version.rpartition("/")[0], owner.kind) != JOBSET:
         return None
@@ -60,14 +60,14 @@ def held_by_another(meta: Meta) -> FieldProblem | None:
 
 
 class Parent(Struct):
-    """What is known of an object that may run through another one."""
+    """An object that may run through a child."""
 
     child: str = ""
-    """Name of the object it runs through now, as its controller says; empty when it names none."""
+    """Name of the present child, by the parent's controller; empty when the controller names no child."""
     former: tuple[str, ...] = ()
-    """Names it gave earlier, the newest last."""
+    """Names of former children, the newest last."""
     rests: bool = False
-    """Nothing of it runs, and nothing of it will before it is resumed."""
+    """No part of the parent runs, and no part will run before the parent is resumed."""
 
 
 class Parents(Struct):
@@ -89,10 +89,10 @@ class Parents(Struct):
         self.known.pop(uid, None)
 
     def disown(self, child: ChildState) -> bool:
-        """Whether a child is certainly none of the parent that it names.
+        """Whether a child certainly does not belong to the parent in its owner reference.
 
-        KubeRay writes the name of a RayCluster into the status of its owner before it creates the RayCluster. A parent
-        that has not been seen yet, or that starts and has named nothing so far, says nothing against it.
+        KubeRay writes the name of a RayCluster into the status of the owner before creating the RayCluster. An unknown
+        parent, and a starting parent without a child name, do not contradict the claim.
         """
         parent = self.known.get(child.owner_uid)
         if parent is None or child.ref.name in (parent.child, *parent.former):

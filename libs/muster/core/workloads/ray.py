@@ -1,9 +1,8 @@
-"""The specification of a Ray cluster: its pods, its needs, and where its head is served.
+"""The specification of a Ray cluster: its pods, its needs, and the address of its head.
 
-Where the head of a Ray cluster is served: what its status says, and what of its spec the status leaves out.
-
-A headless service leads to the ports of the pod, which ``status.endpoints`` holds. Of a service with an address of its
-own it holds node ports where there are any, so there the ports of the head's container count.
+The address comes from the status, and from the spec where the status is incomplete. A headless service leads to the
+ports of the pod, listed in ``status.endpoints``. For a service with its own address ``status.endpoints`` lists the node
+ports, where any exist; there the ports of the head's container count.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ GROUP = "ray.io"
 OPERATOR = "ray.io/kuberay-operator"
 
 SIDECAR: Vector = {"cpu": 500, "memory": 512 * 2**20}
-"""The autoscaler container KubeRay adds to the head: 500m, 512Mi unless autoscalerOptions.resources replaces it."""
+"""The autoscaler container KubeRay adds to the head: 500m, 512Mi unless autoscalerOptions.resources replaces the
+request."""
 COLLECTOR: Vector = {"cpu": 500, "memory": 512 * 2**20}
-"""The container KubeRay (from 1.7 on) adds to every pod where historyServerOptions.collectorOptions is set: 500m, 512Mi
-unless its resources replace them.
-"""
+"""The container KubeRay (from 1.7 on) adds to every pod with historyServerOptions.collectorOptions: 500m, 512Mi unless
+the resources of the options replace the request."""
 WAIT_FOR_HEAD: Vector = {"cpu": 200, "memory": 256 * 2**20}
-"""The init container KubeRay adds to every worker: matters only for workers smaller than it."""
+"""The init container KubeRay adds to every worker: matters only for workers smaller than this container."""
 REDIS_CLEANUP: Vector = {"cpu": 200, "memory": 256 * 2**20}
 """The clean-up job after a cluster with GCS fault tolerance: runs after the head, so only the larger counts."""
 
@@ -78,7 +77,7 @@ class HeadGroup(Struct, frozen=True, rename="camel"):
 class ScaleStrategy(Struct, frozen=True, rename="camel"):
     workers_to_delete: tuple[str, ...] | None = None
     scale_gate: object = None
-    """Entries with a name each, of any client; the cluster can be read whatever they are."""
+    """Named entries of any client; the cluster is readable whatever the entries are."""
 
 
 class WorkerGroup(Struct, frozen=True, rename="camel"):
@@ -92,7 +91,7 @@ class WorkerGroup(Struct, frozen=True, rename="camel"):
     ray_start_params: dict[str, object] | None = None
     resources: dict[str, object] | None = None
     labels: object = None
-    """Of its nodes, for tasks and actors to choose by."""
+    """Labels of the nodes, for the choice of tasks and actors."""
     priority: object = None
     idle_timeout_seconds: int | None = None
     scale_strategy: ScaleStrategy | None = None
@@ -115,7 +114,8 @@ class HistoryServerOptions(Struct, frozen=True, rename="camel"):
 class RayClusterSpec(Struct, frozen=True, rename="camel"):
     suspend: bool | None = None
     idle_suspend: bool | None = None
-    """Ray's autoscaler sets it once no driver has used the cluster for a while (Ray 2.60, idleTerminationOptions)."""
+    """Ray's autoscaler sets the field once no driver has used the cluster for a while (Ray 2.60,
+    idleTerminationOptions)."""
     managed_by: str | None = None
     head_group_spec: HeadGroup = field(default_factory=HeadGroup)
     worker_group_specs: tuple[WorkerGroup, ...] | None = None
@@ -127,17 +127,18 @@ class RayClusterSpec(Struct, frozen=True, rename="camel"):
 
     @property
     def rests(self) -> bool:
-        """Whether its operator is to keep no pods of it."""
+        """Whether the operator has to keep no pods of the cluster."""
         return bool(self.suspend or self.idle_suspend)
 
 
 def add_cluster(
     needs: Needs, cluster: RayClusterSpec, at: str, *, meta: Meta, beside_head: Vector | None = None
 ) -> None:
-    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them;
-    what an owner has it add beyond what it adds by itself counts. ``full``: every container KubeRay will run.
+    """Add a Ray cluster's pods.
 
-    ``beside_head``: what runs in the head's pod besides what the cluster itself asks for.
+    ``ack``: head + sum(replicas x hosts x worker), without KubeRay's own containers; an owner's additions to these
+    containers count. ``full``: every container that KubeRay will run. ``beside_head``: containers in the head's pod
+    beyond the request of the cluster.
     """
     elastic = starts_small(cluster, meta)
     template = cluster.head_group_spec.template
@@ -173,7 +174,7 @@ def add_cluster(
 
 
 def autoscaler_of(cluster: RayClusterSpec, at: str) -> Vector:
-    """What Ray's autoscaler takes beside the head; empty where there is none."""
+    """The request of Ray's autoscaler beside the head; empty without an autoscaler."""
     if not cluster.enable_in_tree_autoscaling:
         return {}
     own = cluster.autoscaler_options.resources if cluster.autoscaler_options is not None else None
@@ -181,12 +182,12 @@ def autoscaler_of(cluster: RayClusterSpec, at: str) -> Vector:
 
 
 def beyond(own: Vector, usual: Vector) -> Vector:
-    """What an owner asks for a helper of KubeRay, beyond what that takes by itself."""
+    """The owner's request for a helper of KubeRay, beyond the helper's usual request."""
     return {name: amount - usual.get(name, 0) for name, amount in own.items() if amount > usual.get(name, 0)}
 
 
 def collector_of(cluster: RayClusterSpec, at: str) -> Vector:
-    """What the history server's collector takes beside Ray in every pod; empty where there is none."""
+    """The request of the history server's collector beside Ray in every pod; empty without a collector."""
     options = cluster.history_server_options
     if options is None or options.collector_options is None:
         return {}
@@ -195,38 +196,40 @@ def collector_of(cluster: RayClusterSpec, at: str) -> Vector:
 
 
 def template_labels(cluster: RayClusterSpec) -> dict[str, str]:
-    """The labels of its pod templates, those of the head before the others'."""
+    """The labels of the pod templates; the head's labels win."""
     groups = cluster.worker_group_specs or ()
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for template in (cluster.head_group_spec.template, *(group.template for group in groups)):
         for key, text in template.labels.items():
-            found.setdefault(key, text)
-    return found
+            labels.setdefault(key, text)
+    return labels
 
 
 def scales(cluster: RayClusterSpec, meta: Meta) -> bool:
-    """Whether its size changes while it runs: by Ray's autoscaler, or by Muster where its owner wants that."""
+    """Whether the size changes while the cluster runs: by Ray's autoscaler, or by Muster on the owner's wish."""
     return bool(cluster.enable_in_tree_autoscaling) or meta.annotations.get(DRIVE, "") == "true"
 
 
 def starts_small(cluster: RayClusterSpec, meta: Meta) -> bool:
-    """Whether worker groups need their minimum only to start: in a queue of KAI Scheduler, or where its owner says so
-    of a cluster that scales.
+    """Whether worker groups need only their minimum to start.
+
+    True in a queue of KAI Scheduler, or for a scaling cluster on the owner's wish.
     """
     kai = any(labels.get(KAI_QUEUE) for labels in (meta.labels, template_labels(cluster)))
     return kai or (meta.annotations.get(START, "") == "minimum" and scales(cluster, meta))
 
 
 def least_of(group: WorkerGroup, cluster: RayClusterSpec, replicas: int, path: str) -> int:
-    """Replicas that a group needs to start, as KAI Scheduler counts: with in-tree autoscaling minReplicas, zero
-    included; else minReplicas, or all of them where that is zero.
+    """Replicas that a group needs to start, as KAI Scheduler counts.
+
+    With in-tree autoscaling minReplicas, zero included; else minReplicas, or all replicas where minReplicas is zero.
     """
     low = count(group.min_replicas, 0, f"{path}.minReplicas")
     return min(low if low or cluster.enable_in_tree_autoscaling else replicas, replicas)
 
 
 def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:
-    """Where pods of a group may run; with the labels KubeRay gives them where labels matter."""
+    """Where pods of a group may run; with KubeRay's labels where labels matter."""
     labels = template.labels
     rules = pod_rules(template.spec, labels)
     if not labels and rules == ANYWHERE:
@@ -237,7 +240,7 @@ def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:
 
 
 def hosts_of(group: WorkerGroup, path: str) -> int:
-    """How many pods one replica has."""
+    """Number of pods in one replica."""
     return max(1, count(group.num_of_hosts, 1, f"{path}.numOfHosts"))
 
 
@@ -257,26 +260,29 @@ def replicas_of(group: WorkerGroup, path: str) -> int:
 
 
 PORTS = {"gcs-server": 6379, "dashboard": 8265}
-"""{port: what it is where nothing is said}"""
+"""{port: default number}"""
 TRUE = ("1", "true")
 MOST_PORT = 65_535
 
 
 def served_at(cluster: str, spec: RayClusterSpec, head: object, endpoints: object) -> HeadService | None:
-    """``cluster``: its name; ``head`` and ``endpoints``: of its status, of any shape. None: as usual."""
-    said = head if isinstance(head, dict) else {}
-    name = said.get("serviceName")
+    """``cluster``: name of the cluster; ``head`` and ``endpoints``: from the status, of any shape.
+
+    None: the usual address.
+    """
+    written = head if isinstance(head, dict) else {}
+    name = written.get("serviceName")
     own = isinstance(name, str) and name not in ("", f"{cluster}-head-svc")
-    headless = said.get("serviceIP", "") == said.get("podIP", "")
+    headless = written.get("serviceIP", "") == written.get("podIP", "")
     ports = {**_container_ports(spec), **(_ports(endpoints) if headless else {})}
     params = spec.head_group_spec.ray_start_params or {}
-    found = HeadService(
+    service = HeadService(
         name=str(name)[:253] if own else "",
         gcs=ports.get("gcs-server", PORTS["gcs-server"]),
         dashboard=0 if _is(params.get("include-dashboard"), "false") else ports.get("dashboard", PORTS["dashboard"]),
         tls=_tls(spec),
     )
-    return found if found != HeadService() else None
+    return service if service != HeadService() else None
 
 
 def _ports(endpoints: object) -> dict[str, int]:
@@ -292,18 +298,18 @@ def _container_ports(spec: RayClusterSpec) -> dict[str, int]:
     containers = spec.head_group_spec.template.spec.containers
     ports = (containers[0].ports if containers else None) or ()
     return {
-        each.name: each.container_port for each in ports if each.name in PORTS and 0 < each.container_port <= MOST_PORT
+        port.name: port.container_port for port in ports if port.name in PORTS and 0 < port.container_port <= MOST_PORT
     }
 
 
 def _tls(spec: RayClusterSpec) -> bool:
-    """Whether the gRPC of its head speaks TLS: by the environment of the head, or by KubeRay's own option."""
+    """Whether the gRPC of the head uses TLS: by the environment of the head, or by KubeRay's own option."""
     if isinstance(spec.tls_options, dict) and spec.tls_options.get("enabled") is True:
         return True
     containers = spec.head_group_spec.template.spec.containers
     env = containers[0].env if containers else None
-    entries = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
-    return any(each.get("name") == "RAY_USE_TLS" and _is(each.get("value"), *TRUE) for each in entries)
+    entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list) else []
+    return any(entry.get("name") == "RAY_USE_TLS" and _is(entry.get("value"), *TRUE) for entry in entries)
 
 
 def _is(value: object, *words: str) -> bool:

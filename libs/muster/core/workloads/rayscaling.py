@@ -1,15 +1,12 @@
-"""Ray clusters that scale themselves: in workers, and in the size of a worker.
+"""Self-scaling Ray clusters: scaling in workers, and in the size of a worker.
 
-Pods of a Ray cluster that Ray's autoscaler grows in place (Ray from 2.60 on): annotation ``ray.io/ippr``.
+Growth in place (Ray from 2.60 on), annotation ``ray.io/ippr``: the largest size of the pods of each group. Ray tries to
+grow pods at every tick with waiting demand, past ``maxReplicas``, and does nothing else in a tick with a refusal. So
+the entry is the grant: the size of the template for groups that may not grow, the owner's value for groups that may.
 
-It says for each group how large its pods may become; Ray tries that at every tick at which something waits, past
-``maxReplicas``, and does nothing else in a tick in which it is refused. So the entry is the grant: the size of the
-template for groups that may not grow, the owner's value for those that may.
-
-Ray clusters that scale themselves: what their worker groups may become, and what one worker offers to Ray.
-
-Ray takes the size of a worker from the first of these that names a resource: ``resources`` of the group, its
-``rayStartParams``, the limits of its first container, the requests of it.
+Scaling in workers: the limits of the worker groups, and the resources that one worker offers to Ray. Ray takes each
+resource of a worker from the first source that names the resource: ``resources`` of the group, its ``rayStartParams``,
+the limits of its first container, the requests of this container.
 """
 
 from __future__ import annotations
@@ -61,61 +58,61 @@ OURS = "muster.dev"
 MAX_TEXT = 16_384
 HEAD = "headgroup"
 GROWS = {"cpu": "max-cpu", "memory": "max-memory"}
-"""{resource: how the annotation calls the most of it}"""
+"""{resource: name of its maximum in the annotation}"""
 MOST = 2**53
 """More of a resource no worker offers."""
 
 
 class Sizes(Struct, frozen=True):
-    """What an object says about growth in place."""
+    """Growth in place, as the object states it."""
 
     groups: dict[str, dict[str, object]] = field(default_factory=dict)
-    """As its owner wants it, group by group."""
+    """The owner's sizes, by group."""
     text: str = ""
-    """The same as its owner wrote it."""
+    """The same as written by the owner."""
     ours: bool = False
     """The value of the annotation was written by us."""
 
 
 def sizes_of(notes: Mapping[str, str]) -> Sizes:
-    """What is unreadable allows nothing: Ray refuses it too."""
+    """Unreadable sizes allow no growth: Ray refuses such sizes too."""
     text = notes.get(IPPR, "")
-    found = _object(text)
-    ours = found.get(OURS) is True
+    entry = _object(text)
+    ours = entry.get(OURS) is True
     if ours:
         text = notes.get(OWN_IPPR, "")
-        found = _object(text)
-    groups = found.get("groups")
-    named = {name: each for name, each in groups.items() if isinstance(each, dict)} if isinstance(groups, dict) else {}
+        entry = _object(text)
+    groups = entry.get("groups")
+    named = {name: size for name, size in groups.items() if isinstance(size, dict)} if isinstance(groups, dict) else {}
     return Sizes(named, text, ours)
 
 
 def growing(notes: Mapping[str, str]) -> tuple[str, ...]:
-    """Worker groups whose pods may be grown now."""
+    """Worker groups with pods that may be grown now."""
     parts = (part.partition("/")[0] for part in notes.get(RESIZE, "")[:MAX_TEXT].split(","))
     return tuple(dict.fromkeys(name for name in parts if name))
 
 
 def with_growth(group: ScaledGroup, raw: WorkerGroup, sizes: Sizes) -> ScaledGroup:
-    """The group, and what one pod of it asks for on top once it is grown."""
-    found = _growth(raw, sizes.groups.get(group.name))
-    if not found:
+    """The group, with the additional request of one grown pod."""
+    growth = _growth(raw, sizes.groups.get(group.name))
+    if not growth:
         return group
-    large = {name: amount + found.get(name, 0) for name, amount in base_of(raw).items()}
+    large = {name: amount + growth.get(name, 0) for name, amount in base_of(raw).items()}
     offers = dict(group.offers)
     if "CPU" in offers:
         offers["CPU"] = -(-large["cpu"] // 1000) * RAY_UNIT
     if "memory" in offers:
         offers["memory"] = large["memory"] * RAY_UNIT
-    return structs.replace(group, grows=found, grows_to=offers)
+    return structs.replace(group, grows=growth, grows_to=offers)
 
 
 def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]) -> dict[str, str]:
-    """The annotations after which pods of these groups may be grown, and no others; none where no group asks for it."""
+    """The annotations that let Ray grow pods of exactly these groups; empty where no group asks for growth."""
     sizes, may = sizes_of(notes), set(grow)
     if not sizes.groups and not notes.get(RESIZE):
         return {}
-    raws: dict[str, WorkerGroup | HeadGroup] = {each.group_name: each for each in spec.worker_group_specs or ()}
+    raws: dict[str, WorkerGroup | HeadGroup] = {group.group_name: group for group in spec.worker_group_specs or ()}
     raws[HEAD] = spec.head_group_spec
     written: dict[str, object] = {}
     allowed: list[str] = []
@@ -136,15 +133,16 @@ def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]
 
 
 def base_of(raw: WorkerGroup | HeadGroup) -> Vector:
-    """How large a pod of a group is made, as Ray reads it: limits of its first container, else requests; empty where it
-    does not say both, and is not grown.
+    """The size of a new pod of a group, as Ray reads the template: limits of the first container, else requests.
+
+    Empty where a resource is missing: then the pod is not grown.
     """
-    found = _of_container(raw, limits=True)
-    return found if len(found) == len(GROWS) else {}
+    sizes = _of_container(raw, limits=True)
+    return sizes if len(sizes) == len(GROWS) else {}
 
 
 def _of_container(raw: WorkerGroup | HeadGroup, *, limits: bool) -> Vector:
-    """What the first container has of each: limits before requests, or the other way round."""
+    """The amounts of the first container: limits before requests, or requests before limits."""
     containers = raw.template.spec.containers
     own = (containers[0].resources if containers else None) or Resources()
     first, second = (own.limits, own.requests) if limits else (own.requests, own.limits)
@@ -154,12 +152,12 @@ def _of_container(raw: WorkerGroup | HeadGroup, *, limits: bool) -> Vector:
 
 def _growth(raw: WorkerGroup | HeadGroup, size: dict[str, object] | None) -> Vector:
     base = base_of(raw) if size else {}
-    found = {}
+    growth = {}
     for name in base:
         most = _amount((size or {}).get(GROWS[name]), name)
         if most is not None and most > base[name]:
-            found[name] = most - base[name]
-    return found
+            growth[name] = most - base[name]
+    return growth
 
 
 def _amount(value: object, name: str) -> int | None:
@@ -178,10 +176,10 @@ def _text(amount: int, name: str) -> str:
 
 def _object(text: str) -> dict[str, object]:
     try:
-        found = msgspec.json.decode(text) if 0 < len(text) <= MAX_TEXT else None
+        value = msgspec.json.decode(text) if 0 < len(text) <= MAX_TEXT else None
     except msgspec.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 # --- workers that are added -------------------------------------------------------------------------------------------
@@ -199,7 +197,7 @@ TPU_GENERATIONS = {
     "tpu-v6e-slice": "v6e",
     "tpu7x": "v7x",
 }
-"""{what a node selector calls them: what Ray does}"""
+"""{label in a node selector: name in Ray}"""
 ONE_CORE = ("v5litepod", "v6e")
 IDLE_S = 60
 """After how many seconds without work KubeRay has a worker removed where nothing is said."""
@@ -209,7 +207,7 @@ MAX_OFFERS = 64
 
 
 def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | None:
-    """How a cluster scales itself; None for one that does not. ``at``: the path of its spec, for errors."""
+    """How a cluster scales itself; None for a cluster of a fixed size. ``at``: the path of the spec, for errors."""
     if not scales(spec, meta):
         return None
     driven = not spec.enable_in_tree_autoscaling
@@ -225,7 +223,7 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
     notes = meta.annotations
     sizes = Sizes() if driven else sizes_of(notes)
     return elastic.Elastic(
-        groups=tuple(with_growth(each, raw, sizes) for each, raw in zip(groups, raws, strict=True)),
+        groups=tuple(with_growth(group, raw, sizes) for group, raw in zip(groups, raws, strict=True)),
         granted=elastic.read_counts(notes.get(GRANTED, "")),
         ceilings=elastic.read_counts(notes.get(CEILINGS, "")),
         mark=notes.get(GATE, "")[:64],
@@ -243,8 +241,10 @@ def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | N
 
 
 def as_admitted(spec: RayClusterSpec, meta: Meta, at: str) -> RayClusterSpec:
-    """A cluster that waits, as it is admitted: with the ``maxReplicas`` of its owner, whatever we wrote there when it
-    ran; and where its worker groups need their minimum only, with that: the rest is granted once it runs.
+    """A waiting cluster, as the cluster would be admitted: with the owner's ``maxReplicas``, not with our last write.
+
+    Worker groups that need only their minimum are admitted with the minimum: the rest is granted while the cluster
+    runs.
     """
     granted = elastic.read_counts(meta.annotations.get(GRANTED, ""))
     ceilings = elastic.read_counts(meta.annotations.get(CEILINGS, ""))
@@ -292,28 +292,29 @@ def _signalled(strategy: ScaleStrategy | None) -> bool:
     """Whether our entry is among the gates."""
     gates = strategy.scale_gate if strategy is not None else None
     entries = gates if isinstance(gates, list) else ()
-    return any(isinstance(each, dict) and each.get("name") == elastic.SIGNAL for each in entries)
+    return any(isinstance(entry, dict) and entry.get("name") == elastic.SIGNAL for entry in entries)
 
 
 def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:
-    """{Ray's resource: ten-thousandths} of one host, whole numbers as Ray's autoscaler reads the spec; empty where it
-    cannot read it: then it makes no worker.
+    """{Ray's resource: ten-thousandths} of one host, whole numbers, as Ray's autoscaler reads the spec.
+
+    Empty for a spec unreadable to the autoscaler: then the autoscaler makes no worker.
     """
     try:
-        found = _read(group)
+        offers = _read(group)
     except (QuantityError, ValueError, msgspec.DecodeError):
         return {}
-    return {name[:253]: amount * RAY_UNIT for name, amount in sorted(found.items())[:MAX_OFFERS] if 0 < amount < MOST}
+    return {name[:253]: amount * RAY_UNIT for name, amount in sorted(offers.items())[:MAX_OFFERS] if 0 < amount < MOST}
 
 
 def labels_of(group: WorkerGroup) -> dict[str, str]:
-    """Labels of its nodes by which tasks and actors choose; those in rayStartParams do not count."""
+    """Labels of the nodes for the choice of tasks and actors; labels in rayStartParams do not count."""
     labels = group.labels if isinstance(group.labels, dict) else {}
     return {str(key)[:317]: str(value)[:63] for key, value in sorted(labels.items())[:MAX_OFFERS]}
 
 
 def _read(group: WorkerGroup | HeadGroup) -> dict[str, int]:
-    """Each of the first that names it: ``resources`` of the group, rayStartParams, limits, requests."""
+    """Each resource from the first source: ``resources`` of the group, rayStartParams, limits, requests."""
     own, params = group.resources or {}, group.ray_start_params or {}
     containers = group.template.spec.containers
     sizes = (containers[0].resources if containers else None) or Resources()
@@ -332,11 +333,11 @@ def _read(group: WorkerGroup | HeadGroup) -> dict[str, int]:
     if "CPU" not in found:
         raise ValueError("Ray's autoscaler makes no worker of which it does not know the CPUs")
     if "GPU" not in found:
-        gpus = (_whole(text) for each in (limits, requests) for name, text in each.items() if name.endswith("gpu"))
+        gpus = (_whole(text) for source in (limits, requests) for name, text in source.items() if name.endswith("gpu"))
         found["GPU"] = next((amount for amount in gpus if amount > 0), 0)
     tpus = _whole(own["TPU"]) if "TPU" in own else custom.get("TPU")
     if tpus is None:
-        given_tpus = (_whole(each[TPU]) for each in (limits, requests) if TPU in each)
+        given_tpus = (_whole(source[TPU]) for source in (limits, requests) if TPU in source)
         tpus = next((amount for amount in given_tpus if amount > 0), None)
     if tpus is not None:
         found["TPU"] = tpus
@@ -361,7 +362,7 @@ def _custom(text: object) -> dict[str, int]:
     if text is None:
         return {}
     value = msgspec.json.decode(str(text)[1:-1].replace("\\", ""))
-    if not isinstance(value, dict) or not all(isinstance(each, int) for each in value.values()):
+    if not isinstance(value, dict) or not all(isinstance(amount, int) for amount in value.values()):
         raise ValueError("resources of rayStartParams are whole numbers by name")
     return {str(name): int(amount) for name, amount in value.items()}
 

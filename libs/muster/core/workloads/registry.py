@@ -1,4 +1,4 @@
-"""Every workload kind there is: one row each."""
+"""All workload kinds: one row each."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Kind(Struct, frozen=True):
 
     resource: ApiResource
     read: Callable[[bytes], Workload | ChildState | None]
-    """A workload; what another one runs through; or nothing, when it is no concern of ours."""
+    """Returns a workload, a child of a workload, or None for an object outside of Muster's concern."""
     unit_suffix: str
-    """Name of its QueueUnit = name of the object + this."""
+    """Suffix of the QueueUnit's name after the name of the object."""
     suspend_path: str = "/spec/suspend"
-    """JSON pointer of the field that suspends it."""
+    """JSON pointer of the field for suspension."""
     alone: Callable[[bytes], Workload] | None = None
-    """Reads one that names a parent as a workload by itself, where only the parent can tell whether it is its own."""
+    """Reads an object with a parent as an independent workload, where only the parent can confirm the claim."""
     child: str = ""
-    """Kind of the objects it runs through, if any: they are watched with it."""
+    """Kind of the child objects, if any: children are watched with their parents."""
     auxiliary: tuple[str, ...] = ()
-    """Kinds of the other objects that its controller makes for it: part of it, and never queued by itself."""
+    """Kinds of the other objects made by the controller: parts of the workload, never queued alone."""
     annotated: bool = False
-    """Operators that do not know the field suspend it by the annotation ``scheduling.x-k8s.io/suspend``."""
+    """Operators without the field suspend by the annotation ``scheduling.x-k8s.io/suspend``."""
     pods_of: tuple[str, ...] = ()
-    """Kinds that own its pods; a pod may own pods itself."""
+    """Kinds that own the pods; a pod may own pods too."""
     edits: Shape = {}
-    """What may be edited on it while it runs, besides the field that suspends it."""
+    """Edits allowed while the object runs, besides the field for suspension."""
     ours: Shape = {}
-    """What Muster writes into its spec, besides that field."""
+    """Muster's writes into the spec, besides the field for suspension."""
 
 
 KINDS: dict[str, Kind] = {
@@ -119,22 +119,22 @@ POD_OWNERS = frozenset(owner for kind in KINDS.values() for owner in kind.pods_o
 
 
 def suspend_field(kind: str) -> str:
-    """The field that suspends a kind, as people write it: ``spec.suspend``."""
+    """The field for suspension of a kind, as users write the path: ``spec.suspend``."""
     return KINDS[kind].suspend_path[1:].replace("/", ".") if kind in KINDS else "spec.suspend"
 
 
 def child_of(kind: str) -> str:
-    """Kind of the object that a workload of a kind runs through; empty when its pods are its own."""
+    """Kind of the child objects of a kind; empty for a workload that owns its pods."""
     return KINDS[kind].child if kind in KINDS else ""
 
 
 def parents_of(kind: str) -> tuple[str, ...]:
-    """Kinds of the workloads that run through objects of a kind."""
+    """Kinds of the workloads with children of this kind."""
     return tuple(name for name, row in KINDS.items() if row.child == kind)
 
 
 def shards(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The resources (plurals) that have to be watched for kinds: their own, and those they run through."""
+    """The resources (plurals) to be watched for kinds: their own, and the resources of their children."""
     chosen = [*kinds]
     needed = [*chosen, *(KINDS[kind].child for kind in chosen if KINDS[kind].child)]
     return tuple(sorted({KINDS[kind].resource.plural for kind in needed}))

@@ -1,7 +1,7 @@
-"""What a Spark driver or executor asks for: Spark itself makes the pods, from settings in words of its own.
+"""The request of a Spark driver or executor: Spark makes the pods from settings of its own.
 
-A field of the SparkApplication wins over its property of ``spec.sparkConf``. Memory is the heap and an overhead: what
-is named, else a share of the heap (a tenth; four tenths for Python and R), at least 384 MiB.
+A field of the SparkApplication wins over its property of ``spec.sparkConf``. Memory is the heap plus an overhead: the
+named overhead, else a share of the heap (a tenth; four tenths for Python and R), at least 384 MiB.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class SparkSettings(Struct, frozen=True):
     node_selector: Mapping[str, str]
 
     def get(self, written: str | None, name: str) -> tuple[str, str]:
-        """A setting and its path: the field, else the property; two empty texts when it is nowhere."""
+        """A setting and its path: the field, else the property; two empty texts for a missing setting."""
         if written:
             return written, ""
         return self.properties.get(name, ""), f"spec.sparkConf[{name}]"
 
 
 def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
-    """What one pod of a role asks for: its Spark container, and the containers beside it."""
+    """The request of one pod of a role: the Spark container, and the containers beside Spark's."""
     path = f"spec.{name}"
     asks: Vector = {"cpu": _cpu(role, name, settings), "memory": _memory(role, name, settings)}
     if role.gpu is not None and role.gpu.quantity:
@@ -96,7 +96,7 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
 
 
 def template_of(role: Role, settings: SparkSettings) -> PodTemplate:
-    """A role's pod as far as it says where it may run: what the role itself says comes on top of its template."""
+    """A role's pod, as far as relevant for its places: the role's own settings override the template."""
     template = role.template or PodTemplate()
     spec = replace(
         template.spec,
@@ -144,7 +144,7 @@ def _memory(role: Role, name: str, settings: SparkSettings) -> int:
 
 
 def _beside_heap(settings: SparkSettings) -> int:
-    """Memory of executors that is neither heap nor overhead."""
+    """Memory of executors beyond heap and overhead."""
     total, properties = 0, settings.properties
     python, off_heap = "spark.executor.pyspark.memory", "spark.memory.offHeap.size"
     if settings.python and properties.get(python):
@@ -155,7 +155,7 @@ def _beside_heap(settings: SparkSettings) -> int:
 
 
 def _share(heap_mib: int, name: str, settings: SparkSettings) -> int:
-    """The part of the heap that comes on top, in MiB, cut as Spark cuts it."""
+    """The overhead as a share of the heap, in MiB, cut as Spark cuts."""
     own = f"spark.{name}.memoryOverheadFactor"
     key = own if settings.properties.get(own) else SHARED
     text, path = settings.properties.get(key, ""), f"spec.sparkConf[{key}]"
@@ -172,7 +172,7 @@ def _share(heap_mib: int, name: str, settings: SparkSettings) -> int:
 
 
 def amount(text: str, path: str, *, bare: int = 20) -> int:
-    """Memory as Spark writes it (``512m``, ``2g``) in bytes, cut to whole MiB; a bare number counts in 2**bare."""
+    """Memory in Spark's notation (``512m``, ``2g``) in bytes, cut to whole MiB; a bare number counts in 2**bare."""
     match = _MEMORY.fullmatch(text.strip().lower())
     if match is None:
         raise unreadable(path, "not_spark_memory", value=shorten(text, 64))

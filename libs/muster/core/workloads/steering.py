@@ -1,8 +1,8 @@
-"""Which descriptions of pods are to say that we place them: ``schedulerName``, and the mark of the gang.
+"""Which pod templates get muster's ``schedulerName`` and the mark of the gang.
 
-A workload whose pods name another scheduler is left to that one, all of it: half a gang placed by one and half by
-another would be no gang. ``default-scheduler`` is filled in by the API server itself, so it does not count as a choice.
-``ray.io/scheduler-name: kube-scheduler``, as a label or an annotation, is the documents' way to ask for a gang.
+A workload whose pods name another scheduler is left to the other scheduler as a whole: two schedulers with half a gang
+each would place no gang. ``default-scheduler`` is filled in by the API server, so the value does not count as a choice.
+``ray.io/scheduler-name: kube-scheduler``, as a label or an annotation, is the documented way to ask for a gang.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, Template
 
 SCHEDULER = SCHEDULERS[0]
 OURS = frozenset(SCHEDULERS)
-"""Scheduler names whose pods we place."""
+"""Scheduler names of pods placed by muster."""
 UNCHOSEN = frozenset({"", DEFAULT_SCHEDULER})
-"""Scheduler names that people did not choose."""
+"""Scheduler names not chosen by users."""
 GANG_SWITCH = "ray.io/scheduler-name"
 GANG_SCHEDULERS = frozenset({"kube-scheduler"})
-"""What the switch says where a gang is asked for, besides our own names."""
+"""Values of Ray's scheduler label for a gang, besides muster's own names."""
 _STEP = re.compile(r"\.([A-Za-z0-9]{1,64})|\[([0-9]{1,6})\]")
 
 
 class Steering:
-    """The descriptions of a workload's pods, as they are read."""
+    """The pod templates of a workload."""
 
     def __init__(self) -> None:
         self._found: list[Template] = []
@@ -38,9 +38,9 @@ class Steering:
         self._left = True
 
     def add(self, template: PodTemplate, path: str, *, fixed: bool = False, sealed: bool = False) -> None:
-        """A pod template at a path (``spec.workerGroupSpecs[0].template``).
+        """Add a pod template at a path (``spec.workerGroupSpecs[0].template``).
 
-        ``fixed``: its spec cannot be changed. ``sealed``: nor its annotations.
+        ``fixed``: the spec is immutable. ``sealed``: the annotations are immutable too.
         """
         pointer = pointer_of(path)
         if not pointer or not template.spec.containers:
@@ -62,13 +62,13 @@ class Steering:
         )
 
     def describe(self, template: Template, scheduler: str) -> None:
-        """A description of pods that names this scheduler."""
+        """Add a template of pods with this scheduler name."""
         if scheduler not in UNCHOSEN and scheduler not in OURS:
             self.leave()
         self._found.append(template)
 
     def templates(self, meta: Meta) -> tuple[Template, ...]:
-        """What may be changed when it is resumed; nothing where another scheduler is named."""
+        """The templates to change at a resume; empty where another scheduler is named."""
         return () if self._left or _elsewhere(meta.labels) or _elsewhere(meta.annotations) else tuple(self._found)
 
 
@@ -78,7 +78,7 @@ def _group_of(template: PodTemplate) -> str:
 
 
 def pointer_of(path: str) -> str:
-    """A path as people read it (``spec.groups[0].template``) as a JSON pointer; empty when it is none."""
+    """A path in users' notation (``spec.groups[0].template``) as a JSON pointer; empty for any other text."""
     steps = _STEP.findall("." + path)
     whole = "".join(f".{name}" if name else f"[{index}]" for name, index in steps)
     return "".join(f"/{name or index}" for name, index in steps) if whole == f".{path}" else ""

@@ -1,7 +1,7 @@
-"""Job (batch/v1): suspended by ``spec.suspend``; its pods are its own. Suspending deletes the pods that run.
+"""Job (batch/v1): suspended by ``spec.suspend``; the Job owns its pods. Suspending deletes the running pods.
 
 The launcher of an MPIJob is part of the MPIJob, the submitter of a RayJob is part of the RayJob. Every other Job is
-queued like those of people, whatever it names as its controller.
+queued like a user's own Job, whatever controller the Job names.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BatchJob(Struct, frozen=True, rename="camel"):
 
 
 def read(raw: bytes) -> Workload | ChildState | None:
-    """A Job by itself, as the child of an MPIJob, or None: part of a RayJob or a RayCluster, which answers for it."""
+    """A Job by itself, or as the child of an MPIJob; None for a part of a RayJob or a RayCluster."""
     job: BatchJob = decode(raw, BatchJob)
     spec, status, meta = job.spec, job.status or BatchJobStatus(), job.metadata
     if spec is None:
@@ -70,7 +70,7 @@ def read(raw: bytes) -> Workload | ChildState | None:
 
 
 def _life(suspended: bool, status: BatchJobStatus) -> Life:
-    """What still ends after the Job is over shows in its pods."""
+    """The pods of a finished Job show which pods still end."""
     phase: Phase
     outcome: Outcome = ""
     pods = bool(status.active or status.terminating)
@@ -82,7 +82,7 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
     elif suspended:
         phase, word = ("suspending" if pods else "waiting"), "Suspended" if settled else ""
     else:
-        # Servers before 1.29 may not count the ready ones.
+        # Servers before 1.29 may not count the ready pods.
         runs = status.active if status.ready is None else status.ready
         begun = bool(runs or status.succeeded) and not settled
         phase, word = ("running", "Running") if begun else ("starting", "")
@@ -97,8 +97,9 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
 
 
 def _needs(spec: JobSpec, status: BatchJobStatus, ref: Ref) -> Needs:
-    """As many pods as may run at once, and no more than are still to complete: the same while it is suspended half way,
-    when it is resumed for the rest, and as it goes on.
+    """As many pods as may run at once, and no more than the completions still to do.
+
+    The number is the same for a Job suspended half way, for a Job resumed for the rest, and for the running Job.
     """
     pods = count(spec.parallelism, 1, "spec.parallelism")
     if spec.completions is not None:
@@ -106,7 +107,8 @@ def _needs(spec: JobSpec, status: BatchJobStatus, ref: Ref) -> Needs:
         pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
     needs, pod = Needs(), spec.template.spec
     needs.add("main", pods, spec.template, "spec", steer=False)
-    # The API server refuses changes of the schedulerName of a Job, and of its pods once it has begun.
+    # The API server refuses changes of the schedulerName of a Job, and of the whole pod template once the Job has
+    # begun.
     begun = status.start_time is not None
     if not begun or spec.template.annotations.get(SCHEDULING_GROUP) == pod_group_name(ref):
         needs.steering.add(spec.template, "spec.template", fixed=True, sealed=begun)

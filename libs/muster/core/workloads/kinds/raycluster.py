@@ -1,8 +1,8 @@
-"""RayCluster (ray.io/v1): suspended by ``spec.suspend``; its pods are its own. It runs until it is deleted.
+"""RayCluster (ray.io/v1): suspended by ``spec.suspend``; the RayCluster owns its pods and runs until its deletion.
 
-Its autoscaler may stop it too, by ``spec.idleSuspend``: what it was charged is free then, and it is not queued until
-its owner takes that back. The RayCluster of a RayJob or a RayService is no workload of its own: it is what that runs
-through.
+Ray's autoscaler may stop a cluster too, by ``spec.idleSuspend``: the charge is free then, and the cluster is not queued
+until its owner unsets the field. The RayCluster of a RayJob or a RayService is no workload but the child of the RayJob
+or RayService.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class _Owned(Struct, frozen=True):
 
 
 def read(raw: bytes) -> Workload | ChildState:
-    """A RayCluster by itself, or as the child of the RayJob or RayService it names: then what it asks for counts."""
+    """A RayCluster by itself, or as the child of the RayJob or RayService in its owner reference.
+
+    The request of a child counts.
+    """
     meta: Meta = decode(raw, _Owned).metadata
     if belongs(meta.controller, GROUP, "RayJob", "RayService"):
         return _child(raw, meta)
@@ -58,7 +61,7 @@ def read(raw: bytes) -> Workload | ChildState:
 
 
 def alone(raw: bytes) -> Workload:
-    """A RayCluster by itself, whatever it names as its controller."""
+    """A RayCluster by itself, whatever controller the RayCluster names."""
     cluster: RayCluster = decode(raw, RayCluster)
     if cluster.spec is None:
         raise has_no_spec()
@@ -74,9 +77,7 @@ def alone(raw: bytes) -> Workload:
 
 
 def _child(raw: bytes, meta: Meta) -> ChildState:
-    """What the pods of a child ask for, and how it scales; one that cannot be read still is what its owner runs
-    through.
-    """
+    """The request of a child's pods, and the scaling of the child; an unreadable RayCluster still is the child."""
     try:
         cluster: RayCluster = decode(raw, RayCluster)
         spec, needs = cluster.spec, Needs()
@@ -91,19 +92,21 @@ def _child(raw: bytes, meta: Meta) -> ChildState:
 
 
 def _elastic(cluster: RayCluster, spec: RayClusterSpec) -> Elastic | None:
-    """How it scales itself, and where its head is to be asked."""
+    """How the cluster scales itself, and the address of the head."""
     elastic, status = elastic_of(spec, cluster.metadata, "spec"), cluster.status or RayClusterStatus()
     served = served_at(cluster.metadata.name, spec, status.head, status.endpoints) if elastic is not None else None
     return replace(elastic, served=served) if elastic is not None and served is not None else elastic
 
 
 def _life(suspended: bool, status: RayClusterStatus) -> Life:
-    """``state`` stays ``ready`` while the cluster is being suspended, stays ``suspended`` while it starts again, and is
-    empty until it was ready once: the conditions count. KubeRay before 1.3 writes none.
+    """The phase, from the conditions; KubeRay before 1.3 writes no conditions.
+
+    ``state`` is unreliable: ``ready`` stays while the cluster is being suspended, ``suspended`` stays during a new
+    start, and the field is empty until the cluster was ready once.
     """
     word = status.state or ""
-    told = status.conditions
-    at_rest = is_true(told, "RayClusterSuspended") if told else suspended and word == "suspended"
+    conditions = status.conditions
+    at_rest = is_true(conditions, "RayClusterSuspended") if conditions else suspended and word == "suspended"
     phase: Phase = "running" if word == "ready" else "starting"
     if suspended:
         going = not at_rest and (word != "" or is_true(status.conditions, "RayClusterSuspending"))

@@ -1,7 +1,8 @@
-"""RayJob (ray.io/v1): suspended by ``spec.suspend``; runs through one RayCluster that KubeRay makes.
+"""RayJob (ray.io/v1): suspended by ``spec.suspend``; runs through one RayCluster made by KubeRay.
 
-Suspending deletes the RayCluster and forgets it: resuming is a full rerun. KubeRay suspends only what it may shut
-down and only in Initializing and Running; a suspended RayJob passes New, Initializing, Suspending, Suspended.
+Suspending deletes the RayCluster and forgets its state: resuming is a full rerun. KubeRay suspends only a RayJob with
+``shutdownAfterJobFinishes``, and only in Initializing and Running; a suspended RayJob passes New, Initializing,
+Suspending, Suspended.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class RayJob(Struct, frozen=True, rename="camel"):
 
 
 def read(raw: bytes) -> Workload:
-    """The workload a RayJob is. Raises UnreadableError naming the field that makes it unusable."""
+    """The workload of a RayJob. Raises UnreadableError naming the unusable field."""
     job: RayJob = decode(raw, RayJob)
     status, spec = job.status or RayJobStatus(), job.spec
     if spec is None:
@@ -86,7 +87,7 @@ def _life(spec: RayJobSpec, status: RayJobStatus) -> Life:
 
 
 def _standing(word: str, job_status: str, suspended: bool) -> tuple[Phase, Outcome]:
-    """KubeRay's jobDeploymentStatus and what the spec asks for, in the words all kinds share."""
+    """KubeRay's jobDeploymentStatus and the request in the spec, in the words common to all kinds."""
     if word == "Complete":
         return "finished", "succeeded" if job_status in ("SUCCEEDED", "") else "failed"
     if word == "Failed":
@@ -99,7 +100,7 @@ def _standing(word: str, job_status: str, suspended: bool) -> tuple[Phase, Outco
 
 
 def _refusal(spec: RayJobSpec) -> FieldProblem | None:
-    """Why KubeRay could never suspend it again; None when it could."""
+    """Why KubeRay could never suspend the RayJob again; None when KubeRay could."""
     if spec.cluster_selector:
         return problem("spec.clusterSelector", "uses_existing_cluster")
     if spec.ray_cluster_spec is None:
@@ -110,14 +111,14 @@ def _refusal(spec: RayJobSpec) -> FieldProblem | None:
 
 
 def _kai_refusal(spec: RayJobSpec, labels: Mapping[str, str]) -> FieldProblem | None:
-    """Why KubeRay, run with KAI Scheduler, starts no such RayJob in a KAI queue; None where it does."""
+    """Why KubeRay with KAI Scheduler never starts this RayJob in a KAI queue; None when KubeRay starts the RayJob."""
     if not labels.get(KAI_QUEUE) or (spec.submission_mode or K8S_JOB) != K8S_JOB:
         return None
     return problem("spec.submissionMode", "submitter_in_kai_queue")
 
 
 def _needs(spec: RayJobSpec, meta: Meta) -> Needs:
-    """Head, workers, and what its owner adds to the submitter; in ``full`` all that KubeRay runs to submit the job."""
+    """Head, workers, and the owner's additions to the submitter; in ``full`` every pod of the submission too."""
     needs, cluster = Needs("spec.rayClusterSpec"), spec.ray_cluster_spec
     if cluster is None:
         return needs

@@ -1,9 +1,9 @@
 """RayService (ray.io/v1): suspended by ``spec.suspend``; serves through one RayCluster, or two in an upgrade.
 
-For a changed ``spec.rayClusterConfig`` KubeRay makes a second RayCluster, moves the traffic when that one serves, and
-deletes the first a minute later: both are charged. Suspending deletes all of them, whatever the spec says meanwhile;
-resuming makes a new one. It runs until it is deleted. ``spec.suspend`` is there from KubeRay 1.7 on: where the
-API server drops the field, the policies of ``deploy`` refuse the object.
+For a changed ``spec.rayClusterConfig`` KubeRay makes a second RayCluster, moves the traffic when the second one serves,
+and deletes the first a minute later: both are charged. Suspending deletes every RayCluster, whatever the spec says
+meanwhile; resuming makes a new RayCluster. A RayService runs until its deletion. ``spec.suspend`` exists from KubeRay
+1.7 on: where the API server drops the field, the policies of ``deploy`` refuse the object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.model.workload import Phase, Workload
 KIND = "RayService"
 AT = "spec.rayClusterConfig"
 READY, SUSPENDING, SUSPENDED, UPGRADING = "Ready", "Suspending", "Suspended", "UpgradeInProgress"
-"""Conditions that KubeRay sets on it."""
+"""Conditions that KubeRay sets on a RayService."""
 
 
 class RayServiceSpec(Struct, frozen=True, rename="camel"):
@@ -54,7 +54,7 @@ class RayService(Struct, frozen=True, rename="camel"):
 
 
 def read(raw: bytes) -> Workload:
-    """The workload a RayService is. Raises UnreadableError naming the field that makes it unusable."""
+    """The workload of a RayService. Raises UnreadableError naming the unusable field."""
     service: RayService = decode(raw, RayService)
     spec, status = service.spec, service.status or RayServiceStatus()
     if spec is None:
@@ -77,7 +77,7 @@ def read(raw: bytes) -> Workload:
 
 
 def _life(suspended: bool, status: RayServiceStatus) -> Life:
-    """The two clusters it names: the newer one is what it runs through, the other one is on its way out."""
+    """The phase and the RayClusters in the status: the newer one is the child, the older one is on its way out."""
     serving = status.active_service_status.ray_cluster_name or ""
     coming = status.pending_service_status.ray_cluster_name or ""
     at_rest = is_true(status.conditions, SUSPENDED) and not (serving or coming)
@@ -85,11 +85,13 @@ def _life(suspended: bool, status: RayServiceStatus) -> Life:
     phase: Phase = "running" if is_true(status.conditions, READY) and not stops else "starting"
     if suspended:
         phase = "suspending" if stops or ((serving or coming) and not at_rest) else "waiting"
-    told = (each for each in (SUSPENDED, SUSPENDING, UPGRADING, READY) if is_true(status.conditions, each))
+    conditions = (
+        condition for condition in (SUSPENDED, SUSPENDING, UPGRADING, READY) if is_true(status.conditions, condition)
+    )
     return Life(
         phase=phase,
         suspended=suspended,
-        detail=next(told, ""),
+        detail=next(conditions, ""),
         settled=at_rest,
         child=coming or serving,
         outgoing=serving if coming else "",
@@ -97,7 +99,7 @@ def _life(suspended: bool, status: RayServiceStatus) -> Life:
 
 
 def _refusal(spec: RayServiceSpec) -> FieldProblem | None:
-    """Why KubeRay would not suspend it, or run it; None when it would."""
+    """Why KubeRay would not suspend or run the RayService; None when KubeRay would."""
     if spec.ray_cluster_config is None:
         return problem(AT, "ray_cluster_missing")
     if spec.ray_cluster_config.suspend:

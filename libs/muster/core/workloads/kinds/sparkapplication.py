@@ -1,7 +1,7 @@
-"""SparkApplication (sparkoperator.k8s.io/v1beta2): suspended by ``spec.suspend``, or by the annotation of operators
-that know no such field. Its driver is its own pod, and the executors are the driver's.
+"""SparkApplication (sparkoperator.k8s.io/v1beta2): suspended by ``spec.suspend``, or by an annotation.
 
-It counts as over only when the operator will not start it again.
+Operators without the field know the annotation. The driver is the SparkApplication's own pod, and the driver owns the
+executors. A SparkApplication counts as over only when the operator will not start the application again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SparkApplication(Struct, frozen=True, rename="camel"):
 
 
 def read(raw: bytes) -> Workload:
-    """The workload a SparkApplication is, whatever it names as its controller."""
+    """The workload of a SparkApplication, whatever controller the SparkApplication names."""
     app: SparkApplication = decode(raw, SparkApplication)
     spec, meta = app.spec, app.metadata
     if spec is None:
@@ -93,7 +93,7 @@ def _life(suspended: bool, word: str) -> Life:
 
 
 def _needs(spec: SparkSpec) -> Needs:
-    """Driver and executors; with dynamic allocation those it begins with, and in ``full`` the most it may have."""
+    """Driver and executors: with dynamic allocation the initial executors, and in ``full`` the most allowed."""
     settings = SparkSettings(
         properties=spec.spark_conf or {},
         factor=spec.memory_overhead_factor or "",
@@ -130,7 +130,7 @@ def _needs(spec: SparkSpec) -> Needs:
 
 
 def _executors(spec: SparkSpec, settings: SparkSettings) -> tuple[int, int]:
-    """How many it begins with, and how many it may have."""
+    """(initial executors, most executors)."""
     text, path = settings.get(None, "spark.executor.instances")
     own = count(spec.executor.instances, number(text, path) if text else -1, "spec.executor.instances")
     dynamic, at = spec.dynamic_allocation, "spec.dynamicAllocation"

@@ -1,8 +1,8 @@
-"""TFJob and PyTorchJob (kubeflow.org/v1), MPIJob (v2beta1): replica specs, a run policy, conditions that say the phase.
+"""TFJob and PyTorchJob (kubeflow.org/v1), MPIJob (v2beta1): replica specs, a run policy, conditions with the phase.
 
-Their pods are their own; the launcher of an MPIJob runs in a Job that its operator makes. They are suspended by
-``spec.runPolicy.suspend``; operators older than that field know the annotation ``scheduling.x-k8s.io/suspend`` only.
-Either counts, and both are lifted at once. A job that is suspended loses its pods whatever it was doing.
+A training job owns its pods; the launcher of an MPIJob runs in a Job made by the operator. A job is suspended by
+``spec.runPolicy.suspend``; operators older than this field know only the annotation ``scheduling.x-k8s.io/suspend``.
+Either suspends, and resuming lifts both at once. A suspended job loses its pods in any phase.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GROUP = "kubeflow.org"
 SUSPEND_PATH = "/spec/runPolicy/suspend"
 OPERATOR = "kubeflow.org/training-operator"
 WAITS = "WaitForWorkersReady"
-"""spec.launcherCreationPolicy by which the launcher of an MPIJob is made when all workers are ready."""
+"""spec.launcherCreationPolicy for a launcher made when all workers of the MPIJob are ready."""
 MAX_TYPE = 64
 """A longer name of a replica type is not repeated in messages."""
 
@@ -76,16 +76,16 @@ class Training(Struct, frozen=True, rename="camel"):
 
 
 class TrainingKind(Struct, frozen=True):
-    """What one of the kinds has of its own."""
+    """The differences between the training kinds."""
 
     name: str
     version: str
     replicas: str
-    """The field of its spec that has the replica specs."""
+    """The field of the spec with the replica specs."""
     order: tuple[str, ...]
-    """The types in the order in which their priority counts."""
+    """The replica types in the order of their priority."""
     managers: tuple[str, ...] = (OPERATOR,)
-    """What ``runPolicy.managedBy`` says where the kind's own operator runs it."""
+    """Values of ``runPolicy.managedBy`` for the kind's own operator."""
 
 
 TFJOB = TrainingKind("TFJob", "v1", "tf", ("Chief", "Master", "PS", "Worker", "Evaluator"))
@@ -94,7 +94,7 @@ MPIJOB = TrainingKind("MPIJob", "v2beta1", "mpi", ("Launcher", "Worker"), ("kube
 
 
 def reader(kind: TrainingKind) -> Callable[[bytes], Workload]:
-    """The workload that an object of a kind is. Raises UnreadableError naming the field that makes it unusable."""
+    """The reader of a kind's workloads. The reader raises UnreadableError naming the unusable field."""
 
     def read(raw: bytes) -> Workload:
         job: Training = decode(raw, Training)
@@ -126,7 +126,7 @@ def _life(suspended: bool, status: KubeflowStatus) -> Life:
     phase: Phase
     outcome: Outcome = ""
     conditions = status.conditions
-    active = any(each is not None and each.active for each in (status.replica_statuses or {}).values())
+    active = any(counts is not None and counts.active for counts in (status.replica_statuses or {}).values())
     settled = is_true(conditions, "Suspended") and not active
     runs = is_true(conditions, "Running")
     if is_true(conditions, "Succeeded"):
@@ -146,7 +146,7 @@ def _life(suspended: bool, status: KubeflowStatus) -> Life:
 def _needs(
     policy: RunPolicy, path: str, specs: Mapping[str, ReplicaSpec], order: tuple[str, ...], later: tuple[str, ...]
 ) -> Needs:
-    """All replicas of all types, one of a type that names no number."""
+    """All replicas of all types; a type without a number has one replica."""
     needs = Needs()
     if policy.scheduling_policy is not None:
         needs.prioritize(policy.scheduling_policy.priority_class)
