@@ -146,8 +146,8 @@ def _node_status(state: ReadState, node: QuotaNode, wanted: dict[str, Vector]) -
 
 
 def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
-    """The amounts, with a zero for every resource in the node's min or max. Jobs and
-    machines only where the node counts both.
+    """The amounts, with a zero for every resource in the node's min or max. Jobs
+    and machines are left out unless the min or max names the resource.
     """
     spoken = node.limit.keys() | node.guaranteed.keys()
     found = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
