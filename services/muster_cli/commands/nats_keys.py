@@ -107,7 +107,7 @@ def _secrets(seeds: dict[str, bytes], namespace: str) -> Iterator[dict[str, Any]
 
 
 def _public(conf: str, namespace: str) -> dict[str, Any]:
-    """The half for the servers, which they have to know before a service signs in with the other."""
+    """The half for the servers, which need the public keys before a service signs in with the private ones."""
     from muster.runtime.natsaccounts import KEYS
 
     meta = _meta(KEYS, namespace)
