@@ -50,7 +50,7 @@ def _variables(kinds: Mapping[str, Kind], shapes: Mapping[str, Shape], indent: s
         made[f"edited{name}"] = edited(_with_suspension(shape, kinds[name]), new, old)
     which = "".join(f"request.kind.kind == '{name}' ? variables.edited{name} : " for name in kinds)
     made["edited"] = f"{which}['spec']"
-    # What another one is made of comes first.
+    # A part comes before the whole.
     ordered = sorted(made.items(), key=lambda each: not any(f"edited{name}" == each[0] for name in _inner(shapes)))
     ordered.sort(key=lambda each: "pecOf" not in each[0])
     return "".join(_variable(name, text, indent) for name, text in ordered)
@@ -125,7 +125,7 @@ def _stays(new: str, old: str, field: str, edit: Edit, depth: int) -> str:
     if isinstance(edit, Values):
         return _values(f"{now}.orValue(dyn({{}}))", f"{was}.orValue(dyn({{}}))", edit, depth)
     if isinstance(edit, Mapping):
-        # CEL has no names for parts of an expression but for those of a list: a list of one.
+        # CEL names parts of an expression only in a list: a list of one item.
         one, other = f"new{depth}", f"old{depth}"
         inner = _within(one, other, edit, depth + 1)
         empty = "orValue(dyn({}))"

@@ -107,6 +107,6 @@ async def newest_kept(reading: LogReading, stage: Stage[S], fits: Fits) -> S | N
     with contextlib.suppress(BusError):
         async for state in usable(snapshots, reading.log.identity, stage.name, "0", stage.initial()):
             if fits(state.seq, state.now):
-                gc.freeze()  # It lives as long as the command does.
+                gc.freeze()  # The state lives as long as the command.
                 return state
     return None

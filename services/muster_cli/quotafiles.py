@@ -80,7 +80,7 @@ def lint_queues(manifests: Sequence[Manifest], name: str) -> Linted:
 def lint(manifest: Manifest) -> Linted:
     """One manifest judged by the rules the accountant judges by."""
     meta = {"uid": "file", "resourceVersion": "1", **manifest.body["metadata"], "name": manifest.name or "generated"}
-    meta["namespace"] = NAMESPACE  # `_around` reports another one.
+    meta["namespace"] = NAMESPACE  # `_around` reports another namespace.
     try:
         observed = read_quota_tree(json.dumps({**manifest.body, "metadata": meta}, default=str).encode())
     except UnreadableError as err:

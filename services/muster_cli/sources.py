@@ -152,7 +152,7 @@ def _check_states(base: Sequence[Snapshot]) -> None:
     """Raises CliError for states that are none of this version's."""
     if not base:
         return
-    from muster.core.cell.deciders import DECIDERS  # Every stage there is: a command that needs none starts sooner.
+    from muster.core.cell.deciders import DECIDERS  # All stages: a command without stages starts sooner.
 
     shapes = {name: state_schema(type(make().initial())) for name, make in DECIDERS.items()}
     for state in base:

@@ -119,7 +119,7 @@ class Questions:
         if at:
             now = state.now
         foreseen = await self.live.foresight.foreseen(state, now, path, live=not at) if route.foresees else {}
-        # Only now: while it waited, more was folded, of which lens and moment must know.
+        # Only now: commits were folded during the wait, which lens and moment must know.
         lens = self.lens(viewed.scope, state)
         moment = views.moment_of(state, now, live=not at)
         return await route.answer(self, Asked(state, lens, moment, now, path, query, body, viewed, foreseen))

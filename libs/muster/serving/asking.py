@@ -216,7 +216,7 @@ def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice 
     largest = max(workload.pod_sets, key=lambda each: each.count, default=None)
     if largest is None or largest.count < 2:
         return None
-    # What refuses a job refuses a larger one too: the counts that start lie below those that do not.
+    # A refusal of a job refuses a larger job too: the counts that start are below the refused counts.
     starts: Job | None = None
     fitting, refused = 0, largest.count
     while refused - fitting > 1:

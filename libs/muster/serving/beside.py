@@ -132,7 +132,7 @@ class Beside:
         assert process.stdin is not None
         process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # It leads a session of its own: its forks end with it.
+            os.killpg(process.pid, signal.SIGKILL)  # The process leads a session: the forks end with the process.
         await process.wait()
         if reading is not None:
             await asyncio.wait({reading})

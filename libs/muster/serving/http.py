@@ -139,7 +139,7 @@ class GatewayServer(Listener):
             async for message in messages(self._questions, self._clock, lambda: self._viewed(request), after):
                 await response.write(message)
         except (ConnectionError, DeniedError, UndecidedError):
-            pass  # The reader is gone, or may not read on; it comes back with the last position it has.
+            pass  # The reader is gone, or may not read on; a reader comes back with its last position.
         return response
 
     async def _page(self, request: web.Request) -> web.StreamResponse:

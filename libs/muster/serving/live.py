@@ -52,7 +52,7 @@ class Live(Follower[ReadState]):
         """``apart``: look ahead in a separate process."""
         super().__init__(
             ReadModel(listener=self._hear), log=log, snapshots=snapshots, clock=clock, hooks=hooks, every=1 << 62
-        )  # It reads snapshots and keeps none: it may write nothing.
+        )  # The gateway reads snapshots and keeps none, without a right to write.
         self.moments = moments
         self.foresight = Foresight(lambda: self.state, clock, apart=apart)
         self.series = UseSeries()

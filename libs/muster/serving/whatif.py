@@ -59,7 +59,7 @@ def what_if(
         waits = [each.wait if each is not None else None for each in (was, would)]
         found.append(
             supposed.Effect(waiting.ref.key, waiting.queue, waits[0], waits[1], uid)
-        )  # `binds` holds the uid until those that are shown are chosen.
+        )  # `binds` holds the uid until the shown jobs are chosen.
     found.sort(key=lambda each: (each.job != job, -_gain(each), each.job))
     shown = [
         structs.replace(each, binds=lens.words(_binds(state, queues, each.binds, nodes, now))) for each in found[:SHOWN]

@@ -95,7 +95,7 @@ async def ls(
 
 
 async def _mine(gateway: Gateway | None, source: Source | None, *, recorded: bool) -> tuple[str, ...]:
-    from muster_cli.myself import my_names, names_of  # A cluster is asked: with a web client, which is slow to import.
+    from muster_cli.myself import my_names, names_of  # Asks a cluster: the web client is slow to import.
 
     if gateway is not None:
         return names_of((await gateway.viewer()).name)

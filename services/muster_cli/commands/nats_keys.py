@@ -92,7 +92,7 @@ def _write(folder: Path, seeds: dict[str, bytes], conf: str, accounts: str) -> N
 
     files = {f"{dashed(user)}/seed": seed for user, seed in seeds.items()}
     files["server/accounts.conf"] = accounts.encode()
-    files["server/keys.conf"] = conf.encode()  # The last one: with it the folder is complete.
+    files["server/keys.conf"] = conf.encode()  # The last file: the folder is complete.
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -117,7 +117,7 @@ class Session:
 
     async def _run(self, stack: AsyncExitStack, began: int) -> None:
         wishes = self.wishes
-        if wishes.real:  # A context that does not exist is said before anything starts.
+        if wishes.real:  # A missing context is an error before anything starts.
             await (await connect_kube(FromKubeconfig(wishes.kubeconfig, wishes.context))).close()
         home = stack.enter_context(Home(wishes.data))
         self._home = "" if home.temporary else str(home.path)
@@ -334,4 +334,4 @@ async def _end_of(js: JetStream, cell: str) -> tuple[int, int]:
     try:
         return end, decode_commit(last.data).at if last is not None else 0
     except (UnknownEventError, UnreadableCommitError):
-        return end, 0  # The stages that fold it report what is wrong with it.
+        return end, 0  # The stages that fold the commit report its problems.

@@ -182,7 +182,7 @@ def kai_status(state: ReadState, queue: KaiQueue) -> KaiQueueStatus | None:
         conditions=tuple(_conditions(state, queue, path)),
     )
     shown = shown_status(status)
-    # A queue with none below it has no list at all: the column of `kubectl get queues` stays empty.
+    # A queue without child queues has no list: the column of `kubectl get queues` stays empty.
     body = {**to_builtins(status), "childQueues": children or None}
     return None if shown == queue.shown else KaiQueueStatus(queue.ref, body, shown)
 

@@ -357,7 +357,7 @@ class JobFolds:
         if event.reason == "refused" and event.ref.uid in state.queues.workloads:
             state.write_failures[event.ref.uid] = event.problem
         if event.action == "suspend":
-            state.leaving.pop(event.ref.uid, None)  # It stays.
+            state.leaving.pop(event.ref.uid, None)  # The job stays.
         self._mark.jobs(event.ref.uid)
 
     def _workload_observed(self, state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:

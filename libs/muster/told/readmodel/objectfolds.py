@@ -203,7 +203,7 @@ class ObjectFolds:
 
     def _tree_accepted(self, state: ReadState, _at: Position, event: QuotaTreeAccepted) -> None:
         self._mark.clear(state, event.tree.ref.uid)
-        self._mark.took_away("tree/")  # A write of the whole tree takes its status away.
+        self._mark.took_away("tree/")  # A write of the whole tree removes the status.
         self._trees_changed(state)
 
     def _tree_removed(self, state: ReadState, _at: Position, _event: QuotaTreeRemoved) -> None:

@@ -66,7 +66,7 @@ class _Waiter:
             return GroupFate(name, "no_nodes", len(stuck), pod=min(stuck, key=lambda each: (each.since, each.name)))
         refusals = growth.denied.refusals if growth.denied is not None else ()
         mine = [each for each in refusals if each.groups.get(name)]
-        if mine:  # The smallest piece of it says best what its own replicas lack.
+        if mine:  # The smallest piece shows best which amounts the replicas lack.
             return GroupFate(name, "refused", short=min(mine, key=lambda each: sum(each.groups.values())).short)
         if growth.asked.get(name):
             return GroupFate(name, "asked", growth.asked[name])

@@ -112,7 +112,7 @@ def facets_in(state: ReadState, stored: Stored) -> dict[str, Facets]:
     refs = (getattr(event, "ref", None) for event in stored.commit.events)
     found = {ref.uid: facets_of(state, ref.uid, now) for ref in refs if isinstance(ref, Ref) and ref.kind != "Pod"}
     for event in stored.commit.events:
-        if isinstance(event, facts.WorkloadStarted):  # A look at all of its pods, once.
+        if isinstance(event, facts.WorkloadStarted):  # One look at all pods of the job.
             found[event.ref.uid] = replace(found[event.ref.uid], nodes=_nodes(state, event.ref.uid))
     return found | _of_pods(state, stored, now)
 
@@ -232,7 +232,7 @@ def _about_workload(  # noqa: C901 - a table of events
         case GrowthGranted() | GrowthWithdrawn() | ChargeChanged():
             return made(public.PublicWorkloadRecharged, beyond_grant=texts(event.over))
         case effects.EffectApplied() | effects.EffectFailed() if event.action not in ("resume", "suspend"):
-            return None  # It is written to another object.
+            return None  # The write is to another object.
         case effects.EffectApplied(action="suspend"):
             return made(public.PublicWorkloadEvicted)
         case effects.EffectFailed(action="suspend"):
