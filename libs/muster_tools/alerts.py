@@ -1,4 +1,4 @@
-"""What operators ask, are alerted of and look at: tables of queries over the metrics."""
+"""The questions of operators, the alerts, and the panels: tables of queries over the metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class OnCall(Struct, frozen=True):
-    """What is asked on call; ``answer``: of the example in the tests."""
+    """A question on call; ``answer``: in the example of the tests."""
 
     text: str
     query: str
@@ -16,7 +16,7 @@ class OnCall(Struct, frozen=True):
 
 
 class Alert(Struct, frozen=True):
-    """A rule. It fires once its query has had an answer for ``seconds``."""
+    """A rule. The alert fires once the query has had an answer for ``seconds``."""
 
     name: str
     query: str

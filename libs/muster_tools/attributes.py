@@ -1,4 +1,4 @@
-"""What the source says of a struct's fields: the text below each, for pages and schemas made from the code."""
+"""The docstrings of a struct's fields in the source: the text below each field, for generated pages and schemas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """{field: the text below it}, inherited fields first; fields without a text are absent."""
+    """{field: the text below the field}, inherited fields first; fields without a text are absent."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("muster"):
@@ -38,5 +38,5 @@ def _text(node: ast.stmt) -> str:
 
 
 def summary(cls: type) -> str:
-    """The first sentence or two said of a class, in one line."""
+    """The first paragraph of a class's docstring, in one line."""
     return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())

@@ -1,7 +1,7 @@
 """``python -m muster_tools.catalogue``: writes ``docs/events.md``, every event of the log, from the code.
 
-The emitter of an event is read from the source (the modules that make one), the folder from the stages'
-arms, its public form from the publication. ``--check`` writes nothing and fails when the page is not up to date.
+The emitter of an event comes from the source (the modules that make one), the folder from the arms of the stages, the
+public form from the publication. ``--check`` writes nothing and fails when the page is not up to date.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ EMITTERS: Mapping[str, str] = {
     "muster.runtime.runners.watching": "watcher",
     **{stage.__module__.rpartition(".")[0]: name for name, stage in DECIDERS.items()},
 }
-"""{part of the code: its stage}; the modules in the room of a deciding stage are that stage's"""
+"""{part of the code: stage}; a module in the room of a deciding stage belongs to the stage"""
 
 IN_MEMORY = ("muster.core.cell.seats", "genesis")
-"""A cell in memory founds its own log, and no stage does."""
+"""A cell in memory founds its own log without a stage."""
 
 SHARED = (
     "genesis",
@@ -138,11 +138,11 @@ REDELIVERIES: Mapping[str, str] = {
     "workload_refused": "changes nothing: the same refusal is known",
     "workload_started": TOLD,
 }
-"""{event: what a second delivery of it does}; observations and ends all do the same."""
+"""{event: effect of a second delivery}; observations and ends have common rows."""
 
 
 def redelivery(tag: str) -> str:
-    """What a second delivery of an event does; raises LookupError when the table has no row."""
+    """The effect of a second delivery of an event. Raises LookupError when the table has no row."""
     if tag in REDELIVERIES:
         return REDELIVERIES[tag]
     for end, text in (("_observed", OBSERVED), ("_gone", GONE)):
@@ -153,7 +153,7 @@ def redelivery(tag: str) -> str:
 
 @cache
 def emitters() -> dict[str, list[str]]:
-    """{event: the services that emit it}"""
+    """{event: services that emit the event}"""
     found: dict[str, dict[str, None]] = {tag: {} for tag in EVENT_TYPES}
     for package in (muster.bus, muster.core, muster.runtime):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -192,7 +192,7 @@ def _value_of(module: ModuleType, node: ast.expr) -> object:
 
 
 def folders() -> dict[str, list[str]]:
-    """{event: the services that fold it}"""
+    """{event: services that fold the event}"""
     found: dict[str, list[str]] = {tag: [] for tag in EVENT_TYPES}
     arms = {kind for shard in WATCHED for kind in Watcher(shard).arms()}
     stages: list[tuple[str, set[type[Event]]]] = [("watcher", arms)]
@@ -205,7 +205,7 @@ def folders() -> dict[str, list[str]]:
 
 
 def published() -> dict[str, list[str]]:
-    """{event: the public events made of it}"""
+    """{event: public events made of the event}"""
     found: dict[str, list[str]] = {}
     for case in ast.walk(_source(publication)):
         if not isinstance(case, ast.match_case):

@@ -1,8 +1,8 @@
-"""``python libs/muster_tools/dashboard.py``: puts the modules of the dashboard where the gateway serves them.
+"""``python libs/muster_tools/dashboard.py``: puts the modules of the dashboard where the gateway serves the files.
 
-They come from npm's registry by the lock file of the gateway, checked by their integrity, through the npm of this
-machine or, where there is none, through that of a wheel. Nothing of them is in the repository. The standard library
-only: it runs before anything is installed. Where they cannot be had it says so and ends well: the API works without.
+The modules come from npm's registry by the lock file of the gateway, checked by integrity. The script uses the npm of
+this machine, else the npm of a wheel. The repository holds no module. Standard library only: the script runs before
+anything is installed. Where the modules are out of reach, the script reports so and ends well: the API works without.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILES = {
     "uplot/dist/uPlot.esm.js": "uplot.js",
     "uplot/dist/uPlot.min.css": "uplot.css",
 }
-"""File of a package -> its name here."""
+"""File of a package -> file name in the dashboard."""
 LOCAL = {'from"preact"': 'from"./preact.js"'}
 """A bare name is resolved by an import map, which the policy of the pages would have to allow inline."""
 LIMIT_S = 120
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def install(folder: Path, *, dev: bool = False) -> None:
-    """Npm's packages of the lock file, below a folder; ``dev``: with those of the tests. Raises SubprocessError."""
+    """Npm's packages of the lock file, below a folder; ``dev``: with the test packages. Raises SubprocessError."""
     for name in ("package.json", "package-lock.json"):
         shutil.copy(GATEWAY / name, folder)
     options = [
@@ -65,7 +65,7 @@ def install(folder: Path, *, dev: bool = False) -> None:
 
 
 def _npm(folder: Path) -> list[str]:
-    """How npm is called: this machine's, else that of a wheel, which is put beside."""
+    """The command of npm: of this machine, else of a wheel, which is installed below the folder."""
     found = shutil.which("npm")
     if found is not None:
         return [found]

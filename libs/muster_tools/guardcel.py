@@ -1,7 +1,7 @@
-"""What may be edited on an object that runs, as CEL: from the shapes of the registry of kinds to ``deploy/policies``.
+"""The allowed edits of a running object as CEL: from the shapes of the registry of kinds to ``deploy/policies``.
 
-One invariant: two specs are the same without the fields that the shape of their kind lets go. It is turned into a list
-of the fields that are not, for each kind, so that a refusal can name the first one.
+One invariant: two specs are the same apart from the fields that the shape of the kind leaves free. For each kind the
+CEL lists the fields that differ, so that a refusal can name the first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NEW, OLD = "variables.spec", "variables.oldSpec"
 
 
 def with_edits(text: str, kinds: Mapping[str, Kind]) -> str:
-    """A manifest with its variables about edits as the registry has them."""
+    """A manifest with the variables about edits as in the registry."""
 
     def made(found: re.Match[str]) -> str:
         runs = found["what"] == "what may be edited while it runs"
@@ -50,14 +50,14 @@ def _variables(kinds: Mapping[str, Kind], shapes: Mapping[str, Shape], indent: s
         made[f"edited{name}"] = edited(_with_suspension(shape, kinds[name]), new, old)
     which = "".join(f"request.kind.kind == '{name}' ? variables.edited{name} : " for name in kinds)
     made["edited"] = f"{which}['spec']"
-    # What another one is made of comes first.
+    # A part comes before the whole.
     ordered = sorted(made.items(), key=lambda each: not any(f"edited{name}" == each[0] for name in _inner(shapes)))
     ordered.sort(key=lambda each: "pecOf" not in each[0])
     return "".join(_variable(name, text, indent) for name, text in ordered)
 
 
 def _inner(shapes: Mapping[str, Shape]) -> set[str]:
-    """The kinds that others hold the spec of."""
+    """The kinds whose spec is part of another kind's spec."""
     return {edit.kind for shape in shapes.values() for edit in shape.values() if isinstance(edit, SpecOf)}
 
 
@@ -75,7 +75,7 @@ def _variable(name: str, text: str, indent: str) -> str:
 
 
 def _with_suspension(edits: Shape, row: Kind) -> Shape:
-    """Whether it rests is judged by itself."""
+    """The shape with a free suspend field: another rule judges the suspension."""
     _, _, *above, field = row.suspend_path.split("/")
     shape: Shape = {field: FREE}
     for name in reversed(above):
@@ -92,7 +92,7 @@ def _merged(one: Shape, other: Shape) -> Shape:
 
 
 def edited(shape: Shape, new: str = NEW, old: str = OLD) -> str:
-    """CEL: the list of the fields of a spec that are no longer what they were, and may not be otherwise."""
+    """CEL: the list of the changed fields of a spec that must not change."""
     named = _names(shape)
     fields = [
         f"{new}.filter(key, !(key in {named}) && !(key in {old} && {new}[key] == {old}[key])).map(key, string(key))",
@@ -107,7 +107,7 @@ def edited(shape: Shape, new: str = NEW, old: str = OLD) -> str:
 
 
 def _within(new: str, old: str, shape: Shape, depth: int) -> str:
-    """CEL: whether an object is within a shape of its old state."""
+    """CEL: whether an object differs from its old state only within a shape."""
     named, key = _names(shape), f"key{depth}"
     conditions = [
         f"{new}.all({key}, {key} in {named} || {key} in {old} && {new}[{key}] == {old}[{key}])",
@@ -118,14 +118,14 @@ def _within(new: str, old: str, shape: Shape, depth: int) -> str:
 
 
 def _stays(new: str, old: str, field: str, edit: Edit, depth: int) -> str:
-    """CEL: whether one field is what it was, or within its shape."""
+    """CEL: whether one field is unchanged, or within its shape."""
     now, was = f"{new}.?{field}", f"{old}.?{field}"
     if isinstance(edit, Each):
         return _each(f"{now}.orValue(dyn([]))", f"{was}.orValue(dyn([]))", edit, depth)
     if isinstance(edit, Values):
         return _values(f"{now}.orValue(dyn({{}}))", f"{was}.orValue(dyn({{}}))", edit, depth)
     if isinstance(edit, Mapping):
-        # CEL has no names for parts of an expression but for those of a list: a list of one.
+        # CEL names parts of an expression only in a list: a list of one item.
         one, other = f"new{depth}", f"old{depth}"
         inner = _within(one, other, edit, depth + 1)
         empty = "orValue(dyn({}))"
@@ -142,7 +142,7 @@ def _stays(new: str, old: str, field: str, edit: Edit, depth: int) -> str:
 
 
 def _each(new: str, old: str, each: Each, depth: int) -> str:
-    """By their names, each of which there is once: what is there twice could be taken for its smaller twin."""
+    """CEL: items compared by name, with every name unique: a double could be taken for its smaller twin."""
     now, was, twin = f"new{depth}", f"old{depth}", f"twin{depth}"
     same = _within(now, was, each.shape, depth + 1)
     return (

@@ -1,9 +1,9 @@
-"""What runs Muster on a cluster, as objects of Kubernetes: bases of kustomize, and the files that they render to.
+"""The objects of Kubernetes that run Muster: bases of kustomize, and the files rendered from the bases.
 
-``muster_tools.shipping`` writes them: the bases ``deploy/production`` and ``deploy/small``, the files
+``muster_tools.shipping`` writes the files: the bases ``deploy/production`` and ``deploy/small``, the files
 ``deploy/install.yaml`` and ``deploy/install-small.yaml``, and the chart.
 Production: three servers of NATS and a Deployment for each process of a layout, twice but for the keeper. Small: one
-NATS, and one pod with the processes of layout ``all``. Both take the keys that ``muster nats keys`` makes, the
+NATS, and one pod with the processes of layout ``all``. Both use the keys that ``muster nats keys`` makes, the
 certificate in Secret ``muster-nats-tls``, and the rights of deploy/rbac. ``muster_tools.kindlists`` writes the lists of
 kinds in the manifests that people write.
 """
@@ -34,27 +34,27 @@ TLS, CONFIG = "muster-nats-tls", "muster-nats"
 """Secret with the certificate, ConfigMap with the configuration of NATS."""
 FILES = {False: "deploy/install.yaml", True: "deploy/install-small.yaml"}
 BASES = {False: "deploy/production", True: "deploy/small"}
-"""{whether it is the small form: file, folder}"""
+"""{whether small: folder of the base}"""
 RIGHTS = "deploy/rbac"
 KUSTOMIZATION, WITHOUT_RIGHTS = "kustomization.yaml", "others.yaml"
-"""Its list of files, and its file of the accounts that have none."""
+"""The list of files of a base, and the file of the accounts without rights."""
 NATS_FILE = "nats.yaml"
 COMMANDS: dict[str, list[str]] = {
     **{name: ["python", "-m", f"muster_{name}"] for name in SERVICES if name != KEEPER},
     **{name: ["muster", "run", name] for name in (KEEPER, *GROUPS)},
 }
-"""{process, as the user of NATS is called: what its container runs}"""
+"""{process, by its NATS user: command of the container}"""
 SPEAKS_TO_KUBERNETES = ("watcher", "actuator", "gateway")
 RAY_READER = "autoscaler_bridge"
 PORT, GATEWAY, GATEWAY_PORT = 8080, "gateway", 8800
 CPU, MEMORY_MI = {"requests": "100m", "limits": "2"}, {"requests": 256, "limits": 1024}
 STATE_MI = {"requests": 64, "limits": 512}
-"""What each service adds to the memory of a process that is not its own."""
+"""Memory of each further service in a process."""
 LABEL = {"app.kubernetes.io/part-of": "muster"}
 
 
 def objects(*, small: bool) -> list[Object]:
-    """Everything of one form, in the order in which it is applied."""
+    """Every object of one form, in the order of application."""
     return granted() + [found for part in parts(small=small).values() for found in part]
 
 
@@ -80,7 +80,7 @@ def accounts() -> Iterator[Object]:
 
 
 def parts(*, small: bool, layout: str = "separate") -> dict[str, list[Object]]:
-    """{file of a base: its objects}; ``layout``: of the production form."""
+    """{file of a base: objects}; ``layout``: of the production form."""
     servers = 1 if small else 3
     pods = {"muster": LAYOUTS["all"]} if small else {f"muster-{dashed(name)}": (name,) for name in LAYOUTS[layout]}
     return {
@@ -122,7 +122,7 @@ def _within(processes: Sequence[str]) -> list[str]:
 
 
 def _pods_with(service: str, pods: Mapping[str, Sequence[str]]) -> list[str]:
-    """The pods that a service is in."""
+    """The pods that run a service."""
     return [name for name, processes in pods.items() if service in _within(processes)]
 
 
@@ -142,13 +142,13 @@ def _account(name: str, binding: str, services: Sequence[str]) -> Iterator[Objec
 
 
 def _archive() -> Object:
-    """Where the keeper copies the log to, so that what is copied can be deleted from NATS."""
+    """The volume to which the keeper copies the log, so that copied generations can be deleted from NATS."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": ARCHIVE_SIZE}}}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _meta(f"muster-{ARCHIVE}"), "spec": spec}
 
 
 def _gateway_service(pods: str) -> Object:
-    """Where people and programs find the gateway; TLS is the business of the ingress before it."""
+    """The address of the gateway for people and programs. TLS is the business of the ingress before the gateway."""
     ports = [{"name": "http", "port": 80, "targetPort": GATEWAY_PORT}]
     spec = {"selector": _names(pods), "ports": ports}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _meta(f"muster-{GATEWAY}"), "spec": spec}
@@ -216,7 +216,9 @@ CONFINED = {
 
 
 def _resources(services: int) -> Object:
-    """Of a process with so many services; amounts as the API server writes them, so that they can be applied again."""
+    """The resources of a process with this number of services; amounts as the API server writes them, to be applied
+    again.
+    """
     memory = {kind: MEMORY_MI[kind] + (services - 1) * STATE_MI[kind] for kind in CPU}
     texts = {kind: f"{mi}Mi" if mi % 1024 else f"{mi // 1024}Gi" for kind, mi in memory.items()}
     return {kind: {"cpu": CPU[kind], "memory": texts[kind]} for kind in CPU}
@@ -362,7 +364,9 @@ def _nats(servers: int) -> Iterator[Object]:
 
 
 def _network(pods: Mapping[str, Sequence[str]]) -> Iterator[Object]:
-    """Nothing, but services to NATS, three to the API server, one to Ray heads; metrics; and readers to the gateway."""
+    """No traffic, but services to NATS, three to the API server, one to Ray heads; metrics; and readers to the
+    gateway.
+    """
     nats, ours = {"podSelector": {"matchLabels": _names("nats")}}, {"podSelector": {"matchLabels": LABEL}}
     yield _rule("muster-nothing-else", {}, {"ingress": [], "egress": []})
     names = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]

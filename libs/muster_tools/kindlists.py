@@ -1,9 +1,9 @@
-"""Where the manifests of ``deploy`` list the kinds of jobs: written from the registry, the rest stays as it is.
+"""The lists of job kinds in the manifests of ``deploy``: written from the registry, the rest stays as it is.
 
-There are two sorts of places, in ``deploy/policies`` and ``deploy/rbac``. Rules are between the lines ``# From here
-made by `make schemas`: VERBS on SELECTION`` and ``# To here.``; verbs in capitals are operations that a policy is asked
-about, others are verbs of a role. Lists inside an expression are found by the text beside them.
-``muster_tools.shipping`` writes the files; a test keeps them equal to this source.
+There are two sorts of lists, in ``deploy/policies`` and ``deploy/rbac``. Rules are between the lines ``# From here
+made by `make schemas`: VERBS on SELECTION`` and ``# To here.``; verbs in capitals are operations that a policy judges,
+other verbs belong to a role. Lists inside an expression are found by the surrounding text.
+``muster_tools.shipping`` writes the files; a test keeps the files equal to this source.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _RULES = re.compile(
 
 
 def manifests() -> dict[str, str]:
-    """{file below the repository: its text} of every manifest that may list kinds."""
+    """{file below the repository: text} of every manifest that may list kinds."""
     return {str(path): relisted(path.read_text()) for folder in FOLDERS for path in sorted(Path(folder).glob("*.yaml"))}
 
 
 def relisted(text: str, kinds: Kinds = KINDS) -> str:
-    """A manifest with its lists of kinds as the registry has them.
+    """A manifest with the lists of kinds as in the registry.
 
-    Raises LookupError for a selection that there is none of, and for a kind that no policy can suspend.
+    Raises LookupError for an unknown selection, and for a kind that no policy can suspend.
     """
     unknown = [name for name, row in kinds.items() if f"kinds with {_field(row)}" not in SELECTIONS]
     if unknown:
@@ -63,7 +63,7 @@ Selected = list[tuple[str, tuple[str, ...], tuple[str, ...]]]
 
 
 def _by_group(rows: Iterable[Kind], kinds: Kinds) -> Selected:
-    """With every version that kinds of a group have: some are served in several."""
+    """The kinds by group, with every version of the group's kinds: some groups are served in several versions."""
     groups: dict[str, set[str]] = {}
     for row in rows:
         groups.setdefault(row.resource.group, set()).add(row.resource.plural)
@@ -99,7 +99,7 @@ SELECTIONS: dict[str, Callable[[Kinds], Selected]] = {
     "sizes of kinds": _scaled,
     "status of kinds": _told,
 }
-"""{what a manifest calls it: what it selects}"""
+"""{name in a manifest: selection}"""
 
 
 def _rules(verbs: str, selected: Selected) -> list[str]:
@@ -123,7 +123,7 @@ def _plain(text: str) -> str:
 
 
 def _lists(kinds: Kinds) -> dict[tuple[str, str], list[str]]:
-    """{(pattern before a list, pattern behind it): its content}"""
+    """{(pattern before a list, pattern behind the list): content}"""
     rows = kinds.values()
     return {
         ("", r"(?=\.exists\(pair,)"): [
@@ -146,7 +146,9 @@ def _groups(kinds: Kinds) -> list[str]:
 
 
 def _with_list(text: str, pattern: re.Pattern[str], items: list[str]) -> str:
-    """A text with every list that a pattern finds made of these items; broken where the line would be too long."""
+    """A text in which every list that a pattern finds has these items; a list is wrapped where the line would be too
+    long.
+    """
 
     def made(found: re.Match[str]) -> str:
         line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]

@@ -1,7 +1,7 @@
-"""``python -m muster_tools.monitoring``: writes what operators watch: the page of the metrics, the rules of Prometheus,
-a page on what to do about each alert, and dashboards for Grafana.
+"""``python -m muster_tools.monitoring``: writes the files for operators: the page of the metrics, the rules of
+Prometheus, a page on what to do about each alert, and dashboards for Grafana.
 
-With ``--check`` it writes nothing and fails when a file is not what it would write.
+With ``--check`` the command writes nothing and fails when a file is not up to date.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def metrics_page() -> str:
 
 
 def runbook() -> str:
-    """What each alert means, and what to do."""
+    """The meaning of each alert, and the way out."""
     parts = [
         NOTICE,
         "",

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the gateway, made of the table of its questions. ``python -m muster_tools.openapi``."""
+"""The OpenAPI document of the gateway, made of the table of questions. ``python -m muster_tools.openapi``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REF = "#/components/schemas/{name}"
 
 
 def document() -> dict[str, Any]:
-    """All of it."""
+    """The whole document."""
     types: list[type[msgspec.Struct]] = list(
         dict.fromkeys([*(route.shape for route in ROUTES), *_bodies(), shapes.Problem, News])
     )

@@ -1,6 +1,6 @@
 """``python -m muster_tools.pages``: writes the reference pages of the command and of the settings from the code.
 
-With ``--check`` it writes nothing and fails when a page is not what it would write.
+With ``--check`` the command writes nothing and fails when a page is not up to date.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def command_page() -> str:
 
 
 def help_of(name: str) -> str:
-    """What ``muster NAME --help`` prints."""
+    """The output of ``muster NAME --help``."""
     out = io.StringIO()
     console = Console(file=out, width=2 * MAX_WIDTH, color_system=None, highlight=False)
     make_app(MAX_WIDTH).help_print(name.split(), console=console)
@@ -114,7 +114,7 @@ def _block(text: str) -> str:
 
 
 def exit_code_page() -> str:
-    """What each exit code means."""
+    """The meaning of each exit code."""
     rows = [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
     services = (
         "Services (`python -m muster_watcher` and the others) end with 75 when they only need to be started again, "

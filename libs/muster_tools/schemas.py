@@ -1,8 +1,8 @@
 """``python -m muster_tools.schemas``: writes the public contract into ``proto-schemas/``.
 
-A JSON Schema per public event, an AsyncAPI document, samples. What was published is never changed: new events and new
-optional fields only. ``--check`` writes nothing and fails when a file is not what it would write; ``--record VERSION``
-is for a release, and makes the present schemas the ones later ones are compared with.
+A JSON Schema for each public event, an AsyncAPI document, samples. Published schemas never change: new events and new
+optional fields only. ``--check`` writes nothing and fails when a file is not up to date. ``--record VERSION`` is for a
+release: later schemas are compared with the recorded ones.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _nested(cls: type) -> Iterator[type]:
 
 
 def schemas() -> dict[str, Schema]:
-    """{event: its schema}"""
+    """{event: schema}"""
     return {tag: schema_of(cls) for tag, cls in sorted(PUBLIC_TYPES.items())}
 
 
@@ -139,7 +139,7 @@ def schemas() -> dict[str, Schema]:
 
 
 def breaking(old: Mapping[str, Schema], new: Mapping[str, Schema]) -> list[str]:
-    """What a reader of the old schemas would stumble over in the new ones."""
+    """The changes that break a reader of the old schemas."""
     found: list[str] = []
     for tag, schema in old.items():
         if tag in new:
@@ -177,7 +177,7 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
 
 
 def sample_of(tag: str) -> bytes:
-    """One message as it is published, with every field there is."""
+    """One message as published, with every field."""
     cls = PUBLIC_TYPES[tag]
     values: dict[str, Any] = {}
     for each in msgspec.structs.fields(cls):
@@ -189,7 +189,7 @@ def sample_of(tag: str) -> bytes:
 
 
 def _samples(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Samples that are missing: the first of an event, and one more when it has got a field. None is ever changed."""
+    """The missing samples: the first sample of an event, and one more after a new field. A sample never changes."""
     for tag in sorted(PUBLIC_TYPES):
         wanted = json.loads(sample_of(tag))
         number = 1
@@ -281,7 +281,7 @@ def _headers() -> Schema:
 
 
 def files(folder: Path) -> dict[Path, str]:
-    """Every file as it should be; of samples only those that are missing."""
+    """Every desired file; of samples only the missing ones."""
     found = {folder / VERSION / f"{tag}.schema.json": _json(schema) for tag, schema in schemas().items()}
     found[folder / "asyncapi.yaml"] = asyncapi()
     found |= dict(_samples(folder))
@@ -293,7 +293,7 @@ def _json(value: object) -> str:
 
 
 def recorded(folder: Path) -> dict[str, Schema]:
-    """The schemas of the last version that was recorded; none before the first."""
+    """The schemas of the last recorded version; empty before the first."""
     path = folder / RECORDED
     return dict(json.loads(path.read_text())["schemas"]) if path.exists() else {}
 

@@ -1,9 +1,9 @@
 """The files of ``deploy`` that are made from ``muster_tools.installing``: bases, install files, and the Helm chart.
 
-``python -m muster_tools.shipping`` writes them; a test keeps all of it equal to this source. The chart has no text of
-its own: it is the same objects, with an expression in the place of each value that an installation may choose, and
-``values.yaml`` has the default. ``--to FOLDER NAME=VALUE ...`` writes the install files and the chart with other
-values: `make pinned` names the images by digest so.
+``python -m muster_tools.shipping`` writes the files; a test keeps the files equal to this source. The chart has the
+same objects, with an expression in the place of each value that an installation may choose. ``values.yaml`` has the
+defaults. ``--to FOLDER NAME=VALUE ...`` writes the install files and the chart with other values: `make pinned` names
+the images by digest this way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CHOICES: dict[str, tuple[str, str]] = {
     "natsStorage": (NATS_SIZE, "Disk of each server of NATS"),
     "archiveStorage": (ARCHIVE_SIZE, "Disk of the archive of the log"),
 }
-"""{value of the chart: (the text that it replaces wherever an object has it, what it is)}"""
+"""{value of the chart: (the replaced text of the objects, explanation)}"""
 PRODUCTION, SMALL, CONTROLLERS = "production", "small", "controllers"
 SEPARATE = "separate"
 FORM = "production: three servers of NATS and a Deployment for each process; small: one NATS, and one pod"
@@ -64,7 +64,7 @@ PATTERN = {name: _IMAGE if "mage" in name else _SIZE for name in CHOICES}
 
 
 def written() -> dict[str, str]:
-    """{file below the repository: its text} of everything that is made here."""
+    """{file below the repository: text} of every file made here."""
     found = {
         f"{RIGHTS}/{KUSTOMIZATION}": _kustomization(rights()),
         f"{RIGHTS}/{WITHOUT_RIGHTS}": rendered([*accounts()]),
@@ -77,7 +77,7 @@ def written() -> dict[str, str]:
 
 
 def shipped(chosen: Mapping[str, str]) -> dict[str, str]:
-    """The install files and the chart, with the default of each choice or what is chosen."""
+    """The install files and the chart, with the default or the chosen value of each choice."""
     values = {name: chosen.get(name, default) for name, (default, _) in CHOICES.items()}
     files = {file: rendered(_replaced(objects(small=small), values.__getitem__)) for small, file in FILES.items()}
     return files | {f"{CHART}/{name}": text for name, text in _chart(values).items()}
@@ -93,7 +93,7 @@ def _kustomization(resources: list[str]) -> str:
 
 
 def _replaced(value: Any, by: Callable[[str], str]) -> Any:
-    """An object with other texts in the place of those that are a choice."""
+    """An object with other texts in the place of the choices."""
     if isinstance(value, dict):
         return {key: _replaced(each, by) for key, each in value.items()}
     if isinstance(value, list):
@@ -157,7 +157,7 @@ def _template(made: list[Object]) -> str:
 
 
 def _schema(texts: Mapping[str, str]) -> Object:
-    """What helm checks the values of an installation with."""
+    """The schema with which helm checks the values of an installation."""
     known: dict[str, Object] = {name: {"type": "string", "pattern": PATTERN[name]} for name in CHOICES}
     known["form"], known["layout"] = {"enum": [PRODUCTION, SMALL]}, {"enum": [*LAYOUTS]}
     known[CONTROLLERS] = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -171,7 +171,7 @@ def _schema(texts: Mapping[str, str]) -> Object:
 
 
 def main() -> None:
-    """Write all of it: the lists of kinds first, because the rest holds them."""
+    """Write all files: the lists of kinds first, because the other files contain the lists."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, help="write install files and chart alone, below this folder")
     parser.add_argument("chosen", nargs="*", metavar="NAME=VALUE", help=", ".join(CHOICES))

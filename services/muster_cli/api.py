@@ -20,7 +20,7 @@ from muster_cli.reading import LogPlace, LogReading
 
 
 class Api(Struct, frozen=True):
-    """An open connection. ``name``: what it leads to, for people."""
+    """An open connection. ``name``: the cluster's name for people."""
 
     transport: KubeTransport
     name: str
@@ -31,11 +31,12 @@ class Api(Struct, frozen=True):
 async def api_of(
     cluster: ClusterOption | None, place: LogPlace | None = None, *, simulated_only: bool = False
 ) -> AsyncIterator[Api | None]:
-    """The cluster a command line names, else the one its log is about; None when neither says.
+    """The cluster that a command line names, else the cluster of the log; None without either.
 
-    ``place``: the log. That of a running ``muster up`` goes with the cluster of that instance, any other with the
+    ``place``: the log. The log of a running ``muster up`` goes with the cluster of that instance, any other log with
+    the
     kubeconfig of the shell (KUBECONFIG, else ~/.kube/config). Without a log: the cluster of the newest instance.
-    ``simulated_only``: of running instances, only those with a simulated cluster. Raises KubeConfigError, CliError.
+    ``simulated_only``: of running instances, only instances with a simulated cluster. Raises KubeConfigError, CliError.
     """
     cluster = cluster or ClusterOption()
     if cluster.context is not None or cluster.kubeconfig is not None:
@@ -73,7 +74,7 @@ def _has_kubeconfig(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 async def check_pair(reading: LogReading, api: Api) -> None:
-    """Raises CliError when a log is about another cluster than the one that a connection leads to."""
+    """Raises CliError when a log is about another cluster than the connection."""
     said = await mismatch(reading, api)
     if said:
         raise CliError(
@@ -83,7 +84,7 @@ async def check_pair(reading: LogReading, api: Api) -> None:
 
 
 async def mismatch(reading: LogReading, api: Api) -> str:
-    """How a log and a cluster do not belong together; empty when they do, or when it cannot be known."""
+    """Why a log and a cluster do not belong together; empty when both do, or when the answer is unknown."""
     known = await recorded_cluster(reading.js, reading.log.identity)
     if known is None:
         return ""

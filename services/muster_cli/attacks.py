@@ -1,6 +1,6 @@
-"""Attempts of one user to pass by the queue, as dry runs: the server judges each as if meant, and stores nothing.
+"""Attempts of one user to pass by the queue, as dry runs: the server judges each attempt, and stores nothing.
 
-``muster doctor --attack --as USER`` makes them. What is there is tried too: one job of each kind in the namespace.
+``muster doctor --attack --as USER`` makes the attempts, also on one existing job of each kind in the namespace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BIG = {"requests": {"cpu": "64"}, "limits": {"cpu": "64"}}
 
 
 class Attempt(Struct, frozen=True):
-    """One request. ``rests``: JSON pointer of the field that suspends it; an answer where it is true is no start."""
+    """One request. ``rests``: JSON pointer of the suspend field; an answer with a true value there is no start."""
 
     what: str
     method: str
@@ -74,7 +74,7 @@ def attempts(namespace: str, leaf: str, there: Mapping[str, Obj]) -> Iterator[At
 
 
 def _on(kind: str, found: Obj) -> Iterator[Attempt]:
-    """On a job that is there: start it where it waits, enlarge it where it runs, say that it is over."""
+    """Attempts on an existing job: start a waiting job, enlarge a running job, declare a job finished."""
     resource, row = KINDS[kind].resource, KINDS[kind]
     meta = found["metadata"]
     path, it = resource.path(meta["namespace"], meta["name"]), f"{kind} {meta['name']}"
@@ -123,9 +123,9 @@ def _at(found: Any, pointer: str) -> Any:
 
 
 async def judged(transport: ApiTransport, attempt: Attempt) -> tuple[Verdict, str]:
-    """Make one attempt as a dry run; the verdict, and what the server says.
+    """Make one attempt as a dry run; returns the verdict, and the server's message.
 
-    Raises ApiUnreachableError, and ApiStatusError where we may not act as that user.
+    Raises ApiUnreachableError, and ApiStatusError where the caller may not impersonate the user.
     """
     answer = await transport.request(
         attempt.method,
@@ -146,7 +146,9 @@ async def judged(transport: ApiTransport, attempt: Attempt) -> tuple[Verdict, st
 
 
 async def attack_findings(transport: ApiTransport, namespace: str, leaf: str, user: str) -> list[Finding]:
-    """What a user gets past the queue: each is a problem, unless the user may ``admit``. Raises ApiUnreachableError."""
+    """The attempts of a user that succeed: each is a problem, unless the user may ``admit``. Raises
+    ApiUnreachableError.
+    """
     there: dict[str, Obj] = {}
     for kind, row in KINDS.items():
         answer = await transport.request("GET", row.resource.path(namespace), query={"limit": "1"})

@@ -10,7 +10,7 @@ from muster.told.wording import problems
 
 
 class BrokenRule(Struct, frozen=True):
-    """Where, which rule, and the values that break it in words."""
+    """The path, the rule, and the values that break the rule in words."""
 
     path: str
     rule: str

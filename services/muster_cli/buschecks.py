@@ -1,4 +1,4 @@
-"""What NATS must be like for Muster to work on it: reachable, in time, with the cell's streams, and with room."""
+"""The demands of Muster on NATS: reachable, in time, with the streams of the cell, and with room."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from muster_cli.serverchecks import server_findings
 from muster_cli.state import CellState, cell_state
 
 STAGE_SERVICES = {"presenter": "muster-actuator"}
-"""Stages that are not called as their deployment is."""
+"""Stages whose deployment has another name."""
 ANSWER_LIMIT_S = 15.0
 """So long JetStream may take to say what streams there are: longer than an election."""
 UNREADABLE_LOG = (LogGapError, UnknownEventError, UnreadableCommitError)
@@ -34,7 +34,7 @@ FULL_PERCENT = 95
 
 
 async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
-    """Everything that was examined; one note when there is no ``place`` to look at."""
+    """All findings; one note without a ``place``."""
     if place is None:
         what = "not examined: no NATS is named and no `muster up` runs"
         return [Finding("note", "NATS", what, "name one with --url nats://HOST:PORT")]
@@ -50,7 +50,7 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
 
 
 async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock, servers: Sequence[Finding]) -> list[Finding]:
-    """What a cell's streams say. Where a right is denied, that one thing: nothing else is answered afterwards."""
+    """The findings about the streams of a cell. A denied right is the only finding: later requests get no answer."""
     found = await _examined(place, js, clock, servers)
     if isinstance(js.connection.failure, ForbiddenError):
         fix = "sign in as a user who may read the log: muster login, or MUSTER_NATS_NKEY_FILE with the key of cli"
@@ -95,7 +95,7 @@ def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[F
 
 
 async def _by_the_log(reading: LogReading, now: int) -> list[Finding]:
-    """What the commits themselves say is wrong."""
+    """The findings from the commits."""
     try:
         state = await present_view(reading)
     except (BusError, CliError, *UNREADABLE_LOG) as err:

@@ -1,6 +1,6 @@
-"""What a cluster must have for Muster to watch it, and to act on it.
+"""The demands of Muster on a cluster, for watching and for acting.
 
-Looked at through the API server; nothing is changed.
+The checks read through the API server; nothing is changed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Right = tuple[ApiResource, str, str, tuple[str, ...]]
 """(resource, subresource, namespace or "" for all, verbs)"""
 
 NAMED = {row.resource: row.name for row in WATCHED.values() if row.name}
-"""{resource: the only object of it that we read}"""
+"""{resource: the only object of the resource that Muster reads}"""
 
 INSTALLED_BY = {
     "ray.io": "KubeRay",
     "kubeflow.org": "the Kubeflow training operator",
     "sparkoperator.k8s.io": "the Spark operator",
 }
-"""{API group of a workload kind: what brings its definition}"""
+"""{API group of a workload kind: installer of the definition}"""
 
 
 async def cluster_findings(
@@ -52,10 +52,10 @@ async def cluster_findings(
     ours: str = "",
     native: bool = False,
 ) -> list[Finding]:
-    """Everything that was looked at. ``acting``: with the rights to write. Raises ApiUnreachableError.
+    """All findings. ``acting``: with the rights to write. Raises ApiUnreachableError.
 
-    ``policies``: false for a simulated server, which knows none. ``kinds``: the workload kinds that are on.
-    ``ours``: the holder of the lease of the cluster that is no other Muster. ``native``: kube-scheduler is to place the
+    ``policies``: false for a simulated server, which has no policies. ``kinds``: the enabled workload kinds.
+    ``ours``: the holder of the cluster's lease that is not another Muster. ``native``: kube-scheduler is to place the
     gangs of jobs.
     """
     try:
@@ -102,7 +102,7 @@ async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding
 
 
 async def _kinds(transport: ApiTransport, kinds: Collection[str]) -> tuple[list[str], list[Finding]]:
-    """The kinds of those that are on that the cluster has, and what to say of the others: they are skipped."""
+    """The enabled kinds that the cluster has, and the findings about missing kinds, which are skipped."""
     there = await asyncio.gather(*(served(transport, KINDS[kind].resource) for kind in kinds))
     found = [kind for kind, exists in zip(kinds, there, strict=True) if exists]
     missing = [KINDS[kind].resource for kind in kinds if kind not in found]

@@ -1,7 +1,7 @@
 """Proposals for the word at the cursor: for ``kubectl muster``, whose plugins answer one question at a time.
 
-kubectl runs ``kubectl_complete-muster`` with the words so far, the last one unfinished, and reads one proposal per
-line, with an explanation after a tab; the last line is a number that says what the shell does with them.
+kubectl runs ``kubectl_complete-muster`` with the words so far, the last word unfinished. kubectl reads one proposal per
+line, with an explanation after a tab; the last line is a number that tells the shell how to use the proposals.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from muster_cli.registry import COMMANDS, GROUPS
 
 NO_FILES = ":4"
 FILES = ":0"
-"""Directives of the shell completion that kubectl uses: propose no file names, or propose them as well."""
+"""Directives of kubectl's shell completion: no file names, or file names as well."""
 
 
 def kubectl() -> None:
-    """Entry point of ``kubectl_complete-muster``. Proposes nothing where it cannot: a shell waits for it."""
+    """Entry point of ``kubectl_complete-muster``. An error means no proposals: a shell waits for the answer."""
     proposals, directive = proposed(sys.argv[1:])
     sys.stdout.writelines(f"{line}\n" for line in (*proposals, directive))
 
@@ -39,7 +39,7 @@ def proposed(words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _command(before: Sequence[str]) -> tuple[str, bool]:
-    """The command that the words name so far, and whether it is a whole one."""
+    """The command in the words so far, and whether the command is complete."""
     words = [word for word in before[:2] if not word.startswith("-")]
     name = " ".join(words if words and words[0] in GROUPS else words[:1])
     return name, any(page.name == name for page in COMMANDS)
@@ -55,7 +55,7 @@ def _names(group: str) -> Iterator[str]:
 
 
 def _options(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The options of a command with the values they may have; those of its arguments under an empty name."""
+    """The options of a command with the allowed values; the values of arguments are under an empty name."""
     from muster_cli.main import make_app
 
     app = make_app()

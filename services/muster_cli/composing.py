@@ -1,4 +1,4 @@
-"""The services of one process, each as its own entry point builds it: for ``muster run`` and ``muster up``."""
+"""The services of one process, built as by the entry points: for ``muster run`` and ``muster up``."""
 
 from __future__ import annotations
 

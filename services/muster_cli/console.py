@@ -1,6 +1,6 @@
-"""Where output goes: results to stdout, everything else to stderr; colour only on a terminal that wants it.
+"""The output: results to stdout, everything else to stderr; colour only on a terminal that wants colour.
 
-Every text that is printed is cleaned here: names and messages come from users' objects.
+Every printed text is cleaned here: names and messages come from users' objects.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Output:
 
 
 def cleaned(text: Text | str) -> Text:
-    """The text without what could steer a terminal; the styles stay where they are."""
+    """The text without terminal control characters; the styles keep their places."""
     if isinstance(text, str):
         return Text(clean(text))
     text.plain = clean(text.plain)

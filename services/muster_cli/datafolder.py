@@ -22,7 +22,7 @@ NATS_FOLDER = "nats"
 
 @contextlib.asynccontextmanager
 async def place_of(data: Path, cell: str | None) -> AsyncIterator[LogPlace]:
-    """The log of a data directory: of the instance that runs on it, else of a server started for the while."""
+    """The log of a data directory: of the instance that runs there, else of a server started for the command."""
     given: dict[str, Any] = {} if cell is None else {"cell": cell}
     config = load(**given)
     home = data.resolve()  # noqa: ASYNC240 -- one look at the disk, before anything runs

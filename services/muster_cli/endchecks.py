@@ -1,4 +1,4 @@
-"""Which processes ended for something that a restart does not correct, and why."""
+"""The processes that ended for a reason that a restart does not correct."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECENT_MS = 600_000
 
 
 def end_findings(state: CellState, ended: Mapping[str, ProcessEnd], now: int) -> list[Finding]:
-    """Of those whose work no process does now; ``now``: ms since the epoch."""
+    """The ends of processes whose work no process does now; ``now``: ms since the epoch."""
     found: list[Finding] = []
     for user, ending in sorted(ended.items()):
         if _missed(state, user, now - ending.at):

@@ -1,4 +1,4 @@
-"""How commands end: the exit codes, and the one exception that carries a message for people and a code."""
+"""The ends of commands: the exit codes, and the only exception with a message for people and a code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MEANINGS: dict[int, str] = {
     TIMED_OUT: "what was waited for did not happen within --timeout",
     INTERRUPTED: "ended by Ctrl-C before it was done (`muster up` ends with 0 then)",
 }
-"""Exit code -> what it means, in the words of the documentation."""
+"""Exit code -> meaning, in the words of the documentation."""
 
 
 class CliError(Exception):
-    """The command cannot go on. ``message``: what was tried, on what, and what to do; lower case, no full stop."""
+    """The command cannot go on. ``message``: the attempt, the object, and the way out; lower case, no full stop."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)

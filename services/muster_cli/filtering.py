@@ -18,7 +18,7 @@ _TREE = (d.QuotaTreeAccepted, d.QuotaTreeRejected, d.QuotaTreeRemoved)
 
 
 class EventFilter:
-    """``job``: ``namespace/name`` or a bare name. ``queue``: a quota path; what lies below it counts too."""
+    """``job``: ``namespace/name`` or a bare name. ``queue``: a quota path; queues below count too."""
 
     def __init__(self, *, job: str = "", queue: str = "") -> None:
         self._job = job
@@ -36,7 +36,7 @@ class EventFilter:
         self._begun = 0
 
     def begin(self, state: ReadState) -> None:
-        """Know what the read model knows, and hear the log from its position on."""
+        """Take over the read model's names, and hear the log from the state's position on."""
         self._begun = state.seq
         for uid, record in state.records.items():
             self._keys[uid] = record.ref
@@ -53,7 +53,7 @@ class EventFilter:
         return not (self._job or self._queue)
 
     def missing(self) -> str:
-        """The names of the filter that no commit has so far, with similar ones; empty when all are there."""
+        """The names of the filter that no commit has so far, with similar names; empty when all names have a commit."""
         if self._job and not any(self._job in (ref.key, ref.name) for ref in self._keys.values()):
             similar = _similar(self._job, {ref.key for ref in self._keys.values()})
             return f"no job {self._job} is in this log{self._earlier()}{similar}"

@@ -1,4 +1,4 @@
-"""From a log to the state of a stage: from the newest snapshot that will do, and what came after it."""
+"""From a log to the state of a stage: from the newest usable snapshot, and the commits after the snapshot."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def read_feed(feed: Feed, end: Bookmark | None) -> Read:
 
 
 async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored]]:
-    """The newest read model that is kept and fits, else that before the first commit; and the commits after it."""
+    """The newest stored read model that fits, else the state before the first commit; and the later commits."""
     model = ReadModel()
     state = _based(feed.base, model)
     if feed.reading is not None:
@@ -85,7 +85,7 @@ async def present_view(reading: LogReading, view: ReadModel | None = None) -> Re
 
 
 async def present_state(reading: LogReading, stage: Stage[S]) -> S:
-    """The state of a stage as of now. Raises BusError; CliError where it needs commits that were removed."""
+    """The state of a stage as of now. Raises BusError; CliError where needed commits were removed."""
     state = await newest_kept(reading, stage, lambda _seq, _now: True) or stage.initial()
     folder = Folder(stage)
     async for stored in commits(reading.log, state.seq):
@@ -94,7 +94,7 @@ async def present_state(reading: LogReading, stage: Stage[S]) -> S:
 
 
 def _based(base: Sequence[Snapshot], model: ReadModel) -> ReadState:
-    """The state a log begins with, where its first generations are gone; else that before the first commit."""
+    """The initial state of a log without its first generations; else the state before the first commit."""
     for each in base:
         if each.stage == model.name and each.schema == state_schema(ReadState):
             return decode_state(each.body, ReadState)
@@ -107,6 +107,6 @@ async def newest_kept(reading: LogReading, stage: Stage[S], fits: Fits) -> S | N
     with contextlib.suppress(BusError):
         async for state in usable(snapshots, reading.log.identity, stage.name, "0", stage.initial()):
             if fits(state.seq, state.now):
-                gc.freeze()  # It lives as long as the command does.
+                gc.freeze()  # The state lives as long as the command.
                 return state
     return None

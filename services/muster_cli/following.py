@@ -18,7 +18,7 @@ LIMIT_S = 15.0
 
 
 class Present:
-    """A cell as its log tells it: as of now, and then on."""
+    """A cell by its log: the present state, and each later state."""
 
     def __init__(self, reading: LogReading, touched: Touched | None = None) -> None:
         """``touched``: the jobs are noted there that may have to be shown otherwise."""
@@ -48,7 +48,7 @@ class Present:
         return False
 
     async def states(self) -> AsyncGenerator[ReadState, None]:
-        """The state as it is, then after all that is new, for ever, through every generation of the log."""
+        """The present state, then the state after each new batch, for ever, through every generation of the log."""
         yield self.state
         async with contextlib.aclosing(followed(self.reading, self.state.seq)) as stream:
             async for _, batch in stream:

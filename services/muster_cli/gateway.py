@@ -1,6 +1,6 @@
-"""The gateway as a source for the commands of a tenant: no key of NATS is needed, a kubeconfig is.
+"""The gateway as a source for the commands of a tenant: a kubeconfig is enough, without a key of NATS.
 
-It sends the token of the kubeconfig, and says in one sentence what went wrong. ``gatewayviews`` makes the values.
+The client sends the token of the kubeconfig, and reports an error in one sentence. ``gatewayviews`` makes the values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ S = TypeVar("S", bound=Struct)
 
 
 class MissingThereError(CliError):
-    """The gateway has no such thing, or none that its reader may see."""
+    """The gateway does not have the object, or the reader may not see the object."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, NOT_FOUND)
@@ -36,7 +36,7 @@ class _OfVersion(Struct):
 
 
 class Gateway:
-    """An open connection. ``at``: of which moment it is asked."""
+    """An open connection. ``at``: the moment of the questions."""
 
     def __init__(self, transport: KubeTransport, at: str, *, signed: bool) -> None:
         """``signed``: whether requests have a token."""

@@ -1,4 +1,4 @@
-"""What commands ask a gateway, by the names that people give: jobs, gangs, queues."""
+"""The questions of commands to a gateway, by the names that people use: jobs, gangs, queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIMILAR = 3
 
 
 class ToldJob(Struct, frozen=True):
-    """A job as a gateway tells of it. ``pod``: of the pod that was named."""
+    """A job in the gateway's answer. ``pod``: text about the pod that was named."""
 
     story: JobStory
     promise: Promise
@@ -41,7 +41,7 @@ async def board_of(gateway: Gateway) -> Board:
 
 
 async def tale_of(gateway: Gateway, queue: str) -> QueueTale:
-    """A queue by its path, or the end of it. Raises CliError."""
+    """A queue by its path, or by the end of the path. Raises CliError."""
     paths = [node.path for node in (await board_of(gateway)).nodes]
     found = [path for path in paths if path == queue] or [path for path in paths if path.endswith(f"/{queue}")]
     if not found:
@@ -54,7 +54,8 @@ async def tale_of(gateway: Gateway, queue: str) -> QueueTale:
 
 
 async def jobs_of(gateway: Gateway, wanted: JobFilter, since: int) -> ListedJobs:
-    """The jobs that a filter takes; ``since``: how long ago (ms) one may have ended. All pages are of one moment.
+    """The jobs that a filter takes. ``since``: a job may have ended up to this long ago (ms). All pages are of one
+    moment.
 
     Raises CliError.
     """
@@ -73,7 +74,7 @@ async def jobs_of(gateway: Gateway, wanted: JobFilter, since: int) -> ListedJobs
 
 
 async def job_of(gateway: Gateway, kind: str, wanted: str, *, every: bool = False) -> ToldJob:
-    """A job by its name or that of one of its pods. Raises CliError, MissingThereError."""
+    """A job by its own name or the name of a pod. Raises CliError, MissingThereError."""
     key = wanted if "/" in wanted else await _key(gateway, kind, wanted)
     if key.count("/") > 1:
         raise MissingThereError(f"there is no job {key}: a job is NAMESPACE/NAME; of queues `muster story` tells")
@@ -85,7 +86,7 @@ async def job_of(gateway: Gateway, kind: str, wanted: str, *, every: bool = Fals
 
 
 async def gang_of(gateway: Gateway, wanted: str) -> GangTale | None:
-    """A gang of pods by its name or that of a pod; None where there is none. Raises CliError."""
+    """A gang of pods by its own name or the name of a pod; None without a match. Raises CliError."""
     key = wanted if "/" in wanted else f"{gateway.home}/{wanted}"
     if key.count("/") != 1:
         return None

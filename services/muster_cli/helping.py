@@ -19,9 +19,9 @@ LABEL_WIDTH = 26
 
 
 def overview(group: str = "", width: int = 0) -> str:
-    """The page of ``muster`` itself, or of a group of commands. Needs nothing but the table of commands.
+    """The page of ``muster``, or of a group of commands. The table of commands is enough for the page.
 
-    ``width``: columns; 0 for those of the terminal.
+    ``width``: columns; 0 for the columns of the terminal.
     """
     width = width or terminal_width()
     page = GROUPS[group] if group else ROOT

@@ -1,7 +1,7 @@
-"""Which Musters run here: one file per running ``muster up``, in a directory only this user can read.
+"""The Musters that run here: one file per running ``muster up``, in a directory that only this user can read.
 
-A file belongs to a living process as long as that process holds its lock, so a file whose lock is free is left over
-from one that was killed: it is removed, with the temporary directory it names.
+A file belongs to a living process as long as the process holds the file's lock. A file with a free lock is left over
+from a killed process: the file is removed, with the temporary directory named in the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Instance(Struct, frozen=True):
     url: str
     cell: str
     home: str
-    """Where its log and its cluster are kept."""
+    """The folder of the log and of the cluster."""
     temporary: bool
     """The home goes when it ends."""
     acting: bool
@@ -90,7 +90,7 @@ class Registration:
         raise CliError(f"cannot keep a run file in {where}: the directory vanishes again and again")
 
     def close(self) -> None:
-        """Remove it, and the directory with the last of them."""
+        """Remove the file, and the directory with the last file."""
         if self._held is not None:
             path, file = self._held
             path.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ class Registration:
 
 
 def running(where: Path | None = None) -> list[Instance]:
-    """Every running instance, the newest first; what killed ones left behind is removed."""
+    """Every running instance, the newest first; the files of killed instances are removed."""
     if where is None:
         if not _place(os.environ).exists():
             return []

@@ -9,7 +9,7 @@ MAX_FOUND = 100
 
 
 class Integrity:
-    """Feed it every commit from the first on; ``problems`` says what is wrong, in order."""
+    """Feed this every commit from the first on; ``problems`` lists the problems, in order."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -25,7 +25,7 @@ class Integrity:
         self._ids: dict[tuple[str, str], str] = {}
 
     def feed(self, stored: Stored) -> None:
-        """Check one commit against those before it."""
+        """Check one commit against the commits before."""
         commit, seq = stored.commit, stored.seq
         self.voids += bool(stored.void)
         genesis = commit.events[0] if commit.events and isinstance(commit.events[0], Genesis) else None

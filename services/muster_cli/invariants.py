@@ -1,4 +1,4 @@
-"""The invariants in one sentence each: what an audit of a log checks, and why other checks cover the rest."""
+"""The invariants in one sentence each: the checks of an audit of a log, and why other checks cover the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator's levers on one job: it is found in the log, annotated on the API server, and watched in the log."""
+"""An operator's levers on one job: found in the log, annotated on the API server, and watched in the log."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Lever(Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def lever(job: str, out: Output, bus: Bus | None, cluster: ClusterOption | None) -> AsyncIterator[Lever]:
-    """Everything it takes to act on a job. Raises CliError when there is no such job, no log or no cluster."""
+    """The parts of an action on a job. Raises CliError without the job, a log or a cluster."""
     place = locate(bus)
     tell_which(out, place)
     async with opened(place) as reading, api_of(cluster, place) as api:
@@ -89,7 +89,7 @@ async def lever(job: str, out: Output, bus: Bus | None, cluster: ClusterOption |
 
 
 def job_named(state: ReadState, text: str) -> Workload:
-    """The one job of the present that a name means. Raises CliError when there is none, or more than one."""
+    """The one present job that a name means. Raises CliError for no job, or for several."""
     kind, wanted = named(text)
     jobs = [each for each in state.queues.workloads.values() if each.ref.kind in KINDS and kind in ("", each.ref.kind)]
     found = [each for each in jobs if wanted in (each.ref.key, each.ref.name)]
@@ -104,9 +104,9 @@ def job_named(state: ReadState, text: str) -> Workload:
 
 
 def above_all(state: ReadState, uid: str) -> int | None:
-    """The priority that puts a waiting job first in its queue; None when it is first already.
+    """The priority that puts a waiting job first in the queue; None when the job is first already.
 
-    Raises CliError for a job that is in no queue, or when there is no higher priority.
+    Raises CliError for a job in no queue, or when no higher priority exists.
     """
     job = state.queues.jobs.get(uid)
     if job is None or uid in state.queues.ledger.charges:

@@ -1,6 +1,6 @@
-"""What the log says is wrong: refused trees, unreadable objects, stages that do not answer, jobs that do not start.
+"""The problems in the log: refused trees, unreadable objects, stages without answers, jobs that do not start.
 
-A table of checks over the read model: each yields findings, none looks at anything else.
+A table of checks over the read model: each check yields findings, and reads nothing else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Look(Struct, frozen=True):
 
     state: ReadState
     statuses: list[tuple[Ref, JobStatus, int]]
-    """(job, its status, when its phase began)"""
+    """(job, status, begin of the phase)"""
     now: int
     acting: bool
 
@@ -110,7 +110,7 @@ def _no_tree(look: Look) -> Iterator[Finding]:
 
 
 def _silent(look: Look) -> Iterator[Finding]:
-    """Stages that owe an answer, and have not given it."""
+    """Stages that owe an answer for too long."""
     late: dict[str, list[str]] = {}
     idle = look.now - look.state.now > SILENT_MS
     for ref, status, since in look.statuses:

@@ -57,7 +57,9 @@ def progress(path: Path, verb: str, *, quiet: bool = False) -> Iterator[Iterator
 
 
 def _estimate(path: Path, size: int) -> int | None:
-    """How many commits an archive has; about how many a plain file, by its first lines; None for a compressed one."""
+    """The number of commits: exact for an archive, an estimate by the first lines for a plain file, None for a
+    compressed one.
+    """
     if path.is_dir():
         return read_manifest(path).end
     if path.suffix == ".gz":
@@ -68,7 +70,7 @@ def _estimate(path: Path, size: int) -> int | None:
 
 
 def complete(path: Path, commits: Iterator[Stored], *, begin: int = 1) -> Iterator[Stored]:
-    """The commits, if they are a log from its beginning, or from ``begin`` on. Raises CliError when they are not."""
+    """The commits of a log from the beginning, or from ``begin`` on. Raises CliError for any other log."""
     first = next(commits, None)
     if first is None:
         raise CliError(f"{path} holds no commit; was the export cut off?")

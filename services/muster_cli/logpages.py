@@ -1,4 +1,4 @@
-"""Help of the commands that make, keep and check the log itself."""
+"""Help of the commands that make, keep and check the log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The ``muster`` command: finds the subcommand, runs it, and turns what went wrong into one line and an exit code.
+"""The ``muster`` command: finds the subcommand, runs the subcommand, and turns an error into one line and an exit
+code.
 
-Subcommands are imported when they are run, and pages that only list commands need no parser: ``muster --help``
-answers at once.
+Subcommands are imported for a run. Pages that only list commands need no parser: ``muster --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HELP = ("--help", "-h")
 
 
 BRIEF = ("why", "position", "ls", "queue ls", "queue tree", "log info", "version")
-"""Commands that answer and end, in a second: what they leave to be collected is less than the search for it costs."""
+"""Commands that end within a second: their garbage is smaller than the cost of a collection."""
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def _register(parent: App, name: str, page: Page) -> None:
 
 
 def _overview(tokens: list[str]) -> str | None:
-    """The page that lists commands, if that is what is asked for."""
+    """The page that lists commands, if the user asks for the page."""
     asked = [token for token in tokens if token not in HELP]
     if not asked:
         return overview()
@@ -118,7 +118,7 @@ def _run(tokens: list[str]) -> int:
 
 
 def name_of(tokens: Sequence[str]) -> tuple[str, bool]:
-    """The command a line names, e.g. ``queue tree``, and whether there is one of that name."""
+    """The command in a line, such as ``queue tree``, and whether the command exists."""
     words = [token for token in tokens[:2] if not token.startswith("-")]
     if words and words[0] in GROUPS:
         words = words[:2]
@@ -137,7 +137,7 @@ def _unknown(name: str) -> int:
 
 
 def _call(name: str, command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
-    """Call the command, and say in one line why it failed."""
+    """Call the command, and report an error in one line."""
     try:
         result = command(*bound.args, **bound.kwargs)
         if inspect.iscoroutine(result):

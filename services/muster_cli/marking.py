@@ -1,4 +1,4 @@
-"""Annotations on objects of the API server: their author, and the one patch that writes them."""
+"""Annotations on objects of the API server: the author, and the one patch that writes annotations."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MAX_TEXT = 200
 
 
 def patch_of(meta: Mapping[str, Any], uid: str, wanted: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """The JSON patch that sets annotations, or takes them away (None), of exactly the object that was looked at.
+    """The JSON patch that sets annotations, or removes annotations (None), of exactly the object that was read.
 
-    Where the object has no annotations yet, they are only made if the object has not changed meanwhile.
+    An object without annotations gets its first annotations only if the object has not changed meanwhile.
     """
     present: Mapping[str, str] | None = meta.get("annotations")
     patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": uid}]

@@ -10,7 +10,7 @@ from muster_cli.reading import LogPlace
 
 
 async def my_names(place: LogPlace | None) -> tuple[str, ...]:
-    """The user as the cluster of a log knows it, else the user of this machine; what is before an @ by itself too.
+    """The user's name in the cluster of a log, else on this machine, and the part before an @ as a second name.
 
     A label cannot hold an @, so ``alice@example.com`` may own jobs as ``alice``.
     """

@@ -1,4 +1,6 @@
-"""What ``muster doctor`` says of gangs of Kubernetes itself: whether they are read, and may place jobs."""
+"""The findings of ``muster doctor`` about gangs of Kubernetes itself: whether Muster reads such gangs and may use
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,11 @@ VERBS = ("create", "delete", "get")
 async def native_findings(
     transport: ApiTransport, *, placed: bool, acting: bool, policies: bool = True
 ) -> list[Finding]:
-    """Whether the server has PodGroups of its own, and in which version they are read.
+    """Whether the server has PodGroups of its own, and the version that Muster reads.
 
-    ``placed``: kube-scheduler is to place the gangs of jobs (MUSTER_PLACEMENT=native), which takes PodGroups in the
-    version they are written in, the right to make them, and the policy that has pods name them.
+    ``placed``: kube-scheduler is to place the gangs of jobs (MUSTER_PLACEMENT=native). This takes PodGroups in the
+    version
+    that Muster writes, the right to make PodGroups, and the policy that makes pods name a PodGroup.
     """
     read = [resource for resource in api.NATIVE_POD_GROUPS if await served(transport, resource)]
     older = "" if read or not await served(transport, api.NATIVE_WORKLOADS_OF_1_35) else OLDER

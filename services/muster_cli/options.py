@@ -39,7 +39,7 @@ Cell = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Bus:
-    """Which cell on which NATS."""
+    """The cell, and the NATS."""
 
     url: Url = None
     cell: Cell = None

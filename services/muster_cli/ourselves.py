@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def own_command(python: str = sys.executable) -> str:
-    """`muster` where it is on the PATH, else its path: from the present directory when it is below it."""
+    """`muster` where the PATH has the command, else the path: relative when below the present directory."""
     if shutil.which("muster"):
         return "muster"
     program = Path(python).with_name("muster")

@@ -1,4 +1,4 @@
-"""Other queue managers that may admit the same jobs: two of them on one job undo each other's work."""
+"""Other queue managers that may admit the same jobs: two managers of one job undo each other's work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS = "app.kubernetes.io/part-of=muster"
 
 
 class QueueManager(Struct, frozen=True):
-    """A queue manager that takes jobs of our kinds. ``leases``: beginnings of their names."""
+    """A queue manager of the same kinds of jobs. ``leases``: beginnings of the lease names."""
 
     name: str
     deployments: tuple[str, ...]
@@ -34,7 +34,7 @@ class QueueManager(Struct, frozen=True):
     leases: tuple[str, ...]
     does: str = "is active and admits jobs too"
     way_out: str = ""
-    """What helps; empty: it is stopped, or our kinds are taken from it."""
+    """The way out; empty: stop the manager, or take the kinds from the manager."""
 
 
 OWNERS = (
@@ -60,7 +60,7 @@ OWNERS = (
 )
 KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
 KUEUE_FRAMEWORKS = {kind: f"{row.resource.group}/{kind.lower()}" for kind, row in KINDS.items()}
-"""{kind: what Kueue calls it}"""
+"""{kind: Kueue's name for the kind}"""
 
 
 async def owner_findings(
@@ -71,9 +71,9 @@ async def owner_findings(
     kinds: Collection[str] = ("RayJob",),
     ours: str = "",
 ) -> list[Finding]:
-    """Which other owners are active, worst first: in the way of acting, worth knowing when watching.
+    """The other active owners, worst first: a problem for acting, a note for watching.
 
-    ``ours``: the holder of the lease of the cluster that is no other owner, see ``clusterlease.holder_of``.
+    ``ours``: the holder of the cluster's lease that is not another owner, see ``clusterlease.holder_of``.
     """
     now = (clock or SystemClock()).now()
     found = await asyncio.gather(*(_active(transport, owner, now) for owner in OWNERS))
@@ -108,7 +108,7 @@ async def acting_lease(transport: ApiTransport, now: int) -> str:
 
 
 async def _active(transport: ApiTransport, owner: QueueManager, now: int) -> str:
-    """What shows that an owner is active; empty when nothing does."""
+    """The sign that an owner is active; empty without a sign."""
     for name in owner.deployments:
         for item in await _items(transport, DEPLOYMENTS, "", {"fieldSelector": f"metadata.name={name}"}):
             if (item.get("status") or {}).get("availableReplicas"):
@@ -130,7 +130,7 @@ def _is_fresh(spec: dict[str, Any], now: int) -> bool:
 
 
 async def _kueue_takes(transport: ApiTransport, kinds: Collection[str]) -> bool:
-    """Whether its configuration lists any of the kinds; taken for granted when that cannot be read."""
+    """Whether Kueue's configuration lists any of the kinds; True when the configuration cannot be read."""
     namespace, name, key = KUEUE_CONFIG
     answer = await transport.request("GET", CONFIG_MAPS.path(namespace, name))
     if not answer.ok:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Page:
-    """A command and what its help says. ``name``: as typed, e.g. ``queue tree``."""
+    """A command and its help. ``name``: as typed, e.g. ``queue tree``."""
 
     name: str
     summary: str
@@ -16,7 +16,7 @@ class Page:
     function: str = ""
     order: int = 0
     file: str = ""
-    """Its module, where it cannot be called like the command."""
+    """The module, where the module has another name than the command."""
 
     @property
     def module(self) -> str:

@@ -28,11 +28,11 @@ What = Literal["evictions", "admissions"]
 PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))
 RECLAIM = f"{PREFIX}/reclaim"
 Change = Callable[[Mapping[str, str]], dict[str, str | None]]
-"""From the annotations of an object to those that are to be set or taken away."""
+"""From the annotations of an object to the annotations to be set or removed."""
 
 
 class PauseTarget(Struct, frozen=True):
-    """An object that carries a pause. ``path``: of its queue; empty for the tree."""
+    """An object that carries a pause. ``path``: of the object's queue; empty for the tree."""
 
     ref: Ref
     resource: ApiResource
@@ -74,7 +74,7 @@ class Switchboard(Struct, frozen=True):
 async def switchboard(
     queue: str, out: Output, bus: Bus | None, cluster: ClusterOption | None
 ) -> AsyncIterator[tuple[Switchboard, LogReading]]:
-    """Everything it takes to pause. Raises CliError when there is no such queue, no tree, no log or no cluster."""
+    """The parts of a pause. Raises CliError without the queue, a tree, a log or a cluster."""
     place = locate(bus)
     tell_which(out, place)
     async with opened(place) as reading, api_of(cluster, place) as api:
@@ -87,7 +87,7 @@ async def switchboard(
 
 
 def targets_of(state: ReadState, path: str) -> list[PauseTarget]:
-    """The tree in force, or the Queue of a path: of an inner node, those of all leaves below it."""
+    """The tree in force, or the Queue of a path: for an inner node, the Queues of all leaves below."""
     tree = state.queues.ledger.trees.get(ROOT)
     if tree is None:
         raise CliError("no quota tree is in force, so there is nothing to pause; apply an ElasticQuotaTree", NOT_FOUND)
@@ -105,7 +105,7 @@ def targets_of(state: ReadState, path: str) -> list[PauseTarget]:
 
 
 def paused_at(state: ReadState, path: str) -> tuple[str, ...]:
-    """What the log shows as paused by the object of a path; of the tree for an empty one."""
+    """The pauses by the object of a path, as the log shows; by the tree for an empty path."""
     if path:
         return state.queues.paused.get(path, ())
     return state.queues.ledger.rules_of(ROOT).paused
@@ -143,7 +143,7 @@ def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """The actions that an annotation pauses; none when it cannot be read: it is overwritten."""
+    """The actions that an annotation pauses; none for an unreadable annotation, which is overwritten."""
     try:
         return paused_parts(text)
     except RuleError:

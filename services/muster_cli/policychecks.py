@@ -23,7 +23,7 @@ MANAGED = "muster.dev/managed"
 APPLY = "kubectl apply -f deploy/policies"
 SHOWN = 5
 CONTROLLERS = "muster-controllers"
-"""The ConfigMap that names the accounts which the policies trust."""
+"""The ConfigMap that names the accounts that the policies trust."""
 
 
 class AdmissionPolicy(Struct, frozen=True):
@@ -34,7 +34,7 @@ class AdmissionPolicy(Struct, frozen=True):
     binding: ApiResource
     since: ServerVersion
     guards: bool = True
-    """Keeps jobs in their queue; else it only spares people to write something themselves."""
+    """The policy keeps jobs in their queue; else the policy only saves people some fields."""
     steers: bool = False
     """Gives pods of gangs our name."""
     limits: bool = False
@@ -81,7 +81,7 @@ POLICIES = (
     _policy("muster-gang-pods-grouped", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-gpu-shares-told", "Mutating", ServerVersion(1, 36), guards=False),
 )
-"""What ``deploy/policies`` holds (a test keeps them equal)."""
+"""The content of ``deploy/policies`` (a test keeps both equal)."""
 
 
 async def policy_findings(transport: ApiTransport, version: ServerVersion, *, acting: bool) -> list[Finding]:
@@ -158,7 +158,7 @@ def weakened(policy: AdmissionPolicy, resource: ApiResource, found: dict[str, An
 
 
 async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding]:
-    """Whether the policies know the accounts that run the kinds: without them they refuse everything."""
+    """Whether the policies know the accounts that run the kinds: policies without accounts refuse every request."""
     answer = await transport.request("GET", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS))
     if answer.status == 404:
         what = f"ConfigMap {SYSTEM}/{CONTROLLERS} missing: the policies refuse every job and pod of managed namespaces"
@@ -176,7 +176,7 @@ async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding
 
 
 def _steered(wanted: Collection[AdmissionPolicy], missing: Collection[str]) -> list[Finding]:
-    """Whether pods of gangs get our name as their scheduler, where they name none."""
+    """Whether pods of gangs get Muster as their scheduler, where the pods name none."""
     what = "pods with the marks of a gang have to say schedulerName: muster themselves"
     if missing:
         return [Finding("note", "gang pods", f"{', '.join(missing)} missing: {what}", APPLY)]

@@ -32,7 +32,7 @@ class FieldChange(Struct, frozen=True):
 
 
 class Excess(Struct, frozen=True):
-    """A node that would use more than its new max: nothing is admitted there until enough has left."""
+    """A node with more use than the new max: nothing is admitted there until the use is below the max."""
 
     path: str
     resource: str
@@ -41,7 +41,7 @@ class Excess(Struct, frozen=True):
 
 
 class Affected(Struct, frozen=True):
-    """A waiting job that would fare differently. ``why``: what would refuse it, where something would."""
+    """A waiting job with another outcome. ``why``: the new refusal, if any."""
 
     job: str
     queue: str
@@ -56,26 +56,29 @@ class TreeDifference(Struct, frozen=True):
     removed: list[str] = field(default_factory=list)
     changed: list[FieldChange] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
-    """Annotations of the tree in force that the file does not name, and that applying it leaves in place."""
+    """Annotations of the tree in force that the file does not name: applying the file leaves the annotations in place.
+    """
     over: list[Excess] = field(default_factory=list)
     fits: list[Affected] = field(default_factory=list)
     """Refused now, and there would be room."""
     refused: list[Affected] = field(default_factory=list)
     """Room now, and there would be none."""
     hopeless: list[Affected] = field(default_factory=list)
-    """It would be more than the max itself: they could never start."""
+    """The request would be above the max: the jobs could never start."""
     unqueued: list[Affected] = field(default_factory=list)
-    """No quota would claim them, so that they would leave their queue."""
+    """No quota would claim the jobs, so the jobs would leave their queue."""
     unclaimed: list[Affected] = field(default_factory=list)
-    """Running, and no quota would claim them: they stay charged where they are."""
+    """Running, and no quota would claim the jobs: the charges stay in place."""
 
 
 LEVERS: dict[str, tuple[str, ...]] = {"paused": ("paused", "paused_by", "paused_reason"), "reclaim": ("reclaim",)}
-"""Annotations that commands set on the tree -> the rules they set. Applying a file without them keeps them."""
+"""Annotations that commands set on the tree -> the rules of the annotation. A file without the annotation keeps the
+rules.
+"""
 
 
 def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tuple(LEVERS)) -> TreeDifference:
-    """From the tree in force to another one, as of now. ``stated``: the annotations that the new one has itself."""
+    """From the tree in force to another tree, as of now. ``stated``: the annotations in the new tree itself."""
     old = state.queues.ledger.trees.get(tree.root)
     kept = {
         name: {rule: getattr(old.rules, rule) for rule in rules}
@@ -107,7 +110,9 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
 
 
 def with_queues(state: ReadState, queues: Collection[KaiQueue]) -> QuotaTree:
-    """The tree of the KAI queues there are, with these in place of those of their names, as `kubectl apply` has it."""
+    """The tree of the present KAI queues, with ``queues`` in place of queues with the same name, as after `kubectl
+    apply`.
+    """
     named = {each.name for each in queues}
     there = [each for each in state.kai_queues.values() if each.name not in named]
     old = state.queues.ledger.trees.get(KAI_ROOT)
@@ -170,7 +175,7 @@ def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
 
 
 def _judge_waiting(state: ReadState, new: Ledger, found: TreeDifference) -> None:
-    """Each waiting job by itself: whether it would find room at once."""
+    """Each waiting job alone: whether the job would find room at once."""
     old = state.queues.ledger.without_claims()
     waiting = [
         job

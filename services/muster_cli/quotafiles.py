@@ -1,4 +1,4 @@
-"""A quota tree, or KAI queues, in a file: as the cluster would read it, with every broken rule and what looks odd."""
+"""A quota tree, or KAI queues, in a file: as the cluster would read the file, with every broken rule and warning."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ KIND = "ElasticQuotaTree"
 
 
 class Linted(Struct, frozen=True):
-    """One tree of a file. It would be put in force only when ``broken`` is empty."""
+    """One tree of a file. The tree would be put in force only when ``broken`` is empty."""
 
     name: str
     tree: QuotaTree | None
     rules: dict[str, str] = field(default_factory=dict)
-    """what its annotations ask for"""
+    """The rules in the annotations."""
     broken: list[BrokenRule] = field(default_factory=list)
     warnings: list[BrokenRule] = field(default_factory=list)
     queues: tuple[KaiQueue, ...] = ()
-    """Of KAI Scheduler, where it is those: one that is broken disables what is below it, and nothing else."""
+    """The queues of KAI Scheduler, for KAI queues: a broken queue disables only the queues below."""
 
 
 def read_trees(path: Path) -> list[Linted]:
-    """Every ElasticQuotaTree of a YAML file, and its KAI queues as one. Raises CliError when it cannot be read or holds
-    neither.
+    """Every ElasticQuotaTree of a YAML file, and the KAI queues as one tree.
+
+    Raises CliError when the file cannot be read or holds neither.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -79,7 +80,7 @@ def lint_queues(manifests: Sequence[Manifest], name: str) -> Linted:
 def lint(manifest: Manifest) -> Linted:
     """One manifest judged by the rules the accountant judges by."""
     meta = {"uid": "file", "resourceVersion": "1", **manifest.body["metadata"], "name": manifest.name or "generated"}
-    meta["namespace"] = NAMESPACE  # `_around` reports another one.
+    meta["namespace"] = NAMESPACE  # `_around` reports another namespace.
     try:
         observed = read_quota_tree(json.dumps({**manifest.body, "metadata": meta}, default=str).encode())
     except UnreadableError as err:

@@ -1,6 +1,6 @@
-"""Reading a cell's log: which one is meant, connecting to it, and its commits from the first to the last.
+"""Reading a cell's log: the choice of the log, the connection, and the commits from the first to the last.
 
-Kept apart from muster.runtime.service, whose telemetry takes a second to import: these commands only look.
+Apart from muster.runtime.service, whose telemetry takes a second to import: these commands only read.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from muster_cli.options import Bus
 
 CONNECT_LIMIT_S = 5.0
 LOST_LIMIT_S = 5.0
-"""A command whose connection has been lost for so long ends: it would wait for ever."""
+"""A command ends when its connection has been lost for this long: the command would wait for ever."""
 SILENT_LIMIT_S = 30.0
 """So long may the log take for its next commits, where there are more."""
 AGAIN_S = 0.5
-"""After so long a log that was sealed is looked for under its next generation."""
+"""The time between searches for the next generation of a sealed log."""
 
 
 class LogPlace(Struct, frozen=True):
-    """Where the log is: the settings that lead there, and the running instance they were taken from, if any."""
+    """The place of the log: the settings of the connection, and the running instance behind the settings, if any."""
 
     config: Config
     instance: Instance | None = None
@@ -51,7 +51,7 @@ class LogPlace(Struct, frozen=True):
 
     @property
     def acting(self) -> bool:
-        """False when it is known that no actuator acts there."""
+        """False when no actuator is known to act there."""
         return self.instance is None or self.instance.acting
 
 
@@ -65,9 +65,9 @@ class LogReading(Struct, frozen=True):
 
 
 def locate(bus: Bus | None) -> LogPlace:
-    """Which log is meant: by option, else by setting, else that of the newest running ``muster up``.
+    """The wanted log: by option, else by setting, else the log of the newest running ``muster up``.
 
-    Raises CliError when none of them says, ConfigError for settings that cannot be used.
+    Raises CliError when nothing names a log, ConfigError for settings that cannot be used.
     """
     bus = bus or Bus()
     asked = {"nats_url": bus.url, "cell": bus.cell}
@@ -102,7 +102,7 @@ def tell_which(out: Output, place: LogPlace) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(place: LogPlace, *, patient: bool = False) -> AsyncIterator[JetStream]:
-    """A connection to the NATS of a place; ``patient``: one that waits for a lost server for ever. Raises BusError."""
+    """A connection to the NATS of a place; ``patient``: waits for a lost server for ever. Raises BusError."""
     connection = await connect_bus(place.config, "muster-cli", _ignore, timeout_s=CONNECT_LIMIT_S)
     forget = _ignore_nothing if patient else _give_up_when_lost(connection, place.config.nats_url)
     try:
@@ -113,7 +113,9 @@ async def connected(place: LogPlace, *, patient: bool = False) -> AsyncIterator[
 
 
 def _give_up_when_lost(connection: Connection, url: str) -> Callable[[], None]:
-    """Have everything that uses a connection fail once it has been lost for LOST_LIMIT_S; returns how to stop that."""
+    """Fail all users of a connection once the connection has been lost for LOST_LIMIT_S; returns a function to stop
+    that.
+    """
     timer: asyncio.TimerHandle | None = None
 
     def fail() -> None:
@@ -158,14 +160,14 @@ async def opened(place: LogPlace, *, patient: bool = False) -> AsyncIterator[Log
 
 
 async def base_of(reading: LogReading) -> list[Snapshot]:
-    """The states the log can be read from, where what came before them was deleted. Raises BusError."""
+    """The states with which the log begins, where earlier commits were deleted. Raises BusError."""
     return await JetStreamGenerations(reading.js, reading.log.identity.cell).origin(reading.log.identity)
 
 
 async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> AsyncGenerator[Stored, None]:
-    """The commits after a sequence, up to the end of the log as it is now.
+    """The commits after a sequence, up to the present end of the log.
 
-    ``whole``: CliError where some of them are gone with the stream of an earlier generation.
+    ``whole``: CliError where some of these commits are gone with the stream of an earlier generation.
     """
     origin = log.identity.origin
     if whole and after + 1 < origin:
@@ -202,7 +204,7 @@ async def followed(reading: LogReading, after: int) -> AsyncGenerator[tuple[JetS
 
 
 async def judged(stream: AsyncIterator[Stored], state: StageState) -> AsyncGenerator[Stored, None]:
-    """The commits as they count, those after what a state has folded."""
+    """The commits as judged, after the commits that a state has folded."""
     judge = Judge(copy.deepcopy(state.docket), state.log_id, state.generation)
     async for stored in stream:
         yield judge.hear(stored)

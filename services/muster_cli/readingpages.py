@@ -1,4 +1,4 @@
-"""Help of the commands that read a log: explain it, decide it again, ask what if."""
+"""Help of the commands that read a log: explain the log, decide the log again, ask what if."""
 
 from __future__ import annotations
 

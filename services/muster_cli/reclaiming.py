@@ -1,4 +1,4 @@
-"""In which trees reclaim is off, why, and the command that enables it."""
+"""The trees with reclaim off, the reason, and the command that enables reclaim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster_cli.reading import LogReading
 
 
 class ReclaimOff(Struct, frozen=True):
-    """A tree in which no queue takes quota back. ``declared``: it says so itself; else work ran at first sight."""
+    """A tree in which no queue reclaims quota. ``declared``: by the tree itself; else jobs ran at first sight."""
 
     tree: str
     """namespace/name"""
@@ -20,7 +20,7 @@ class ReclaimOff(Struct, frozen=True):
 
     @property
     def said(self) -> tuple[str, str]:
-        """What is the case, and the command that enables it."""
+        """The sentence about the tree, and the command that enables reclaim."""
         return reclaim_off(self.tree, declared=self.declared)
 
 
@@ -30,7 +30,7 @@ async def reclaim_offs(reading: LogReading) -> list[ReclaimOff]:
 
 
 async def notes_on_reclaim(reading: LogReading) -> list[str]:
-    """In which trees reclaim is off, and what enables it, a sentence each."""
+    """The trees with reclaim off, and how to enable reclaim, one sentence for each."""
     return ["; ".join((told[0].upper() + told[1:], fix)) for told, fix in (e.said for e in await reclaim_offs(reading))]
 
 

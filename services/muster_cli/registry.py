@@ -1,6 +1,6 @@
-"""Every command with its help: one row each. Nothing is imported here, so that ``muster --help`` is quick.
+"""Every command with its help, one row for each. Nothing is imported here, so that ``muster --help`` is quick.
 
-A command is one module of ``muster_cli.commands``; options are explained there, next to the code that takes them.
+A command is one module of ``muster_cli.commands``. The module explains the options, next to the code of the options.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Muster leaves on a cluster, and its removal: the objects it made, and nothing else."""
+"""Muster's objects on a cluster, and their removal: Muster's objects alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_our_unit(meta: dict[str, Any]) -> bool:
 
 
 def is_our_queue(meta: dict[str, Any]) -> bool:
-    """A Queue that Muster made for a quota, where it makes them."""
+    """A Queue that Muster made for a quota, in Muster's namespace for Queues."""
     return meta.get("namespace") == QUEUE_NAMESPACE and (meta.get("annotations") or {}).get(MADE) == "true"
 
 
@@ -81,7 +81,7 @@ OURS: dict[ApiResource, Callable[[dict[str, Any]], bool]] = {
     **dict.fromkeys(POD_GROUPS, _is_our_group),
     **dict.fromkeys((PROVISIONING_REQUESTS, POD_TEMPLATES), _asks_for_nodes),
 }
-"""{what we make: whether an object of it is one of ours}, in the order in which it is looked for"""
+"""{resource of Muster's objects: whether an object is Muster's}, in the order of the search"""
 
 
 async def items(transport: ApiTransport, resource: ApiResource) -> AsyncIterator[dict[str, Any]]:

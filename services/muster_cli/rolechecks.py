@@ -1,6 +1,6 @@
-"""What the accounts of an installed Muster may do: roles of an older version lack what this one needs.
+"""The rights of the accounts of an installed Muster: roles of an older version lack rights that this version needs.
 
-The API server is asked account by account, so it does not matter which role gives a right.
+The API server judges each account, so any role may give a right.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ RESERVATION = Account("muster-gpu-reservation", RESERVATIONS)
 
 
 def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
-    """What each account needs for these kinds of workloads: just what ``deploy/rbac`` gives (a test keeps that)."""
+    """The needs of each account for these kinds of workloads: equal to ``deploy/rbac`` (a test keeps both equal)."""
     return {
         WATCHER: [*_watcher(kinds)],
         ACTUATOR: [*_actuator(kinds)],

@@ -1,4 +1,4 @@
-"""Queues in a file, and what they would share: KAI Queues, an ElasticQuotaTree, or a table of queues and amounts."""
+"""Queues in a file, and their shares: KAI Queues, an ElasticQuotaTree, or a table of queues and amounts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ UNITS = {
     "cpu_milli": ("cpu", Fraction(1)),
     "memory_mib": ("memory", Fraction(1 << 20, 10**6)),
 }
-"""Resources as `muster decide` calls them -> (as a Queue does, what one of them is there)."""
+"""Resources by the names of `muster decide` -> (the name in a queue, the size of a unit there)"""
 
 
 class ShareQuestion(Struct):
@@ -59,7 +59,7 @@ class ShareQuestion(Struct):
     nodes: list[QuotaNode]
     total: Vector
     requests: dict[str, Vector]
-    """path -> what it asks for"""
+    """path -> request"""
     usage: dict[str, Vector] = field(default_factory=dict)
     laws: dict[str, Law] = field(default_factory=dict)
     disabled: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class ShareQuestion(Struct):
 
 
 class Given(Struct):
-    """What is known of the queues before they are compiled."""
+    """The known facts of the queues before they are compiled."""
 
     queues: list[KaiQueue]
     total: dict[str, Fraction]
@@ -83,7 +83,7 @@ class Given(Struct):
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """(the text, what it is called); ``-`` is stdin. Raises CliError."""
+    """(the text, the name of the source); ``-`` is stdin. Raises CliError."""
     if str(path) == "-":
         return sys.stdin.read(), "standard input"
     try:
@@ -95,7 +95,7 @@ def read_text(path: Path) -> tuple[str, str]:
 
 
 def is_table(text: str, origin: str) -> dict[str, Any] | None:
-    """The document, if it is a table of queues; None for Kubernetes objects. Raises CliError when it is no YAML."""
+    """The document, for a table of queues; None for Kubernetes objects. Raises CliError when the text is no YAML."""
     try:
         if too_deep(text):
             raise CliError(f"{origin} is nested too deeply", USAGE)
@@ -178,7 +178,7 @@ def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
 
 
 def read_queues(manifests: list[Manifest]) -> Given:
-    """KAI Queues as the cluster would read them; what asks for how much is not known from them."""
+    """KAI Queues as the cluster would read the queues; requests are not known from the manifests."""
     given = Given([], {})
     for number, each in enumerate(manifests, start=1):
         meta = {**each.body["metadata"], "name": each.name or f"generated-{number}"}

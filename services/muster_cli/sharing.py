@@ -22,7 +22,7 @@ Number = int | float | str
 
 
 class ShareRow(Struct, frozen=True):
-    """One queue and one resource; amounts as the file counts them, None for a request without a bound."""
+    """One queue and one resource; amounts in the units of the file, None for a request without a bound."""
 
     queue: str
     parent: str
@@ -134,7 +134,7 @@ def _why_in_tree(name: str, least: int, share: int, most: int, *, divides: bool)
 
 
 def record(shared: Shared) -> dict[str, Any]:
-    """As programs read it: one entry a queue; amounts in the shape of the total, one or {resource: amount}."""
+    """The record for programs: one entry a queue; amounts in the shape of the total, one or {resource: amount}."""
     queues: dict[str, dict[str, Any]] = {}
     columns = ("fair_share", "guarantee", "allocatable", "request", "limit", "weight", "why")
     for row in shared.rows:

@@ -1,4 +1,4 @@
-"""Where a command reads its log: a running one, the data directory of a demo, an exported file, or an archive."""
+"""The source of a command's log: a running log, the data directory of a demo, an exported file, or an archive."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Source:
 
 
 class Feed:
-    """An open source. ``commits`` are those from the first to the end as it is now, read once.
+    """An open source. ``commits`` are the commits from the first to the present end, read once.
 
-    ``base``: the states of the stages before the first, where that is not the first of all.
+    ``base``: the states of the stages before the first commit, for a log without its first generations.
     """
 
     def __init__(
@@ -80,22 +80,22 @@ class Feed:
 
     @property
     def acting(self) -> bool:
-        """False when it is known that no actuator acts there."""
+        """False when no actuator is known to act there."""
         return self.place is None or self.place.acting
 
     def after(self, state: StageState) -> AsyncGenerator[Stored, None]:
-        """The commits after those that a state has folded, of a log that runs."""
+        """The commits after the commits that a state has folded, of a running log."""
         assert self.reading is not None
         found = commits(self.reading.log, state.seq, whole=False)
         return watched(judged(found, state), self._shown)
 
     def raw(self, seq: int) -> AsyncGenerator[Stored, None]:
-        """The commits after a sequence as they are stored, not judged by those before them."""
+        """The commits after a sequence as stored, without a judgement by earlier commits."""
         assert self.reading is not None
         return commits(self.reading.log, seq, whole=False)
 
     async def time(self) -> int:
-        """When it is now where the log is; 0 for a recorded one."""
+        """The present time at the log; 0 for a recorded log."""
         return 0 if self.log is None else await self.log.time()
 
 
@@ -103,7 +103,7 @@ class Feed:
 async def source_of(
     source: Source | None, out: Output, verb: str = "Reading", *, based: bool = False
 ) -> AsyncIterator[Feed]:
-    """The log a command means. ``based``: one that begins with states of the stages will do.
+    """The log that a command means. ``based``: a log that begins with states of the stages is enough.
 
     Raises CliError, BusError, LogFileError, ArchiveError.
     """
@@ -143,7 +143,7 @@ async def watched(stream: AsyncIterator[Stored], shown: Callable[[int], None] | 
 
 
 async def _whole(found: Iterator[Stored], path: Path, base: Sequence[Snapshot]) -> AsyncGenerator[Stored, None]:
-    """The commits of a recorded log, if it is one from its beginning, or from where its states are."""
+    """The commits of a recorded log, complete from the beginning, or from the log's states on."""
     for stored in complete(path, found, begin=base[0].seq + 1 if base else 1):
         yield stored
 
@@ -152,7 +152,7 @@ def _check_states(base: Sequence[Snapshot]) -> None:
     """Raises CliError for states that are none of this version's."""
     if not base:
         return
-    from muster.core.cell.deciders import DECIDERS  # Every stage there is: a command that needs none starts sooner.
+    from muster.core.cell.deciders import DECIDERS  # All stages: a command without stages starts sooner.
 
     shapes = {name: state_schema(type(make().initial())) for name, make in DECIDERS.items()}
     for state in base:

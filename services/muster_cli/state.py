@@ -1,4 +1,4 @@
-"""A cell as it is: its log's identity and size, and the leader of each stage."""
+"""The present state of a cell: the identity and size of the log, and the leader of each stage."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Subjects with a right that passes by the queue: to start jobs without an admission, to write the status of jobs, to
-change the policies. Read from the roles of the cluster and their bindings.
+change the policies. Read from the roles and the bindings of the cluster.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Power(Struct, frozen=True):
     verbs: tuple[str, ...]
     resources: tuple[tuple[str, str], ...]
     named: bool = False
-    """A role of one namespace gives it only where it names the verb: the policies ask for that."""
+    """A role of one namespace gives the right only if the role names the verb: the policies ask for the verb."""
 
 
 _WRITES = ("create", "update", "patch", "delete")

@@ -1,4 +1,4 @@
-"""Whether the API server has the quota that is to be in force, and the namespaces it is for."""
+"""Whether the API server has the quota that is to be in force, and the namespaces of the quota."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = 5
 
 
 async def tree_findings(transport: ApiTransport, *, policies: bool = True) -> list[Finding]:
-    """The quota tree that counts, those that do not, and the namespaces of its leaves.
+    """The quota tree that counts, the trees that do not count, and the namespaces of the leaves.
 
     ``policies``: jobs of these namespaces are to be guarded by policies.
     """
@@ -60,7 +60,7 @@ def _in_force(names: Sequence[str], ignored: Sequence[str]) -> Finding:
 
 
 async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: bool) -> list[Finding]:
-    """Whether a tree keeps the rules, and what is wrong with the namespaces it names."""
+    """Whether a tree keeps the rules, and the problems of the tree's namespaces."""
     title, edit = f"quota tree {TREE_NAMESPACE}/{name}", f"kubectl -n {TREE_NAMESPACE} edit {api.QUOTA_TREES} {name}"
     fix = f"{edit}; `muster quota lint FILE` judges a tree before it is applied"
     try:
@@ -76,7 +76,7 @@ async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: 
 
 
 async def foreign_leaf(transport: ApiTransport, namespace: str) -> str:
-    """The name of a leaf that serves other namespaces than this one; empty when the tree has none."""
+    """The name of a leaf that serves other namespaces than this one; empty when the tree has no such leaf."""
     for home, _, body in await _trees(transport) or []:
         try:
             root = read_quota_tree(body).root if home == TREE_NAMESPACE else None
@@ -116,7 +116,7 @@ async def _namespaces(transport: ApiTransport, names: Collection[str], edit: str
 
 
 async def _kai_queues(transport: ApiTransport) -> int:
-    """How many queues of KAI Scheduler there are, as far as one page tells; 0 where they may not be listed."""
+    """The number of KAI Scheduler's queues, up to one page; 0 where the queues may not be listed."""
     answer = await transport.request("GET", api.KAI_QUEUES.path(), query={"limit": "500"})
     return len(msgspec.json.decode(answer.body)["items"]) if answer.ok else 0
 

@@ -1,7 +1,7 @@
-"""Whether a process is able to do its work right now, and if not why: what /readyz and /startupz say.
+"""Whether a process is able to do its work right now, and the reason if not: the answers of /readyz and /startupz.
 
-Not a list of faults, but of the signs of a process that works: its commits are stored, its seats are led, what it
-publishes and keeps goes on, and its watches hear of the cluster.
+The list has no faults, but the signs of a process that works. Its commits are stored, its seats are led, its public
+events and its archive go on, and its watches hear of the cluster.
 """
 
 from __future__ import annotations

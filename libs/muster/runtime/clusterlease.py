@@ -1,9 +1,10 @@
-"""One Muster per cluster: a Lease object on the cluster itself, held by the log that acts there.
+"""One Muster per cluster: a Lease object on the cluster, held by the log that acts there.
 
 Leases in NATS keep the peace among the replicas of one log; two Musters with a NATS each know nothing of one another.
-So whatever writes to a cluster first takes its Lease ``muster-system/muster``, in the name of its log: all replicas of
-one log share it, another log's writes wait. The holder writes only while enough of the lease is left for a request
-to end within it, by its own monotonic clock; what is waiting gets the error of an API server that cannot be reached.
+So a process that writes to a cluster first takes the Lease ``muster-system/muster`` in the name of its log. All
+replicas of one log share the lease, and writes of another log wait. The holder writes only while enough of the lease
+is left for a request to end in time, by the holder's own monotonic clock. A waiting write gets the error of an API
+server that cannot be reached.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ def _signed_in(config: Config, name: str) -> str:
 
 
 async def open_cell(js: JetStream, config: Config, *, at: int, own_time: bool = False) -> JetStreamLog:
-    """The log of the configured cell and the streams beside it, created first where the configuration says so.
+    """The log of the configured cell and the streams beside the log, created first where the configuration says so.
 
-    A new log gets the configured size and replicas, and ``own_time``; one that exists keeps its own.
+    A new log gets the configured size and replicas, and ``own_time``; an existing log keeps its own.
 
     Raises LogGoneError, BusError.
     """

@@ -1,8 +1,8 @@
-"""Opening the log of a process: nothing is built on it before each witness was heard.
+"""Opening the log of a process: nothing is built on the log before each witness was heard.
 
-Asked are the marks beside the log (:mod:`muster.bus.marks`), what was written there of its end
-(:mod:`muster.runtime.pairing`), and the record on the API server (:mod:`muster.runtime.witness`). A log that is lost or
-sealed is waited for, until its successor is in force; the keeper founds that.
+The witnesses are the marks beside the log (:mod:`muster.bus.marks`), the record of the log's end beside the log
+(:mod:`muster.runtime.pairing`), and the record on the API server (:mod:`muster.runtime.witness`). For a lost or sealed
+log the process waits until the successor is in force; the keeper founds the successor.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class LogOpening:
         self.witness = Witness(record, self._js, config.cell, service, name, self._logger, writes=config.act)
 
     async def _lost(self, log: JetStreamLog) -> str:
-        """How the log lacks what was read of it, by the marks and the record beside it; empty for whole.
+        """Why the log is not whole, by the marks and the record beside the log; empty for a whole log.
 
-        The marks are heard again on each connection. What was published is proven by the publisher.
+        The marks are heard again on each connection. The publisher proves the published commits.
         """
         known = await recorded_cluster(self._js, log.identity)
         if known is not None and known.set_back and not await rolled_over(self._js, log.identity):

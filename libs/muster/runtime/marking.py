@@ -20,7 +20,7 @@ MARK_S = 5.0
 
 
 class Marking:
-    """The mark of a process, under the name of its user. ``runners``: those whose states tell how far it has read."""
+    """The mark of a process, under the name of its user. ``runners``: the states show how far the process has read."""
 
     def __init__(
         self, marks: JetStreamMarks, user: str, log: JetStreamLog, runners: Sequence[AnyFollower], logger: Logger
@@ -39,9 +39,9 @@ class Marking:
             await self.keep()
 
     async def keep(self) -> bool:
-        """Write down how far it has read, where that is further than the mark says; False where it could not be.
+        """Record how far the process has read, where further than the mark; False where the write failed.
 
-        Raises LogLostError where the log does not hold what another process of the user has read.
+        Raises LogLostError where the log lacks a commit that another process of the user has read.
         """
         async with self._turn:
             state = max((each.state for each in self._runners if each.folds), key=lambda each: each.seq, default=None)
@@ -63,8 +63,8 @@ class Marking:
 
 
 class OwnSnapshots(JetStreamSnapshots):
-    """The snapshots that a runner may read and write. They are saved behind the mark: what the log cannot show of one,
-    the mark misses too. So a snapshot need not be believed where the log cannot show its position.
+    """The snapshots that a runner may read and write. A snapshot is saved after the mark: a log that
+    cannot show the position of a snapshot falls short of the mark too. So such a snapshot need not be believed.
     """
 
     def __init__(self, js: JetStream, identity: LogIdentity, *, warn: Warn, marking: Marking, own: Opening) -> None:

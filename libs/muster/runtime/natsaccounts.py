@@ -70,13 +70,13 @@ def dashed(service: str) -> str:
 
 
 class User(Struct, frozen=True):
-    """A user of a server: the name of the setting that holds its public key, and what it may do."""
+    """A user of a server: the name of the setting that holds the public key, and the rights of the user."""
 
     name: str
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     denied: tuple[str, ...] = ()
-    """What it may not publish, though ``publish`` has a wildcard for it."""
+    """Subjects that the user may not publish, within a wildcard of ``publish``."""
 
     @property
     def key(self) -> str:
@@ -88,7 +88,7 @@ class User(Struct, frozen=True):
 
     @property
     def imports(self) -> list[str]:
-        """What its account imports: a subject that another one covers would be sent twice."""
+        """The imports of the user's account, without subjects that a wider one covers: these would be sent twice."""
         return [each for each in self.publish if not any(_covers(wide, each) for wide in self.publish)]
 
 
@@ -190,8 +190,8 @@ def _seats(cell: str, stage: str) -> Iterator[str]:
 
 
 def _process(name: str, cell: str) -> User:
-    """The user of a process: it may do what each of its runners opens, and say how far it has read the log and why it
-    ended.
+    """The user of a process, with the rights of each runner's row, and the right to write the mark and the end of the
+    process.
     """
     runners = openings(name).values()
     said = [f"$KV.{subjects.state_bucket(cell)}.{key}.{name}" for key in (MARKS, ENDED)]

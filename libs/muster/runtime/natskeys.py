@@ -1,8 +1,8 @@
-"""The keys of the users of NATS: made, changed for others, and ended. The servers know the public halves (keys.conf).
+"""The keys of the users of NATS: made, changed, and ended. The servers know the public halves (keys.conf).
 
-A user has two places there. A new key takes the first, and the key so far goes to the second: the servers accept
-both until the second is ended. A place that has no key holds one whose seed was thrown away, so that the accounts that
-name the places never change.
+A user has two places there. A new key takes the first place, and the former key goes to the second: the servers accept
+both until the second key is ended. A place without a key holds a key whose seed was thrown away, so that the accounts,
+which name the places, never change.
 """
 
 from __future__ import annotations

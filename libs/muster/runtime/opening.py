@@ -1,8 +1,8 @@
-"""What each runner opens of the bus, and which runners a service has: declared once.
+"""The rights of each runner on the bus, and the runners of each service: declared once.
 
 A process gets its leases and snapshots by these rows (:mod:`muster.runtime.process`), and the accounts of NATS are
-computed from them (:mod:`muster.runtime.natsaccounts`). What no row says, a process does not get, whatever its NATS
-allows.
+computed from the rows (:mod:`muster.runtime.natsaccounts`). A process gets nothing beyond its rows, even if its NATS
+allows more.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ READ_MODEL = "readmodel"
 
 
 class UndeclaredError(Exception):
-    """A runner opens what its row does not say: a defect, that an open NATS would hide."""
+    """A runner opens a part of the bus that its row does not name: a defect, which an open NATS would hide."""
 
 
 class Opening(Struct, frozen=True):
-    """What one runner opens, besides the log, which every process reads."""
+    """The parts of the bus that one runner opens, besides the log, which every process reads."""
 
     appends: str = ""
     """The stage that it appends as."""
@@ -80,7 +80,7 @@ RUNNERS: dict[str, tuple[str, ...]] = {
 
 
 def openings(process: str) -> dict[str, Opening]:
-    """{runner: what it opens} of a process, by its name; all there are for one that runs whatever it likes."""
+    """{runner: opening} of a process, by name; every runner for a process without a known service."""
     services = members(process)
     known = [service for service in services if service in RUNNERS]
     return {runner: OPENINGS[runner] for service in known or RUNNERS for runner in RUNNERS[service]}

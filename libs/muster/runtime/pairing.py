@@ -1,12 +1,12 @@
-"""Which cluster a cell belongs to, and why its log is to end: recorded beside the log, and compared at each start.
+"""The cluster of a cell, and the reason why the log is to end: recorded beside the log, and compared at each start.
 
-A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The watcher writes the uid down
-once, when it first reaches the cluster; from then on each process that talks to an API server compares it, for every
-generation of the log, and only ``muster cell move`` changes it. The record is key ``cluster`` of the state bucket.
+A cluster is known by the uid of its namespace ``kube-system``, as usual elsewhere. The watcher records the uid once,
+when it first reaches the cluster. From then on each process that talks to an API server compares the uid, for every
+generation of the log, and only ``muster cell move`` changes the uid. The record is key ``cluster`` of the state bucket.
 
-It also says why the log must be succeeded by one that starts from the cluster: the API server was restored to an
-earlier state, or the log is shorter than the record of the cell says (:mod:`muster.runtime.witness`). That names the
-log it was said of, and says nothing of the next.
+The record also has the reason why the log must have a successor that starts from the cluster: the API server was
+restored to an earlier state, or the log is shorter than the record of the cell says (:mod:`muster.runtime.witness`).
+The reason names its log, and does not apply to the next log.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ AGAIN_S = 1.0
 
 
 class ClusterIdentity(Struct, frozen=True):
-    """A cluster as a cell remembers it. ``server``: its address as the watcher knew it; ``set_back``: why log
-    ``log_id`` is to end; ``generation``, ``parent``: the newest generation there was, and its log, where that is known
-    to be later than the one that ends.
+    """A cluster as a cell remembers it. ``server``: the address as the watcher knew it; ``set_back``: why log
+    ``log_id`` is
+    to end; ``generation``, ``parent``: the newest known generation, and its log, if later than the log that ends.
     """
 
     uid: str
@@ -69,10 +69,11 @@ async def belong(
     founds: bool,
     tell: Callable[[str], object] | None = None,
 ) -> bool:
-    """Wait until a connection leads to the cluster of the cell; False where the server does not say which one it is.
+    """Wait until a connection leads to the cluster of the cell; False where the server does not tell its cluster.
 
-    ``founds``: it is written down where nothing is, and a simulated cluster always is; ``tell``: takes why it is waited
-    for, each time that changes, and nothing once it is not. Without ``tell`` nothing is waited for.
+    ``founds``: record the cluster where no record exists, and always a simulated cluster; ``tell``: receives the reason
+    of
+    the wait at each change, and an empty one at the end. Without ``tell`` the function does not wait.
 
     Raises BusError, UnansweredError, KubeConfigError.
     """
@@ -113,9 +114,9 @@ async def another(js: JetStream, identity: LogIdentity, uid: str, transport: Api
 
 
 async def record_cluster(js: JetStream, identity: LogIdentity, uid: str, server: str, *, again: bool = False) -> None:
-    """Write down which cluster a cell belongs to, where nothing says so yet; ``again``: in place of that.
+    """Record the cluster of a cell, where no record exists; ``again``: replace the record.
 
-    Of several at once one succeeds. Raises BusError, UnansweredError.
+    Of several writers at once one succeeds. Raises BusError, UnansweredError.
     """
     known, revision = await _last(js, identity.cell)
     if known is None or not known.uid or again:
@@ -137,7 +138,7 @@ async def record_set_back(
 async def record_move(
     js: JetStream, identity: LogIdentity, uid: str, server: str, why: str, generation: int = 0, parent: str = ""
 ) -> None:
-    """Write down that a cell belongs to another cluster from now on, and that its log is to end therefore.
+    """Record that a cell belongs to another cluster from now on, and that the log is to end for this reason.
 
     Raises BusError, UnansweredError.
     """
@@ -158,7 +159,7 @@ async def recorded_cluster(js: JetStream, identity: LogIdentity) -> ClusterIdent
 
 
 async def _last(js: JetStream, cell: str) -> tuple[ClusterIdentity | None, int]:
-    """What is recorded, None where that says nothing, and its revision, 0 for none."""
+    """The record, None without a readable one, and the revision, 0 for none."""
     entry = await KvBucket(js, subjects.state_bucket(cell)).get(KEY, patience_s=PATIENCE_S)
     if entry is None:
         return None, 0

@@ -87,10 +87,11 @@ async def open_process(
 ) -> Process:
     """Connect to the bus and open the log. Raises BusError, LogGoneError.
 
-    A log that is sealed and has no successor yet is waited for; with ``keeping`` its roll-over is completed instead.
-    ``own_time``: the broker is ours and our clock counts as its own, whatever it shows (``muster up``).
-    ``tell``: takes what is waited for; with it nothing is opened before the log was compared with its witness outside
-    NATS, by this process where it reaches the API server, else by another. Raises KubeConfigError then.
+    A sealed log without a successor is waited for; with ``keeping`` the roll-over is completed instead.
+    ``own_time``: the broker belongs to this process, and the process's clock counts as the broker's (``muster up``).
+    ``tell``: receives the reason of a wait. With ``tell`` nothing is opened before the log was compared with the
+    witness
+    outside NATS: by this process where it reaches the API server, else by another. Raises KubeConfigError then.
     """
     # Never the same after a restart: it distinguishes commits and leases.
     name = f"{config.process or socket.gethostname()[:24]}-{secrets.token_hex(3)}"

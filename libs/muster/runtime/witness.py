@@ -76,9 +76,9 @@ class CellRecord:
         return _read((await self._get() or {}).get("metadata", {}).get("annotations") or {})
 
     async def keep(self, identity: LogIdentity, known: tuple[int, bytes]) -> WitnessedCommit | None:
-        """Have it name a commit, unless it names one that is as late or later: what it names then.
+        """Make the record name a commit, unless the record has an equal or later one; returns the record's commit.
 
-        Raises ApiUnreachableError, RecordRefusedError.
+        None after too many conflicts. Raises ApiUnreachableError, RecordRefusedError.
         """
         said = WitnessedCommit.of(identity, known)
         for _ in range(RETRIES):
@@ -148,9 +148,9 @@ def _read(notes: dict[str, str]) -> WitnessedCommit | None:
 
 
 async def lacking(log: Log, parent: str, found: WitnessedCommit) -> str:
-    """How a log falls short of the record of its cell; empty where it holds what that names.
+    """How a log falls short of the record of its cell; empty where the log has the recorded commit.
 
-    ``parent``: the log that its genesis names. Raises what the log raises, but LogLostError.
+    ``parent``: the log that the genesis names. Raises the errors of the log, but LogLostError.
     """
     identity = log.identity
     record = f"the record of cell {identity.cell} on the API server names sequence {found.seq} of generation "
@@ -201,9 +201,10 @@ class Witness:
         """Why the record cannot be kept; empty while it is."""
 
     async def ask(self, log: JetStreamLog) -> str:
-        """Why a log may not be built on; empty where it may: the record names its end by then, and it is vouched for.
+        """Why a log may not be built on; empty where the log may: then the record names the end, and the log is
+        vouched for.
 
-        What is lost is written beside the log, for the keeper. Raises what the log raises, but LogLostError.
+        A loss is recorded beside the log, for the keeper. Raises the errors of the log, but LogLostError.
         """
         if self._log is None or self._log.identity != log.identity:
             first = await self._js.get(log.stream, log.identity.first)

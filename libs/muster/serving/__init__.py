@@ -1,1 +1,1 @@
-"""What readers over HTTP are answered: the read model at any moment, within what one viewer may see."""
+"""The answers to readers over HTTP: the read model at any moment, within the rights of the viewer."""

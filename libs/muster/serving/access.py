@@ -1,7 +1,8 @@
-"""The user of a request, and what this user may see: the API server says both, by TokenReview and SubjectAccessReview.
+"""The user of a request, and the rights of the user: the API server decides both, by TokenReview and
+SubjectAccessReview.
 
-The right to see the jobs of a namespace is the right to list its pods: a user with that right knows them already. The
-right to see nodes is the right to list nodes. Answers are remembered for a short time; so is that a token is not good.
+The right to see the jobs of a namespace is the right to list the pods of the namespace: pods already show the jobs. The
+right to see nodes is the right to list nodes. Answers are remembered for a short time, also the answer to a bad token.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Viewed(Struct, frozen=True):
 
 
 class DeniedError(Exception):
-    """A request without a token, or with one that the API server does not know."""
+    """A request without a token, or with a token that the API server does not know."""
 
 
 class UndecidedError(Exception):
@@ -102,7 +103,9 @@ class Reviewed:
         self._busy = asyncio.Semaphore(AT_ONCE)
 
     async def viewed(self, authorization: str, namespaces: Iterable[str]) -> Viewed:
-        """``namespaces``: those that there is anything to see of. Raises DeniedError, UndecidedError."""
+        """The user, and the visible part of ``namespaces``, the namespaces with objects. Raises DeniedError,
+        UndecidedError.
+        """
         user = await self._user(authorization)
         if await self._may(user, "pods", ""):
             return Viewed(user.username, Scope(None, cluster=await self._may(user, "nodes", "")))

@@ -1,6 +1,6 @@
-"""What is asked of the queues about later: when jobs start, what a change would do, what a new job would meet.
+"""Questions about the future of the queues: starts of jobs, effects of a change, the prospects of a new job.
 
-Every such question plays the queues forward, which takes a fifth of a second where 10,000 jobs wait.
+Every question plays the queues forward, which takes a fifth of a second with 10,000 waiting jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.told.readmodel.readstate import ReadState
 
 
 class Ahead:
-    """Looks ahead from one state, or from one that is folded on. Pure."""
+    """Looks ahead from one state, or from a state that is folded on. Pure."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Ahead:
         return dict(projected(state, state.queues, now))
 
     def ask(self, scope: Scope, workload: Workload, now: int) -> supposed.AskView:
-        """What a job would meet that is not submitted yet."""
+        """The prospects of a job that is not submitted yet."""
         state = self._state()
         moment = moment_of(state, now, live=self._live)
         return ask(state, Lens(scope, state), moment, workload, now, self._part)
 
     def what_if(self, scope: Scope, changes: Sequence[supposed.Change], job: str, now: int) -> supposed.WhatIf:
-        """What a change would do. Raises ChangeError."""
+        """The effects of a change. Raises ChangeError."""
         state = self._state()
         moment = moment_of(state, now, live=self._live)
         return what_if(state, Lens(scope, state), moment, changes, now, job)

@@ -1,4 +1,4 @@
-"""The questions the gateway answers: one row each, with its parameters and the shape of its answer.
+"""The questions that the gateway answers: one row for each, with the parameters and the shape of the answer.
 
 The routes of the service and the OpenAPI document are both made of this table.
 """
@@ -43,11 +43,11 @@ class BadRequestError(Exception):
 
 
 class NotAllowedError(Exception):
-    """The question names a namespace that the viewer may not see, whether there is such a namespace or not."""
+    """The question names a namespace that the viewer may not see, whether the namespace exists or not."""
 
 
 class Asked(Struct, frozen=True):
-    """One question: the state it is about, seen through the viewer's lens."""
+    """One question: a state, and the viewer's lens on the state."""
 
     state: ReadState
     lens: Lens
@@ -58,14 +58,14 @@ class Asked(Struct, frozen=True):
     body: bytes
     viewed: Viewed
     foreseen: Mapping[str, Projected]
-    """When waiting jobs start, where the question needs it."""
+    """The projected starts of waiting jobs, where the question needs them."""
 
 
 Answer = Callable[["Questions", Asked], Awaitable[Struct]]
 
 
 class Question(Struct, frozen=True):
-    """One row of the table. ``query``: its parameters -> what each means."""
+    """One row of the table. ``query``: {parameter: meaning}."""
 
     path: str
     says: str
@@ -74,7 +74,7 @@ class Question(Struct, frozen=True):
     query: Mapping[str, str] = {}
     body: type[Struct] | None = None
     foresees: bool = False
-    """It needs to know when waiting jobs start."""
+    """The answer needs the projected starts of waiting jobs."""
 
     @property
     def method(self) -> str:
@@ -96,7 +96,7 @@ class Questions:
         self._looking = UnderWay("questions about later", MOST_QUESTIONS, MOST_ALL_QUESTIONS)
 
     def namespaces(self) -> set[str]:
-        """Every namespace that there is anything to see of."""
+        """Every namespace with an object in the read model."""
         state = self.live.state
         found = {record.ref.namespace for record in state.records.values()}
         found |= {pod.ref.namespace for pod in state.nodes.pods.values()}
@@ -119,7 +119,7 @@ class Questions:
         if at:
             now = state.now
         foreseen = await self.live.foresight.foreseen(state, now, path, live=not at) if route.foresees else {}
-        # Only now: while it waited, more was folded, of which lens and moment must know.
+        # Only now: commits were folded during the wait, which lens and moment must know.
         lens = self.lens(viewed.scope, state)
         moment = views.moment_of(state, now, live=not at)
         return await route.answer(self, Asked(state, lens, moment, now, path, query, body, viewed, foreseen))
@@ -143,7 +143,7 @@ class Questions:
         return LogMark(at=int(found.timestamp() * SECOND))
 
     def lens(self, scope: Scope, state: ReadState) -> Lens:
-        """A lens costs a walk over all names: one is kept for as long as the state and the scope are the same."""
+        """A lens costs a walk over all names: one lens is kept while the state and the scope are the same."""
         if scope.whole:
             return Lens(scope, state)
         if self._lens is None or self._lens[:2] != (state.seq, scope):
@@ -151,7 +151,9 @@ class Questions:
         return self._lens[2]
 
     async def supposed(self, asked: Asked, method: str, *args: object) -> Struct:
-        """What a change would do, or a new job would meet. Raises ChangeError, LateError, TooManyError, AwayError."""
+        """The effects of a change, or the prospects of a new job. Raises ChangeError, LateError, TooManyError,
+        AwayError.
+        """
         with self._looking.one(asked.viewed.name):
             found: Struct = await self.live.foresight.looked(
                 asked.state, asked.now, method, *args, live=asked.moment.live
@@ -387,7 +389,7 @@ ROUTES: tuple[Question, ...] = (
 
 
 def problem(err: Exception, scope: Scope, state: ReadState) -> shapes.Problem:
-    """Why there is no answer, within what the viewer may see."""
+    """Why no answer is given, within the rights of the viewer."""
     return shapes.Problem(Lens(scope, state).words(str(err)) if not scope.whole else str(err))
 
 
@@ -400,4 +402,4 @@ EXPECTED: dict[type[Exception], int] = {
     LateError: 503,
     AwayError: 503,
 }
-"""What a question may meet -> the status of the answer"""
+"""Error of a question -> status of the answer"""

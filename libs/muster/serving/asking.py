@@ -1,7 +1,7 @@
-"""What a job meets that is not submitted yet: when it starts, at whose cost, what would let it start now. Pure.
+"""The prospects of a job that is not submitted yet: the start, the costs, and the changes for a start now. Pure.
 
-The queues are forked in memory, with the job at its place; nothing is written. The answer for now is the ledger's; the
-answer for later is the queue played forward, corrected by how far earlier projections were off.
+The queues are forked in memory, with the job at its place; nothing is written. The answer for now comes from the
+ledger. The answer for later comes from the queue played forward, corrected by the error of earlier projections.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from muster.told.wording import queuewords
 
 MOST_COSTS = 5
 LOOKED_AT = 2_000
-"""The jobs that start before it, and after it, at most, for its cost to be foreseen."""
+"""The most jobs that start before the new job, and after, for a projection of the costs."""
 RUN_TIMES_MS = (4 * 3_600_000, 3_600_000, 1_800_000, 600_000)
 UID = "asked"
 
 
 class ManifestError(Exception):
-    """It is no manifest of a job, and why."""
+    """A document that is no manifest of a job, and why."""
 
 
 def read_job(manifest: Mapping[str, Any]) -> Workload:
-    """The job that a manifest would be. Raises ManifestError."""
+    """The job of a manifest. Raises ManifestError."""
     kind, meta = str(manifest.get("kind", "")), manifest.get("metadata") or {}
     if kind not in KINDS or not isinstance(meta, dict):
         raise ManifestError(f"{kind or 'this'} is no kind of job: there are {', '.join(KINDS)}")
@@ -70,7 +70,9 @@ def ask(
     now: int,
     part: Callable[[supposed.AskView], None] | None = None,
 ) -> supposed.AskView:
-    """What it would meet. ``part``: receives what is known before promise, costs and advice are looked for."""
+    """The prospects of a job. ``part``: receives the answer without promise, costs and advice, before the search for
+    them.
+    """
     queues, ref = state.queues, workload.ref
     leaf = leaf_of(queues.ledger, workload)
     if leaf is None or not lens.sees(ref.namespace):
@@ -113,7 +115,7 @@ def ask(
 
 
 def refusal(state: ReadState, job: Job, workload: Workload) -> str:
-    """Why it would not start at once; empty where it would."""
+    """Why the job would not start at once; empty where the job would."""
     queues = state.queues
     if not state.admitting:
         return "nothing is admitted now: the cluster is not fully listed, or the log is nearly full"
@@ -131,7 +133,7 @@ def _promise(state: ReadState, found: Projected | None, now: int) -> Promise:
 
 
 def _costs(state: ReadState, job: Job, after: Mapping[str, Projected], now: int) -> Iterator[str]:
-    """The borrowers that it may reclaim from, and the jobs that would start later because of it."""
+    """The borrowers whose quota the job may reclaim, and the jobs that would start later."""
     queues, uid = state.queues, job.ref.uid
     if after[uid].owed:
         yield from _borrowers(queues, job)
@@ -155,7 +157,7 @@ def _costs(state: ReadState, job: Job, after: Mapping[str, Projected], now: int)
 
 
 def _borrowers(queues: Queues, job: Job) -> Iterator[str]:
-    """Jobs of queues that use more than their guarantee of the resource that it lacks: the newest are evicted first."""
+    """Jobs of queues above their guarantee of the resource that the job lacks: the newest jobs are evicted first."""
     short = queues.ledger.shortfall(job.queue, job.demand)
     if short is None:
         return
@@ -177,7 +179,9 @@ def _borrowers(queues: Queues, job: Job) -> Iterator[str]:
 
 
 def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Iterator[supposed.Advice]:
-    """What would start at once: a smaller job, another queue, a declared run time; the smallest change of each."""
+    """Changes for a start at once: a smaller job, another queue, a declared run time; the smallest change of each
+    kind.
+    """
     smaller = _smaller(state, job, workload)
     if smaller is not None:
         yield smaller
@@ -199,7 +203,7 @@ def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Itera
 
 
 def _in_queue(state: ReadState, job: Job, workload: Workload, node: QuotaNode) -> Job | None:
-    """The job as one of another queue, by the rules of its tree; None where no label can say so."""
+    """The job in another queue, by the rules of the queue's tree; None where no label can name the queue."""
     queues = state.queues
     named = structs.replace(workload, labels={**workload.labels, QUOTA_NAME: node.name})
     if node.children or leaf_of(queues.ledger, named) != node.path:
@@ -208,11 +212,11 @@ def _in_queue(state: ReadState, job: Job, workload: Workload, node: QuotaNode) -
 
 
 def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice | None:
-    """The most pods of its largest set with which it starts now, if any."""
+    """The most pods of the largest pod set with which the job starts now, if any."""
     largest = max(workload.pod_sets, key=lambda each: each.count, default=None)
     if largest is None or largest.count < 2:
         return None
-    # What refuses a job refuses a larger one too: the counts that start lie below those that do not.
+    # A refusal of a job refuses a larger job too: the counts that start are below the refused counts.
     starts: Job | None = None
     fitting, refused = 0, largest.count
     while refused - fitting > 1:
@@ -235,7 +239,7 @@ def _with_pods(workload: Workload, largest: PodSet, count: int) -> Workload:
 
 
 def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:
-    """The job with so many pods of its largest set; None where that leaves its request unchanged."""
+    """The job with ``count`` pods in the largest pod set; None where the request stays the same."""
     largest = max(workload.pod_sets, key=lambda each: each.count)
     gone = largest.count - count
     request = {name: amount - gone * largest.request.get(name, 0) for name, amount in job.demand.request.items()}

@@ -1,9 +1,9 @@
-"""The gateway's side of the process that looks ahead (muster.serving.forks): it sends state and questions, and waits.
+"""The gateway's side of the process that looks ahead (muster.serving.forks): sends state and questions, and waits.
 
-The process begins with a copy of the read model at the first question, and receives every commit that is folded here:
-an answer is of the state here when the question was asked, or of a newer one. Where the process ends, the questions
-under way fail, and the next question begins another. The process is replaced as well where it reads too slowly: more
-than so many unread bytes are not kept for it.
+The process begins with a copy of the read model at the first question, and receives every commit folded here. So an
+answer is about the state here at the time of the question, or about a newer state. When the process ends, the open
+questions fail, and the next question begins another process. A process that reads too slowly is replaced as well: the
+unread bytes are bounded.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from muster.serving.forks import HEAD, Verdict, framed
 from muster.told.readmodel.readstate import ReadState
 
 MOST_UNREAD = 32 << 20
-"""Bytes that the process has not read yet, beside the copy that it begins with, beyond which it is sent no commit."""
+"""Unread bytes, besides the initial copy, beyond which the process is sent no commit."""
 COMMAND = (sys.executable, "-m", forks.__name__)
 AT_ONCE = 2
-"""Questions that are answered at once; the others wait for their turn."""
+"""Questions that are answered at once; other questions wait for their turn."""
 
 
 class AwayError(Exception):
@@ -47,17 +47,17 @@ class LooksAhead(Protocol):
         """These commits have been folded here."""
 
     async def call(self, method: str, *args: object, limit_s: float) -> Any:
-        """The answer, or the part of it that was known after ``limit_s``.
+        """The answer, or the part that was known after ``limit_s``.
 
-        Raises what the method raises, LateError, and AwayError.
+        Raises the errors of the method, LateError, and AwayError.
         """
 
     async def stop(self) -> None:
-        """Forget the state. The next question begins with that of then."""
+        """Forget the state. The next question begins with the state of its time."""
 
 
 class Here:
-    """In this process, for as long as it takes."""
+    """Looks ahead in this process, for as long as the answer takes."""
 
     def __init__(self, state: Callable[[], ReadState]) -> None:
         self._ahead = Ahead(state)
@@ -73,7 +73,7 @@ class Here:
 
 
 class Beside:
-    """In a process of its own. ``state``: the read model here, as of now."""
+    """Looks ahead in a separate process. ``state``: returns the present read model of this process."""
 
     def __init__(self, state: Callable[[], ReadState], *, live: bool = True) -> None:
         """``live``: the state is of now, and not of a moment of the past."""
@@ -83,7 +83,7 @@ class Beside:
         self._reading: asyncio.Task[None] | None = None
         self._most = MOST_UNREAD
         self._behind = False
-        """Whether commits are missing there: it answers the questions under way, and no other."""
+        """Whether the process lacks commits: it answers the open questions, and no new ones."""
         self._turn = asyncio.Lock()
         self._places = asyncio.Semaphore(AT_ONCE)
         self._numbers = count(1)
@@ -132,7 +132,7 @@ class Beside:
         assert process.stdin is not None
         process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # It leads a session of its own: its forks end with it.
+            os.killpg(process.pid, signal.SIGKILL)  # The process leads a session: the forks end with the process.
         await process.wait()
         if reading is not None:
             await asyncio.wait({reading})
@@ -150,7 +150,7 @@ class Beside:
         return process
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
-        """Hand each answer to its question; at the end of the process every question under way ends."""
+        """Hand each answer to its question; at the end of the process all open questions end."""
         assert process.stdout is not None
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:

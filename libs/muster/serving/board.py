@@ -1,4 +1,4 @@
-"""The quota tree and its queues as values to show: the usage, the waiting and the running jobs of each. Pure."""
+"""The quota tree and the queues as values to show: usage, waiting jobs and running jobs. Pure."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ class RayWorkers(Struct, frozen=True):
 
     granted: int
     asked: int
-    """More that they ask for."""
+    """Replicas asked for beyond the granted ones."""
     going: int
-    """Of the granted ones those that are being taken back."""
+    """Granted replicas that are being taken back."""
 
 
 class BoardNode(Struct, frozen=True):
-    """One node of the tree. The counts of an inner node include everything below it."""
+    """One node of the tree. The counts of an inner node include all nodes below."""
 
     path: str
     depth: int
     leaf: bool
     last: bool
-    """The last of its siblings."""
+    """The last node among the siblings."""
     namespaces: list[str]
     amounts: list[Amount]
     waiting: int = 0
@@ -74,12 +74,12 @@ class BoardNode(Struct, frozen=True):
     priority: int = 0
     head: QueueHead | None = None
     paused: tuple[str, ...] = ()
-    """What rests here: ``admissions``, ``evictions``."""
+    """The paused actions at this node: ``admissions``, ``evictions``."""
     beyond: dict[str, int] = field(default_factory=dict)
-    """What of ``used`` runs beyond what was granted, by resource in base units."""
+    """The part of ``used`` beyond the grants, by resource in base units."""
 
     workers: RayWorkers | None = None
-    """Of the Ray clusters in it that scale themselves; None where there are none."""
+    """Of the Ray clusters in the node that scale themselves; None without such clusters."""
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class BoardNode(Struct, frozen=True):
 
 
 class Board(Struct, frozen=True):
-    """All of it, as of a position of the log."""
+    """The whole board, as of a position of the log."""
 
     seq: int
     generation: int
@@ -97,15 +97,15 @@ class Board(Struct, frozen=True):
     profile: str = ""
     nodes: list[BoardNode] = field(default_factory=list)
     unsynced: list[str] = field(default_factory=list)
-    """What has not been listed yet: nothing is admitted meanwhile."""
+    """Resources that are not listed yet: nothing is admitted meanwhile."""
     pauses: list[str] = field(default_factory=list)
-    """The pauses in force, a sentence each."""
+    """The pauses in force, one sentence for each."""
     reclaim: list[str] = field(default_factory=list)
-    """In which trees reclaim is off, and what enables it, a sentence each."""
+    """The trees with reclaim off, and how to enable reclaim, one sentence for each."""
 
 
 def board_of(state: ReadState, reclaim: Sequence[str] = ()) -> Board:
-    """The board a view shows. ``reclaim``: in which trees reclaim is off, a sentence each."""
+    """The board for a view. ``reclaim``: the trees with reclaim off, one sentence for each."""
     tree = state.queues.ledger.tree
     board = Board(state.seq, state.generation, state.now, unsynced=sorted(state.unsynced))
     if tree is None:

@@ -1,4 +1,4 @@
-"""The chain of causes of an event: each decision names the event it was decided for, back to an observation."""
+"""The chain of causes of an event: each decision names its cause, back to an observation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reader = Callable[[int], Awaitable[Stored | None]]
 
 
 async def causes(read: Reader, lens: Lens, seq: int, index: int, state: ReadState) -> list[shapes.CauseView]:
-    """From an event to its cause, and so on. What the viewer may not see is a step without words."""
+    """From an event to its cause, and so on. An event that the viewer may not see is a step without words."""
     chain: list[shapes.CauseView] = []
     while len(chain) < MOST_CAUSES:
         stored = await read(seq)

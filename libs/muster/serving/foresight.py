@@ -13,22 +13,22 @@ from muster.serving.beside import AwayError, Beside, Here, LateError, LooksAhead
 from muster.told.readmodel.readstate import ReadState
 
 ANSWER_S = 2.0
-"""A reader's question has the answer that is known by then."""
+"""The time after which a reader's question gets the answer known so far."""
 PLAY_S = 60.0
 """The queues are played forward for all readers: a long line takes long, and only the first reader waits."""
 FORESEEN_MS = 3_000
-"""So long the queues played forward are taken to be those of now, ..."""
+"""How long the queues played forward count as the present queues, ..."""
 FORESEEN_EACH_MS = 2
-"""... and so much longer for each job that starts in them, so that a long line is not played forward all the time."""
+"""... and how much longer for each start in them, so that a long queue is not played forward all the time."""
 
 
 def serves(made: int, found: Mapping[str, Projected], now: int) -> bool:
-    """Whether queues that were played forward at ``made`` are taken to be those of now."""
+    """Whether queues that were played forward at ``made`` count as the present queues."""
     return 0 <= now - made < max(FORESEEN_MS, FORESEEN_EACH_MS * len(found))
 
 
 class Foresight:
-    """Of one followed log. ``apart``: look ahead in a process of its own."""
+    """The projections of one followed log. ``apart``: look ahead in a separate process."""
 
     def __init__(self, state: Callable[[], ReadState], clock: Clock, *, apart: bool) -> None:
         self.ahead: LooksAhead = Beside(state) if apart else Here(state)
@@ -41,9 +41,9 @@ class Foresight:
         self._stale = asyncio.Event()
 
     async def looked(self, state: ReadState, now: int, method: str, *args: object, live: bool) -> Any:
-        """What a method of :class:`Ahead` says of now, or of the state of a moment.
+        """The answer of a method of :class:`Ahead`, for now or for the state of a moment.
 
-        Raises what the method raises, LateError and AwayError.
+        Raises the errors of the method, LateError and AwayError.
         """
         if live:
             return await self.ahead.call(method, *args, now, limit_s=ANSWER_S)
@@ -65,8 +65,11 @@ class Foresight:
     async def foreseen(
         self, state: ReadState, now: int, path: Mapping[str, str], *, live: bool
     ) -> Mapping[str, Projected]:
-        """When waiting jobs start. Only the first reader waits for it, and one of a job that came after it; all others
-        get the look before, also while a new one is made.
+        """The projected starts of waiting jobs.
+
+        The first reader waits, and so does a reader of a job that is newer than the projection. All other readers get
+        the
+        projection before, also while a new projection is made.
         """
         if not live:
             found: Mapping[str, Projected] = await self.looked(state, now, "foreseen", live=False)
@@ -80,7 +83,7 @@ class Foresight:
         return self._foreseen[1]
 
     async def keep(self) -> None:
-        """Look ahead again whenever a reader met a look that is too old."""
+        """Look ahead again whenever a reader met a projection that is too old."""
         while True:
             await self._stale.wait()
             async with self._playing:
@@ -92,7 +95,7 @@ class Foresight:
                     self._stale.clear()
 
     def _lacks(self, state: ReadState, path: Mapping[str, str]) -> bool:
-        """Whether the queues were not played forward yet, or not since a job came that is asked about."""
+        """Whether the queues were not played forward yet, or not since the job of the question came."""
         made, found = self._foreseen
         key = (path.get("namespace"), path.get("name"))
         return not made or any(

@@ -1,7 +1,7 @@
-"""Copies of the queues in which something differs: a quota, a request, a job that is not submitted yet. Pure.
+"""Copies of the queues with a difference: a quota, a request, a job that is not submitted yet. Pure.
 
-What is not changed is shared with the original, so that a fork costs little where thousands wait. A fork is looked at,
-and played forward; nothing is folded into it.
+A fork shares the unchanged parts with the original, so a fork costs little with thousands of waiting jobs. A fork is
+read, and played forward; no commit is folded into a fork.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from muster.told.readmodel.readstate import ReadState
 from muster.told.wording.explain import waiting_for_quota
 
 FIELDS = {"min": "guaranteed", "max": "limit", "weight": "weight"}
-"""What of a quota may be changed -> the field of its node."""
+"""Changeable setting of a quota -> field of the node"""
 
 
 FOREVER = 1 << 50
 
 
 class _Unknown(Durations):
-    """Of no job is known how long it runs: none of them ends."""
+    """No run time is known for any job: no job ends."""
 
     def left(self, kinds: Iterable[str], ran: int) -> int | None:
         return FOREVER
@@ -61,7 +61,7 @@ def _changed(node: QuotaNode, path: str, field: str, resource: str, amount: int 
 
 
 def with_request(queues: Queues, uid: str, resource: str, amount: int) -> Queues:
-    """A waiting job that asks for another amount, at its place in its queue."""
+    """The queues with another request of a waiting job, at the job's place in its queue."""
     job = queues.jobs[uid]
     request = {**job.demand.request, resource: amount}
     changed = structs.replace(job, demand=structs.replace(job.demand, request=request))
@@ -78,7 +78,7 @@ def without_job(queues: Queues, uid: str) -> Queues:
 
 
 def with_job(queues: Queues, job: Job) -> Queues:
-    """One more waiting job, at its place in its queue."""
+    """The queues with one more waiting job, at the job's place in its queue."""
     key = shape_key(job.queue, job.demand)
     job = structs.replace(job, shape=key)
     shapes = dict(queues.book.shapes)
@@ -95,7 +95,7 @@ def _with_line(queues: Queues, shapes: dict[str, Shape], queue: str, line: list[
 
 
 def new_job(state: ReadState, workload: Workload, queue: str, now: int) -> Job:
-    """A job that would be queued now, at the place that the order of its queue gives it."""
+    """A job that would be queued now, at the place given by the order of its queue."""
     queues = state.queues
     demand, rank = queues.demand_of(workload), now
     if queues.order(queue) == "learned":
@@ -118,8 +118,9 @@ def new_job(state: ReadState, workload: Workload, queue: str, now: int) -> Job:
 def projected(
     state: ReadState, queues: Queues, now: int, *, until: str = "", beyond: int = 0, most: int = MAX_STARTS
 ) -> Mapping[str, Projected]:
-    """When waiting jobs start, if nothing else came, in the order of their starts; see Projection.run. While no run
-    times are known, only what starts at once.
+    """The projected starts of waiting jobs without further jobs, in the order of the starts; see Projection.run.
+
+    While no run times are known, only the jobs that start at once.
     """
     durations = state.promises.durations
     found = Projection(queues, running(state), durations if durations.known() else _Unknown(), now)
@@ -128,7 +129,7 @@ def projected(
 
 
 def binds(queues: Queues, job: Job, now: int) -> str:
-    """What refuses a job now: the limit, else the job before it; empty where nothing does."""
+    """Why a job is refused now: by a limit, else by the job before; empty where the job is not refused."""
     short = queues.ledger.shortfall(job.queue, job.demand, now=now)
     if short is not None:
         return waiting_for_quota(short).text
@@ -137,7 +138,7 @@ def binds(queues: Queues, job: Job, now: int) -> str:
 
 
 def first_before(queues: Queues, job: Job) -> Place | None:
-    """The head of a queue with policy Block, where that is another job."""
+    """The head of a queue with policy Block, if another job is the head."""
     if not queues.is_blocking(job.queue):
         return None
     first = queues.book.head(job.queue) or job.place

@@ -1,7 +1,7 @@
-"""The process that looks ahead for the gateway: it keeps the read model, and forks for each question.
+"""The process that looks ahead for the gateway: keeps the read model, and forks for each question.
 
-A fork answers one question and ends. So a question that takes long delays no other, can be given up, and has a limit of
-time and of memory. The process has one thread: a fork of it has all that it needs.
+A fork answers one question and ends. So a slow question delays no other question, can be given up, and has a limit of
+time and of memory. The process has one thread, so a fork has everything that the fork needs.
 
 Frames on the standard input and output: eight bytes of length, then a pickled tuple. In: ``("begin", state)``,
 ``("fold", commits)``, ``("ask", number, limit_s, method, arguments)``, ``("drop", number)``. Out: ``(number, verdict,
@@ -31,7 +31,7 @@ from muster.told.readmodel.readstate import ReadState
 
 HEAD = 8
 MOST_MEMORY = 512 << 20
-"""Bytes that a question may take beside the state."""
+"""Bytes that a question may take besides the state."""
 CHUNK = 1 << 20
 
 Verdict = Literal["answer", "part", "error", "late", "ended"]
@@ -57,7 +57,7 @@ def unframed(text: bytearray) -> list[Any]:
 
 
 class Fork:
-    """One question under way in a process of its own."""
+    """One open question in a process of its own."""
 
     def __init__(self, number: int, limit_s: float, answer: Callable[[BinaryIO], None]) -> None:
         self.number = number
@@ -72,13 +72,13 @@ class Fork:
         self._text = bytearray()
 
     def read(self) -> bool:
-        """Take what it wrote; whether it goes on."""
+        """Read the output of the fork; returns whether the fork goes on."""
         chunk = os.read(self.source, CHUNK)
         self._text += chunk
         return bool(chunk)
 
     def said(self) -> tuple[Verdict, Any]:
-        """The last thing that it said: an answer, a part of one, or an error; else that it ended."""
+        """The last output of the fork: an answer, a part of an answer, or an error; else that the fork ended."""
         said = unframed(self._text)
         return said[-1] if said else ("ended", None)
 
@@ -90,7 +90,7 @@ class Fork:
 
 
 class Forker:
-    """Folds, and forks for each question. ``source``: the file descriptor that frames come from."""
+    """Folds, and forks for each question. ``source``: the file descriptor of the incoming frames."""
 
     def __init__(self, source: int, sink: BinaryIO, *, live: bool) -> None:
         self._source = source
@@ -99,7 +99,7 @@ class Forker:
         self._seat = Seat(ReadModel())
         self._text = bytearray()
         self._forks: dict[int, Fork] = {}
-        """By the descriptor that each is read from."""
+        """By the descriptor of the fork's output."""
         self._ready = selectors.DefaultSelector()
         self._ready.register(source, selectors.EVENT_READ)
 
@@ -118,7 +118,7 @@ class Forker:
                 self._settle(fork, "late" if verdict == "ended" else verdict, value)
 
     def _hear(self) -> bool:
-        """Take what came in; False at its end."""
+        """Read the incoming frames; False at the end of the input."""
         chunk = os.read(self._source, CHUNK)
         self._text += chunk
         for frame in unframed(self._text):

@@ -1,4 +1,4 @@
-"""What happened, by the read model of jobs and gangs: a feed, and the marks of the time slider. Pure."""
+"""The happenings of jobs and gangs in the read model: a feed, and the marks of the time slider. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def happened(
 
 
 def marks(state: ReadState, lens: Lens, *, limit: int = MOST_MARKS) -> list[shapes.EventView]:
-    """The turns to slide along, the oldest first; one of each sequence, and where there are too many, some of them."""
+    """The turns for the time slider, the oldest first; one of each sequence, and a selection of too many."""
     by_seq: dict[int, tuple[int, int, Ref | None, str, Happening]] = {}
     for each in _turns(state, lens, ""):
         by_seq.setdefault(each[0], each)

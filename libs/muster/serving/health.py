@@ -1,6 +1,6 @@
-"""Whether a cell works, as far as its log shows: what keeps it from admitting, and what needs a person. Pure.
+"""Whether a cell works, by its log: what stops the admissions, and which objects need a person. Pure.
 
-`muster doctor` asks the cluster and the bus as well; this answers at any moment of the past too.
+`muster doctor` asks the cluster and the bus as well. This answer exists for any moment of the past too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from muster.told.status.statuses import job_status
 from muster.told.wording import explain, jobs, pods, problems, raywords
 
 MOST = 20
-"""Findings of one sort that are listed."""
+"""The most findings of one sort in the list."""
 
 
 def health(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.HealthView:
-    """What is wrong, the worst first, within what the viewer may see."""
+    """The problems, the worst first, within the rights of the viewer."""
     found = [*_stopped(state), *_refused(state), *_held_up(state, lens), *_paused(state)]
     shown = [shapes.FindingView(each.level, each.subject, lens.words(each.text)) for each in found]
     worst = {each.level for each in shown}
@@ -37,7 +37,7 @@ Found = Iterator[shapes.FindingView]
 
 
 def _stopped(state: ReadState) -> Found:
-    """What keeps every job from being admitted."""
+    """The problems that stop all admissions."""
     if state.unsynced:
         text = f"{', '.join(sorted(state.unsynced))} are not listed yet: nothing is admitted until they are"
         yield shapes.FindingView("stopped", "", text)
@@ -48,7 +48,7 @@ def _stopped(state: ReadState) -> Found:
 
 
 def _refused(state: ReadState) -> Found:
-    """Quota trees and node pools that are refused. Of a job its status says so."""
+    """Quota trees and node pools that are refused. A refused job shows this in its status."""
     for each in state.troubles.values():
         if each.code in ("tree_rejected", "pools_refused"):
             said = explain.trouble(each.code, [problems.line(one) for one in each.found], each.more)
@@ -56,7 +56,7 @@ def _refused(state: ReadState) -> Found:
 
 
 def _held_up(state: ReadState, lens: Lens) -> Found:
-    """Jobs that do not go on by themselves: they can never start, their pods do not run, their Ray cluster is stuck."""
+    """Jobs that need an act: jobs that can never start, pods that do not run, Ray clusters that are stuck."""
     found = []
     for uid, alike in _looked_at(state, lens).items():
         record, status = state.records[uid], job_status(state, uid)
@@ -76,7 +76,7 @@ def _held_up(state: ReadState, lens: Lens) -> Found:
 
 
 def _looked_at(state: ReadState, lens: Lens) -> dict[str, int]:
-    """Uid -> how many are like it: each job that does not wait, and of each shape that waits the first."""
+    """Uid -> number of like jobs: each job that does not wait, and the first job of each waiting shape."""
     waiting = {place.uid: None for shape in state.queues.book.shapes.values() for place in shape.waiting}
     found = {
         uid: 1

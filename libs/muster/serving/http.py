@@ -32,11 +32,14 @@ from muster.serving.streaming import messages, resumed
 MOST_BODY = 256 * 1024
 COMPRESSED_FROM = 2_048
 HEAD_S = 15.0
-"""A connection without a whole request for so long is closed: one that is new, kept alive, or half sent."""
+"""A connection without a whole request for this long is closed: a new connection, a kept one, or one with half a
+request.
+"""
 BODY_S = 10.0
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-"""The names by which a gateway that shows everything to every reader may be called: a page of a stranger whose name
-leads to loopback calls it by its own.
+"""The allowed names of a gateway that shows everything to every reader.
+
+A foreign page whose name leads to loopback calls the gateway by another name.
 """
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -57,7 +60,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AccessReview(Protocol):
-    """Names the user of a request, and what this user may see. Raises DeniedError, UndecidedError."""
+    """Names the user of a request, and the rights of the user. Raises DeniedError, UndecidedError."""
 
     async def viewed(self, authorization: str, namespaces: set[str]) -> Viewed: ...
 
@@ -76,8 +79,9 @@ class GatewayServer(Listener):
         *,
         hosts: frozenset[str] = frozenset(),
     ) -> None:
-        """``pages``: the folder with the files of the dashboard; ``hosts``: the names that requests may call the
-        gateway by, all where there is none.
+        """``pages``: the folder with the files of the dashboard; ``hosts``: the names by which requests may call the
+        gateway,
+        all names where empty.
         """
         super().__init__(host, port, what="the gateway", setting="MUSTER_GATEWAY_PORT")
         self._questions = questions
@@ -135,11 +139,11 @@ class GatewayServer(Listener):
             async for message in messages(self._questions, self._clock, lambda: self._viewed(request), after):
                 await response.write(message)
         except (ConnectionError, DeniedError, UndecidedError):
-            pass  # The reader is gone, or may not read on; it comes back with the last position it has.
+            pass  # The reader is gone, or may not read on; a reader comes back with its last position.
         return response
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
-        """A file of the dashboard. Every other path is the dashboard itself: its state is in the address."""
+        """A file of the dashboard. Every other path is the dashboard: the address holds the state of the dashboard."""
         path = (self._pages / request.match_info["path"]).resolve()
         if not path.is_file() or not path.is_relative_to(self._pages.resolve()) or path.suffix not in TYPES:
             if path.suffix or request.path.startswith("/api/"):
@@ -152,7 +156,7 @@ class GatewayServer(Listener):
         return response
 
     def _check_host(self, request: web.Request) -> None:
-        """Raises HTTPMisdirectedRequest for a name that is not of this gateway."""
+        """Raises HTTPMisdirectedRequest for a name that is not a name of this gateway."""
         name = request.url.host or ""
         if self._hosts and name not in self._hosts:
             known = ", ".join(sorted(self._hosts))
@@ -160,7 +164,7 @@ class GatewayServer(Listener):
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Every answer has the headers, and every failure is one sentence that names nothing it may not."""
+        """Add the headers to every answer, and make one sentence of every failure, without names that are concealed."""
         try:
             self._check_host(request)
             response = await handler(request)

@@ -1,4 +1,4 @@
-"""The jobs of a cell as rows, with the same status that every other reader shows. Pure."""
+"""The jobs of a cell as rows, with the same status as for every other reader. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ORDER: tuple[Phase, ...] = (
     "finished",
     "gone",
 )
-"""What holds quota first, then what waits, then the rest."""
+"""Jobs that hold quota first, then waiting jobs, then the rest."""
 
 
 class JobRow(Struct, frozen=True):
@@ -51,12 +51,12 @@ class JobRow(Struct, frozen=True):
     priority: int | None
     request: Vector
     since: int
-    """When its state began."""
+    """When the state of the job began."""
     text: str
     outcome: Outcome = ""
-    """How it ended."""
+    """How the job ended."""
     cause: str = ""
-    """What keeps its pods from running, or made it fail: a code of a pod."""
+    """The code of a pod that keeps the pods from running, or made the job fail."""
     cause_since: int = 0
     promise: Promise = Promise(why="not_waiting")
     owner: str = ""
@@ -67,7 +67,7 @@ class JobRow(Struct, frozen=True):
 
 
 class JobFilter(Struct, frozen=True):
-    """Which jobs; what is empty leaves none out. ``ended_after``: log time (ms) from which on ended ones count."""
+    """Which jobs; an empty field leaves no job out. ``ended_after``: log time (ms) from which on ended jobs count."""
 
     states: tuple[str, ...] = ()
     queue: str = ""
@@ -77,12 +77,12 @@ class JobFilter(Struct, frozen=True):
     name: str = ""
     """A part of ``namespace/name``."""
     outcome: str = ""
-    """How it ended."""
+    """How the job ended."""
     owners: tuple[str, ...] = ()
-    """Of one of these."""
+    """The owners, one of which the job must have."""
 
     def takes(self, row: JobRow) -> bool:
-        """Whether a row is asked for. A queue is meant by its path, the end of it, or a path above it."""
+        """Whether the filter takes a row. A queue is given by path, by the end of a path, or by a path above."""
         if self.states and row.phase not in self.states:
             return False
         if self.namespace and row.namespace != self.namespace:
@@ -103,9 +103,9 @@ class JobFilter(Struct, frozen=True):
 
 
 def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]:
-    """Every job there is or that is remembered: those that hold quota first, then the others in queue order.
+    """Every job that exists or is remembered: jobs with quota first, then the others in queue order.
 
-    ``starts``: with the times at which they start, for which the queues are played forward.
+    ``starts``: with projected starts, for which the queues are played forward.
     """
     promises = promises_of(state, state.records if starts else (), now)
     rows = [
@@ -116,12 +116,12 @@ def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]
 
 
 def place_of(row: JobRow) -> tuple[Any, ...]:
-    """What rows are sorted by."""
+    """The sort key of rows."""
     return (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid)
 
 
 class Listing(Struct, frozen=True):
-    """Which jobs a filter takes, in the order in which they are listed, and how many there are whatever it takes."""
+    """The jobs that a filter takes, in the order of the list, and the number of all jobs by state."""
 
     uids: list[str]
     states: Counter[Phase]
@@ -129,9 +129,9 @@ class Listing(Struct, frozen=True):
 
 
 def listing(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) -> Listing:
-    """One walk over all jobs, which costs little for each.
+    """One walk over all jobs, at a small cost for each job.
 
-    ``sees``: whether jobs of a namespace may be listed. A queue is meant by its full path here.
+    ``sees``: whether jobs of a namespace may be listed. Here a queue is given by its full path.
     """
     found: list[tuple[tuple[Any, ...], str]] = []
     states: Counter[Phase] = Counter()
@@ -161,7 +161,7 @@ def listing(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) ->
 
 
 def row_of(state: ReadState, uid: str, now: int, promise: Promise) -> JobRow:
-    """One job as it is listed."""
+    """One job as a row of the list."""
     return _row(state, uid, state.records[uid], now, promise)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MOST_QUESTIONS = 4
-"""Questions that look ahead, of one viewer at once: one is answered, the others wait."""
+"""Questions that look ahead, for one viewer at once: one question is answered, the others wait."""
 MOST_ALL_QUESTIONS = 64
 MOST_STREAMS = 64
 """Streams of one viewer at once."""
@@ -15,11 +15,11 @@ MOST_ALL_STREAMS = 4_096
 
 
 class TooManyError(Exception):
-    """The viewer has as many questions or streams under way as one may have, or all viewers have."""
+    """The viewer, or all viewers together, have the most questions or streams that are allowed."""
 
 
 class UnderWay:
-    """Counts what is under way, of each viewer and of all. ``what``: its name in a refusal."""
+    """Counts the open questions or streams, by viewer and in all. ``what``: the noun in a refusal."""
 
     def __init__(self, what: str, most: int, most_all: int) -> None:
         self._what = what
@@ -29,7 +29,7 @@ class UnderWay:
 
     @contextmanager
     def one(self, viewer: str) -> Iterator[None]:
-        """One more, until the block ends. Raises TooManyError."""
+        """Count one more, until the block ends. Raises TooManyError."""
         if self._counts[viewer] >= self._most:
             raise TooManyError(f"you have {self._most} {self._what} under way; end one of them, or wait for it")
         if self._counts.total() >= self._most_all:

@@ -26,18 +26,18 @@ from muster.told.readmodel.readstate import ReadState
 from muster.told.views.narrator import NarratedEvent, Narrator, entry_of
 
 RING = 5_000
-"""Happenings that are kept for streams; what is older is read again from the log."""
+"""Happenings that are kept for streams; older happenings are read again from the log."""
 
 
 class Said(Struct, frozen=True):
-    """Something that happened to a job."""
+    """A happening of a job."""
 
     ref: Ref
     happening: Happening
 
 
 class Live(Follower[ReadState]):
-    """Follows the log. ``changed`` is set whenever something was folded; readers wait for it with :meth:`news`."""
+    """Follows the log. ``changed`` is set whenever a commit was folded; readers wait with :meth:`news`."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class Live(Follower[ReadState]):
         hooks: Hooks | None = None,
         apart: bool = False,
     ) -> None:
-        """``apart``: look ahead in a process of its own."""
+        """``apart``: look ahead in a separate process."""
         super().__init__(
             ReadModel(listener=self._hear), log=log, snapshots=snapshots, clock=clock, hooks=hooks, every=1 << 62
-        )  # It reads snapshots and keeps none: it may write nothing.
+        )  # The gateway reads snapshots and keeps none, without a right to write.
         self.moments = moments
         self.foresight = Foresight(lambda: self.state, clock, apart=apart)
         self.series = UseSeries()
@@ -106,7 +106,7 @@ class Live(Follower[ReadState]):
             await self._news.wait_for(lambda: self.state.seq > after)
 
     async def told(self, after: int) -> AsyncIterator[NarratedEvent]:
-        """What happened to jobs after a sequence, up to now: from the ring, else told again from the log."""
+        """The happenings of jobs after a sequence, up to now: from the ring, else told again from the log."""
         if after < self._told_from:
             narrator, ends = Narrator(await self.moments.copy_at(after)), self._told_from
             async with aclosing(self.log.follow(narrator.state.seq)) as stream:
@@ -120,7 +120,7 @@ class Live(Follower[ReadState]):
                 yield entry_of(said.ref, said.happening)
 
     async def _past(self, until: int) -> None:
-        """Fold what lies before the state that following began with, once, for its rungs and its series."""
+        """Fold the log before the state with which following began, once, for the rungs and the series."""
         state, folder = await asyncio.to_thread(self.moments.beginning), Folder(ReadModel())
         noted = 0
 

@@ -1,8 +1,8 @@
 """The read model at any moment: states kept on a ladder that thins with age, and the commits between two rungs.
 
-A rung is an encoded state in a file. Near the end of the log rungs are close, further back each is as far from the
-next as a fold of about a second. A moment is the rung at or before it and what follows, folded in a thread; the moments
-that were asked for last are kept. A state that is given out belongs to all readers: none of them changes it.
+A rung is an encoded state in a file. Rungs are close near the end of the log. Further back, a fold from one rung to the
+next takes about a second. A moment is the rung before and the following commits, folded in a thread. The last asked
+moments are kept. All readers share a state, and no reader changes a state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LogMark(Struct, frozen=True):
     at: int = 0
 
     def passed(self, seq: int, now: int) -> bool:
-        """Whether a commit with this sequence and log time lies after it."""
+        """Whether a commit with this sequence and log time is after the mark."""
         return seq > self.seq if self.seq else now > self.at
 
 
@@ -56,14 +56,14 @@ class Rung(Struct, frozen=True, order=True):
 
 
 class OutsideError(Exception):
-    """The moment lies before the log begins, or after its end."""
+    """The moment is before the begin of the log, or after the end."""
 
 
 class Moments:
-    """The ladder of one log. ``folder``: where the rungs are kept; it is the caller's to remove."""
+    """The ladder of one log. ``folder``: the place of the rungs; the caller removes the folder."""
 
     def __init__(self, log: Log, folder: Path, base: Sequence[Snapshot] = ()) -> None:
-        """``base``: the states a log begins with whose first generations are gone."""
+        """``base``: the initial states of a log whose first generations are gone."""
         self._log = log
         self._folder = folder
         self._rungs: list[Rung] = []
@@ -80,7 +80,7 @@ class Moments:
         return tuple(self._rungs)
 
     def keep(self, state: ReadState) -> None:
-        """Keep a state, as it is now, as a rung; those that have become too close to each other go."""
+        """Keep a state, as it is now, as a rung; rungs that have become too close to each other are removed."""
         path = self._folder / f"{state.seq}.state"
         body = zlib.compress(encode_state(state), LEVEL)
         with self._lock:
@@ -91,7 +91,7 @@ class Moments:
             self._thin()
 
     def is_due(self, seq: int) -> bool:
-        """Whether a state at a sequence is to be kept: it lies far enough behind the rung before it."""
+        """Whether a state at a sequence is to be kept: the state is far enough behind the rung before."""
         with self._lock:
             number = bisect_right(self._rungs, seq, key=lambda each: each.seq)
             before = self._rungs[number - 1].seq if number else self._first.seq
@@ -111,7 +111,7 @@ class Moments:
         self._rungs[:-NEAR_RUNGS] = kept
 
     def beginning(self) -> ReadState:
-        """A copy of the state that the log begins with."""
+        """A copy of the initial state of the log."""
         return decode_state(encode_state(self._first), ReadState)
 
     async def copy_at(self, seq: int) -> ReadState:
@@ -122,7 +122,7 @@ class Moments:
             return await self._folded(LogMark(seq=seq))
 
     async def at(self, mark: LogMark) -> ReadState:
-        """The read model as of a moment. Raises OutsideError, and what the log raises."""
+        """The read model as of a moment. Raises OutsideError, and the errors of the log."""
         async with self._turn:  # Two moments at once would take both cores from the readers of the present.
             known = self._states.get(mark.seq)
             if known is not None:
@@ -152,7 +152,7 @@ class Moments:
         return state
 
     def _begin(self, mark: LogMark) -> ReadState:
-        """The state to begin with: a copy of the newest rung that does not lie after the mark."""
+        """The initial state of a fold: a copy of the newest rung that is not after the mark."""
         with self._lock:  # A rung that is being read does not go.
             fitting = [each for each in self._rungs if not mark.passed(each.seq, each.now)]
             body = fitting[-1].path.read_bytes() if fitting else b""
@@ -163,7 +163,7 @@ class Moments:
         return self.beginning()
 
     def _fold(self, folder: Folder, state: ReadState, batch: Sequence[Stored], mark: LogMark) -> bool:
-        """Fold what lies before the mark or at it; whether all of it did."""
+        """Fold the commits up to the mark; returns whether all commits were folded."""
         for stored in batch:
             if mark.passed(stored.seq, max(state.now, stored.commit.at)):
                 return False

@@ -1,8 +1,8 @@
-"""What one viewer may see. Everything that leaves the gateway passes here: rows are chosen, and names are concealed.
+"""The rights of one viewer. Every answer of the gateway passes here: rows are chosen, and names are concealed.
 
-A name of a namespace that the viewer may not see is in no answer. Rows about such namespaces are left out. Sentences
-are about several objects, so their words are looked at one by one: ``NAMESPACE/NAME`` of another namespace, and the
-path of a quota that is not the viewer's, are replaced. What is not known to be visible is not shown.
+No answer has a name of a namespace that the viewer may not see. Rows about such namespaces are left out. Sentences are
+about several objects, so each word is checked. A ``NAMESPACE/NAME`` of another namespace is replaced, and so is the
+path of a quota that is not the viewer's. A name that is not known to be visible is concealed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _KUBERNETES = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+/")
 
 
 class Scope(Struct, frozen=True):
-    """``namespaces``: those whose jobs the viewer may see, None for all; ``cluster``: whether nodes may be seen."""
+    """``namespaces``: the namespaces whose jobs the viewer may see, None for all; ``cluster``: whether nodes may be
+    seen.
+    """
 
     namespaces: frozenset[str] | None = None
     cluster: bool = True
@@ -45,7 +47,7 @@ EVERYTHING = Scope()
 
 
 class Lens:
-    """A scope, looking at one state."""
+    """A scope, applied to one state."""
 
     def __init__(self, scope: Scope, state: ReadState) -> None:
         self.scope = scope
@@ -56,7 +58,7 @@ class Lens:
         return self.scope.sees(namespace)
 
     def sees_queue(self, path: str) -> bool:
-        """Whether a quota is one of the viewer's namespaces, or above one."""
+        """Whether a quota belongs to a namespace of the viewer, or is above such a quota."""
         return self.scope.whole or path in self._paths
 
     def words(self, text: str) -> str:
@@ -78,7 +80,7 @@ class Lens:
         return (JOB_HIDDEN if "/" not in rest else QUOTA_HIDDEN) + word[len(name) :]
 
     def through(self, value: Any) -> Any:
-        """Plain data with every text in it looked at."""
+        """Plain data with all texts checked."""
         if self.scope.whole:
             return value
         if isinstance(value, str):
@@ -91,7 +93,7 @@ class Lens:
 
 
 def _visible_paths(scope: Scope, state: ReadState) -> frozenset[str]:
-    """The quotas of the viewer's namespaces, of their jobs, and all that are above them."""
+    """The quotas of the viewer's namespaces, of the jobs there, and all quotas above."""
     if scope.namespaces is None:
         return frozenset(state.queues.ledger.nodes)
     leaves = {state.queues.ledger.leaf_of[each] for each in scope.namespaces if each in state.queues.ledger.leaf_of}
@@ -100,7 +102,7 @@ def _visible_paths(scope: Scope, state: ReadState) -> frozenset[str]:
 
 
 def _foreign_names(scope: Scope, state: ReadState) -> frozenset[str]:
-    """Names of others that could not be a word of a sentence: with a digit, a dash or a dot in them."""
+    """Foreign names that are no words of English: names with a digit, a dash or a dot."""
     if scope.namespaces is None:
         return frozenset()
     own: set[str] = set()

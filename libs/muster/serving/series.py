@@ -1,4 +1,4 @@
-"""Use against guarantee over time: a point for each change, thinned with age so that a month costs what a day does."""
+"""Use against guarantee over time: a point for each change, thinned with age so that a month costs as much as a day."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from muster.serving import shapes
 from muster.told.readmodel.readstate import ReadState
 
 MOST_POINTS = 1_200
-"""Points that are kept; beyond it every second one of the older half goes."""
+"""Points that are kept; beyond this number, every second point of the older half is removed."""
 APART_MS = 1_000
 
 
 class Level(Struct, frozen=True, order=True):
-    """What every quota used from a moment on."""
+    """The use of every quota from a moment on."""
 
     seq: int
     at: int
@@ -46,7 +46,7 @@ class UseSeries:
         return state.now
 
     def of(self, queue: str, resource: str, state: ReadState, moment: shapes.MomentView) -> shapes.SeriesView:
-        """The series of one quota, up to a state, by the tree of that moment."""
+        """The series of one quota, up to a state, by the tree of the moment."""
         node = state.queues.ledger.nodes.get(queue)
         least = node.guaranteed.get(resource, 0) if node is not None else 0
         limit = node.limit.get(resource) if node is not None else None

@@ -1,7 +1,7 @@
-"""What the gateway answers with. The OpenAPI document is made of these: fields are added, none is changed or removed.
+"""The shapes of the gateway's answers. The OpenAPI document is made of these shapes: fields are only added.
 
-Times are RFC 3339; amounts are given in base units (cpu and GPUs in thousandths, memory in bytes), and as Kubernetes
-writes them.
+Times are RFC 3339; amounts are in base units (cpu and GPUs in thousandths, memory in bytes), and as Kubernetes
+writes quantities.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class MomentView(Struct, frozen=True):
     sequence: int
     at: str
     live: bool = True
-    """Whether it is the newest one."""
+    """Whether the moment is the newest."""
     log_id: str = ""
 
 
@@ -28,10 +28,10 @@ class AmountView(Struct, frozen=True):
     guaranteed: int
     limit: int | None
     held: int
-    """Kept for waiting jobs that others leave for."""
+    """Kept for waiting jobs whose victims leave."""
     borrowed: int
     text: str
-    """What of it is used, of how much."""
+    """The used amount, and the limit."""
 
 
 class HeadView(Struct, frozen=True):
@@ -43,7 +43,7 @@ class HeadView(Struct, frozen=True):
 
 
 class WorkersView(Struct, frozen=True):
-    """Worker replicas of Ray clusters: granted ones, how many more are asked for, how many are taken back."""
+    """Worker replicas of Ray clusters: granted, asked for beyond the grant, and being taken back."""
 
     granted: int
     asked: int
@@ -51,7 +51,7 @@ class WorkersView(Struct, frozen=True):
 
 
 class QueueView(Struct, frozen=True):
-    """One quota of the tree. The counts of an inner one include everything below it."""
+    """One quota of the tree. The counts of an inner quota include all quotas below."""
 
     path: str
     name: str
@@ -67,9 +67,9 @@ class QueueView(Struct, frozen=True):
     head: HeadView | None = None
     priority: int = 0
     beyond: dict[str, int] = field(default_factory=dict)
-    """What of the use runs beyond what was granted, by resource."""
+    """The part of the use beyond the grants, by resource."""
     workers: WorkersView | None = None
-    """Of the Ray clusters in it that scale themselves; none where there are none."""
+    """Of the Ray clusters in the quota that scale themselves; none without such clusters."""
 
 
 class QueuesView(Struct, frozen=True):
@@ -79,10 +79,10 @@ class QueuesView(Struct, frozen=True):
     tree: str
     queues: list[QueueView]
     notes: list[str] = field(default_factory=list)
-    """What keeps everything from being admitted, and what is paused; a sentence each."""
+    """The reasons that stop all admissions, and the pauses; one sentence for each."""
     profile: str = ""
     unsynced: list[str] = field(default_factory=list)
-    """What is not listed yet: nothing is admitted meanwhile."""
+    """Resources that are not listed yet: nothing is admitted meanwhile."""
     pauses: list[str] = field(default_factory=list)
 
 
@@ -98,7 +98,7 @@ class StartView(Struct, frozen=True):
 
 
 class JobView(Struct, frozen=True):
-    """One job as it is listed."""
+    """One job as a row of the list."""
 
     uid: str
     kind: str
@@ -114,11 +114,11 @@ class JobView(Struct, frozen=True):
     since: str
     text: str
     outcome: str = ""
-    """How it ended: succeeded, failed or invalid."""
+    """How the job ended: succeeded, failed or invalid."""
     tone: str = ""
-    """How that looks: ``good``; ``waits``, and nothing has to be done; ``act``, something has to; ``plain``."""
+    """How the status looks: ``good``; ``waits``, and nothing has to be done; ``act``, someone must act; ``plain``."""
     cause: str = ""
-    """What keeps its pods from running, or made it fail: a code of a closed set."""
+    """The code of a pod, of a closed set, that keeps the pods from running, or made the job fail."""
     cause_since: str = ""
     promise: StartView | None = None
     why_no_promise: str = ""
@@ -129,18 +129,18 @@ class JobView(Struct, frozen=True):
 
 
 class JobsView(Struct, frozen=True):
-    """A page of jobs. ``states``: how many there are of each state, whatever the filter asks of the state."""
+    """A page of jobs. ``states``: the number of jobs in each state, regardless of the state in the filter."""
 
     moment: MomentView
     total: int
     states: dict[str, int]
     jobs: list[JobView]
     failed: int = 0
-    """How many of the finished and gone ones have failed."""
+    """How many of the finished and gone jobs have failed."""
 
 
 class EventView(Struct, frozen=True):
-    """Something that happened. ``sequence`` and ``index`` name it in the log; ``times`` over 1: so often in a row."""
+    """A happening. ``sequence`` and ``index`` name its place in the log; ``times`` over 1: repeats in a row."""
 
     at: str
     sequence: int
@@ -151,13 +151,13 @@ class EventView(Struct, frozen=True):
     weight: str
     times: int = 1
     last_at: str = ""
-    """When it happened last, where it did more than once."""
+    """The time of the last repeat, for a happening with repeats."""
 
 
 class PaceView(Struct, frozen=True):
-    """What a wait may still take by the speed of the queue, in ms: 8 of 10 should end between ``low`` and ``high``.
+    """The rest of a wait by the speed of the queue, in ms: 8 of 10 waits should end between ``low`` and ``high``.
 
-    All three are -1 where nothing can be said; ``why``: too_few or overdue.
+    All three are -1 without an estimate; ``why``: too_few or overdue.
     """
 
     low: int
@@ -169,7 +169,7 @@ class PaceView(Struct, frozen=True):
 
 
 class HolderView(Struct, frozen=True):
-    """A job that holds what another waits for; ``job`` is empty where it may not be shown."""
+    """A job that holds quota for which another job waits; ``job`` is empty where the job may not be shown."""
 
     job: str
     amount: str
@@ -177,7 +177,7 @@ class HolderView(Struct, frozen=True):
 
 
 class WantingView(Struct, frozen=True):
-    """The limit that a waiting job is refused by, in numbers of the moment."""
+    """The limit that refuses a waiting job, in numbers of the moment."""
 
     quota: str
     resource: str
@@ -191,21 +191,21 @@ class WantingView(Struct, frozen=True):
 
 
 class PieceView(Struct, frozen=True):
-    """Tasks and actors of one shape, or a placement group, that wait; ``groups``: what each worker group says to it."""
+    """Waiting tasks and actors of one shape, or a placement group; ``groups``: the fate in each worker group."""
 
     text: str
     groups: list[str]
 
 
 class RayWaitsView(Struct, frozen=True):
-    """What waits in a Ray cluster, as its head said last."""
+    """The waiting demand of a Ray cluster, by the last report of the head."""
 
     text: str
     pieces: list[PieceView]
 
 
 class WhyView(Struct, frozen=True):
-    """A job: its status, what it waits for, and everything that happened to it."""
+    """A job: the status, the limit for which the job waits, and the whole history."""
 
     moment: MomentView
     job: JobView
@@ -214,21 +214,21 @@ class WhyView(Struct, frozen=True):
     events: list[EventView]
     pauses: list[str] = field(default_factory=list)
     earlier: int = 0
-    """How many jobs of the same name there were before it."""
+    """How many earlier jobs had the same name."""
     waits: list[RayWaitsView] = field(default_factory=list)
-    """What waits in its Ray clusters."""
+    """The waiting demand of the job's Ray clusters."""
     code: str = ""
-    """Its status, where it is known whether admissions are carried out."""
+    """The status code, where the gateway knows whether admissions are carried out."""
     charged: str = ""
-    """What it is charged for."""
+    """The charged amounts."""
     pace: PaceView | None = None
-    """By the speed of its queue, where it waits for its turn; for jobs without a promise."""
+    """By the speed of the queue, for a job that waits for its turn without a promise."""
     pod: str = ""
-    """Of the pod that was named instead of its job: where it is, or why it does not run."""
+    """The node, or the trouble, of the pod that the question named instead of the job."""
 
 
 class CauseView(Struct, frozen=True):
-    """One event of a chain of causes; empty words where it may not be shown."""
+    """One event of a chain of causes; empty words where the event may not be shown."""
 
     sequence: int
     index: int
@@ -239,11 +239,11 @@ class CauseView(Struct, frozen=True):
     subject: str
     text: str
     job: str = ""
-    """namespace/name of the job that it is about, where it is about one."""
+    """namespace/name of the job, for an event about a job."""
 
 
 class CausesView(Struct, frozen=True):
-    """An event, its cause, the cause of that, and so on, back to an observation."""
+    """An event, the cause of the event, the cause of the cause, and so on, back to an observation."""
 
     moment: MomentView
     chain: list[CauseView]
@@ -260,7 +260,7 @@ class PodShown(Struct, frozen=True):
 
 
 class NodeView(Struct, frozen=True):
-    """A node: what it has, what is free, and which pods hold the rest."""
+    """A node: all amounts, the free amounts, and the pods that hold the rest."""
 
     name: str
     ready: bool
@@ -268,15 +268,15 @@ class NodeView(Struct, frozen=True):
     allocatable: dict[str, str]
     free: dict[str, str]
     gpus: int
-    """Whole GPUs it has."""
+    """Whole GPUs of the node."""
     gpus_used_milli: int
     pods: list[PodShown]
     others: int = 0
-    """Pods on it that may not be shown."""
+    """Pods on the node that may not be shown."""
 
 
 class NodesView(Struct, frozen=True):
-    """The nodes. ``total``: how many there are; ``fragmented``: nodes of which only a part of the GPUs is free."""
+    """The nodes. ``total``: the number of nodes; ``fragmented``: nodes on which only a part of the GPUs is free."""
 
     moment: MomentView
     total: int
@@ -285,7 +285,7 @@ class NodesView(Struct, frozen=True):
 
 
 class GangPod(Struct, frozen=True):
-    """A pod of a gang, and where it is."""
+    """A pod of a gang, and the place of the pod."""
 
     name: str
     where: str
@@ -310,7 +310,7 @@ class GangsView(Struct, frozen=True):
 
 
 class GangTold(Struct, frozen=True):
-    """A gang and what happened to it."""
+    """A gang and its history."""
 
     moment: MomentView
     gang: GangView
@@ -318,14 +318,14 @@ class GangTold(Struct, frozen=True):
 
 
 class HappenedView(Struct, frozen=True):
-    """What happened, the newest first."""
+    """The happenings, the newest first."""
 
     moment: MomentView
     events: list[EventView]
 
 
 class MomentsView(Struct, frozen=True):
-    """The turns of the log to slide along, the oldest first; where there are many, some of them."""
+    """The turns of the log for the time slider, the oldest first; a selection where there are many."""
 
     first: MomentView
     last: MomentView
@@ -333,7 +333,7 @@ class MomentsView(Struct, frozen=True):
 
 
 class PointView(Struct, frozen=True):
-    """What one quota used of a resource from a moment on."""
+    """The use of a resource in one quota from a moment on."""
 
     sequence: int
     at: str
@@ -352,7 +352,7 @@ class SeriesView(Struct, frozen=True):
 
 
 class Viewer(Struct, frozen=True):
-    """The user of the request, and what this user may see. ``namespaces`` None: all."""
+    """The user of the request, and the rights of the user. ``namespaces`` None: all."""
 
     name: str
     namespaces: list[str] | None
@@ -362,11 +362,11 @@ class Viewer(Struct, frozen=True):
 
 
 class FindingView(Struct, frozen=True):
-    """Something that is wrong. ``level``: ``stopped``, nothing is admitted; ``attention``, an object needs a change."""
+    """A problem. ``level``: ``stopped``, nothing is admitted; ``attention``, an object needs a change."""
 
     level: str
     subject: str
-    """The object it is about; empty for the whole."""
+    """The object with the problem; empty for the whole cell."""
     text: str
 
 

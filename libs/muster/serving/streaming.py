@@ -1,4 +1,4 @@
-"""Server-sent events: what happens, within what the viewer may see, resumable by position. Pure but for the waiting."""
+"""Server-sent events: happenings within the rights of the viewer, resumable by position. Pure but for the waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_EVENTS = 100
 
 
 class News(Struct, frozen=True):
-    """One message: the position, and what happened since the one before; ``left_out``: how much more."""
+    """One message: the position, and the happenings since the message before; ``left_out``: how many more."""
 
     moment: shapes.MomentView
     events: list[shapes.EventView]
@@ -32,7 +32,7 @@ Again = Callable[[], Awaitable[Viewed]]
 
 
 def resumed(text: str, questions: Questions) -> int:
-    """The sequence after which a reader goes on: ``GENERATION-SEQUENCE``; now, where it names none."""
+    """The sequence after which a reader goes on: ``GENERATION-SEQUENCE``; the present one for an empty text."""
     if not text:
         return questions.live.state.seq
     mark = questions.mark(text, 0)

@@ -1,6 +1,6 @@
-"""What the gateway answers about what is not so yet: a change that is tried out, and a job that is not submitted.
+"""Answers about a supposed cell: with a change that is tried out, or with a job that is not submitted.
 
-The OpenAPI document is made of these as of `serving.shapes`: fields are added, none is changed or removed.
+The OpenAPI document is made of these shapes and `serving.shapes`: fields are only added.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from muster.serving.shapes import MomentView, StartView
 
 
 class Change(Struct, frozen=True):
-    """One thing that would be otherwise: of a quota its min, max or weight; a job's request; or more nodes."""
+    """One supposed change: min, max or weight of a quota; a job's request; or more nodes."""
 
     queue: str = ""
     field: str = ""
@@ -24,15 +24,15 @@ class Change(Struct, frozen=True):
     job: str = ""
     """namespace/name of a job that would ask for ``value`` of ``resource`` instead."""
     nodes: int = 0
-    """So many more nodes, each with ``value`` of ``resource``."""
+    """The number of additional nodes, each with ``value`` of ``resource``."""
 
 
 class Changes(Struct, frozen=True):
-    """What would be otherwise."""
+    """The supposed changes."""
 
     changes: list[Change]
     job: str = ""
-    """namespace/name of a job that is asked about; it is listed first."""
+    """namespace/name of the job in question, which is listed first."""
 
 
 class Effect(Struct, frozen=True):
@@ -43,21 +43,21 @@ class Effect(Struct, frozen=True):
     before: int | None
     after: int | None
     binds: str
-    """What still keeps it waiting after the change; empty when it would start at once."""
+    """The reason why the job still waits after the change; empty when the job would start at once."""
     owed_before: bool = False
-    """It is owed its start: jobs that borrow are reclaimed for it, as it is,"""
+    """The job is owed its start: jobs that borrow are reclaimed for the job, without the change,"""
     owed_after: bool = False
     """and with the change."""
 
 
 class WhatIf(Struct, frozen=True):
-    """What a change would do, by the queues played forward."""
+    """The effects of a change, by the queues played forward."""
 
     moment: MomentView
     changes: list[Change]
     waiting: int
     now_before: int
-    """Jobs that could start now as it is,"""
+    """Jobs that could start now without the change,"""
     now_after: int
     """and with the change."""
     earlier: int
@@ -73,14 +73,14 @@ class Submission(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """A change with which it would start now."""
+    """A change with which the job would start now."""
 
     change: str
     text: str
 
 
 class AskView(Struct, frozen=True):
-    """What a job would meet that is not submitted yet."""
+    """The prospects of a job that is not submitted yet."""
 
     moment: MomentView
     kind: str
@@ -91,10 +91,10 @@ class AskView(Struct, frozen=True):
     promise: StartView | None
     why_no_promise: str
     binds: str
-    """What it would wait for; empty when it would start now."""
+    """The reason why the job would wait; empty when the job would start now."""
     costs: list[str]
-    """The jobs that would be evicted or delayed for it, a sentence each."""
+    """The jobs that would be evicted or delayed for the job, one sentence for each."""
     advice: list[Advice]
     summary: str
     complete: bool = True
-    """False: time ran out. Promise, costs and advice were not looked for, or not all of them."""
+    """False: time ran out. Promise, costs and advice are missing or not complete."""

@@ -1,4 +1,4 @@
-"""The story of a queue within what a viewer may see: numbers, the jobs that wait, and what happened to jobs. Pure."""
+"""The story of a queue within the rights of a viewer: numbers, waiting jobs, and happenings of jobs. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WaiterView(Struct, frozen=True):
 
 
 class TallyView(Struct, frozen=True):
-    """How often what happened, of the jobs that are known. Times in ms."""
+    """How often each thing happened to the known jobs. Times in ms."""
 
     queued: int
     admitted: int
@@ -35,11 +35,11 @@ class TallyView(Struct, frozen=True):
     longest_wait: int
     longest_waiter: str
     waits: int
-    """The sum of the waits of those that were admitted."""
+    """The sum of the waits of the admitted jobs."""
 
 
 class TaleView(Struct, frozen=True):
-    """A queue and those below it: its use, its waiting jobs, and the turns of its jobs, the newest last."""
+    """A queue and all queues below: the use, the waiting jobs, and the turns of jobs, the newest last."""
 
     moment: shapes.MomentView
     queue: str
@@ -55,7 +55,7 @@ class TaleView(Struct, frozen=True):
 
 
 def tale(state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *, now: int, limit: int) -> TaleView:
-    """``queue``: its path. Raises MissingError."""
+    """The story of a queue. ``queue``: the path. Raises MissingError."""
     if queue not in state.queues.ledger.nodes or not lens.sees_queue(queue):
         raise MissingError(f"there is no quota {queue[:200]}, or none that you may see")
     story = QueueStory(queue, state)

@@ -28,11 +28,11 @@ MOST_ROWS = 500
 
 
 WAITS_FOR_QUOTA = ("InsufficientQuota", "Queued", "BeingTried")
-"""Codes of a status of which the speed of the queue says how long they last."""
+"""Codes of a status whose duration follows from the speed of the queue."""
 
 
 class MissingError(Exception):
-    """There is no such thing, or none that the viewer may see: the two read alike."""
+    """The object does not exist, or the viewer may not see the object: both read alike."""
 
 
 def moment_of(state: ReadState, now: int, *, live: bool) -> shapes.MomentView:
@@ -88,7 +88,7 @@ def start_shape(promise: Promise) -> shapes.StartView | None:
 def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind: str, *, now: int,
         acting: bool = True, foreseen: Mapping[str, Projected] | None = None, every: bool = False,
         ) -> shapes.WhyView:  # fmt: skip
-    """One job, or that of a pod. ``foreseen``: the queues played forward already; ``every``: with small steps.
+    """One job, or the job of a pod. ``foreseen``: the queues played forward already; ``every``: with small steps.
 
     Raises MissingError.
     """
@@ -123,7 +123,7 @@ def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind:
 
 
 def pace_of(told: JobStory, state: ReadState) -> Estimate | None:
-    """What its wait may still take by the speed of its queue; None where that says nothing about it."""
+    """The rest of a wait by the speed of the queue; None where the speed says nothing about the wait."""
     standing = told.standing
     if not standing.position or standing.code not in WAITS_FOR_QUOTA:
         return None
@@ -177,7 +177,7 @@ def event_shape(entry: NarratedEvent, lens: Lens, *, times: int = 1, last_at: in
 
 
 def queues(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.QueuesView:
-    """The quota tree, as far as it is the viewer's."""
+    """The quota tree, as far as the viewer may see the quotas."""
     board = board_of(state)
     notes = [f"{', '.join(board.unsynced)} are not listed yet: nothing is admitted"] if board.unsynced else []
     return shapes.QueuesView(
@@ -230,7 +230,7 @@ def _queue(state: ReadState, node: BoardNode, lens: Lens) -> shapes.QueueView:
 def nodes(
     state: ReadState, lens: Lens, moment: shapes.MomentView, *, skip: int = 0, limit: int = MOST_ROWS
 ) -> shapes.NodesView:
-    """The nodes: all where the viewer may see nodes, else those with a pod of theirs."""
+    """The nodes: all where the viewer may see nodes, else the nodes with a pod in the viewer's namespaces."""
     shown, on = state.nodes, _pods_by_node(state)
     found = sorted(shown.nodes.values(), key=lambda node: node.ref.name)
     if not lens.scope.cluster:
@@ -278,7 +278,7 @@ def _pods_by_node(state: ReadState) -> dict[str, list]:  # type: ignore[type-arg
 
 
 def _job_of(state: ReadState, owner: str) -> str:
-    """namespace/name of the job that an object belongs to; empty where none is known."""
+    """namespace/name of the job that an object belongs to; empty where no job is known."""
     seen: set[str] = set()
     while owner and owner not in seen:
         if owner in state.records:
@@ -298,7 +298,7 @@ def gangs(
 
 
 def gang(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str) -> shapes.GangTold:
-    """One gang and its story, by its name or that of one of its pods. Raises MissingError."""
+    """One gang with its story, by the name of the gang or of a pod. Raises MissingError."""
     named = gangs_named(state, key) if lens.sees(key.partition("/")[0]) else []
     if not named:
         raise MissingError(f"there is no gang {key}, or none that you may see")
@@ -316,7 +316,7 @@ def _gang(state: ReadState, lens: Lens, name: str) -> shapes.GangView:
 
 
 def hears(entry: NarratedEvent, lens: Lens) -> bool:
-    """Whether a viewer hears of an event: about their namespaces, and if they see all, about everything."""
+    """Whether a viewer hears of an event: events about the viewer's namespaces, and all events for a viewer of all."""
     if entry.ref is not None:
         return lens.sees(entry.ref.namespace)
     return lens.sees(entry.gang.partition("/")[0]) if entry.gang else lens.scope.whole

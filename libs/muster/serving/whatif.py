@@ -1,4 +1,4 @@
-"""What a change would do now: the queues as they are and with the change, both played forward. Pure."""
+"""The effects of a change now: the queues without and with the change, both played forward. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def what_if(
     now: int,
     job: str = "",
 ) -> supposed.WhatIf:
-    """``job``: one that is asked about, which is listed first. Raises ChangeError."""
+    """The effects of changes. ``job``: the job in question, which is listed first. Raises ChangeError."""
     if not changes or len(changes) > MOST_CHANGES:
         raise ChangeError(f"give 1 to {MOST_CHANGES} changes")
     queues, nodes = state.queues, []
@@ -59,7 +59,7 @@ def what_if(
         waits = [each.wait if each is not None else None for each in (was, would)]
         found.append(
             supposed.Effect(waiting.ref.key, waiting.queue, waits[0], waits[1], uid)
-        )  # `binds` holds the uid until those that are shown are chosen.
+        )  # `binds` holds the uid until the shown jobs are chosen.
     found.sort(key=lambda each: (each.job != job, -_gain(each), each.job))
     shown = [
         structs.replace(each, binds=lens.words(_binds(state, queues, each.binds, nodes, now))) for each in found[:SHOWN]
@@ -104,7 +104,7 @@ def _amount(change: supposed.Change) -> Vector:
 
 
 def _binds(state: ReadState, queues: Queues, uid: str, nodes: Sequence[Vector], now: int) -> str:
-    """What keeps a waiting job after the change; nodes are counted by amounts alone."""
+    """The reason why a job still waits after the change; nodes are counted by amounts alone."""
     status = job_status(state, uid)
     if status.code in NODE_CODES:
         return (
@@ -116,7 +116,7 @@ def _binds(state: ReadState, queues: Queues, uid: str, nodes: Sequence[Vector], 
 
 
 def fits(state: ReadState, workload: Workload, more: Sequence[Vector]) -> bool:
-    """Whether the pods of a job find room on more nodes and on what is free, by amounts alone, the largest first."""
+    """Whether the pods of a job find room on more nodes and in free amounts, by amounts alone, the largest first."""
     free = {node.ref.name: dict(node.allocatable) for node in state.nodes.nodes.values()}
     for pod in state.nodes.pods.values():
         if pod.node in free:

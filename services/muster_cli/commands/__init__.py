@@ -1,1 +1,1 @@
-"""One command per module, named like the command: it reads options, asks the layers below, and prints."""
+"""One command for each module of the same name: reads options, asks the layers below, and prints."""

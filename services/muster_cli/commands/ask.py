@@ -57,7 +57,7 @@ async def ask_(
 
 
 def _placed(body: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """A manifest in the namespace of the context, where it names none: as ``kubectl create`` reads it."""
+    """A manifest in the namespace of the context, where the manifest names none: as ``kubectl create`` does."""
     return {**body, "metadata": {**({"namespace": namespace} if namespace else {}), **(body.get("metadata") or {})}}
 
 

@@ -52,7 +52,7 @@ async def debug(
 
 
 async def _begun(stage: str, feed: Feed, place: Bookmark | None) -> tuple[Stepper, AsyncIterator[Stored]]:
-    """From the newest snapshot of the stage that holds nothing its decision had not seen, else from the start."""
+    """From the newest snapshot of the stage that holds only commits known to the decision, else from the start."""
     if feed.reading is not None and place is not None and place.seq:
         in_seq = await _in_seq(stage, feed, place.seq)
         state: StageState | None = await newest_kept(feed.reading, DECIDERS[stage](), lambda seq, _now: seq <= in_seq)

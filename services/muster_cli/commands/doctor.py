@@ -70,7 +70,7 @@ async def doctor(
 
 
 def _place(bus: Bus | None, cluster: ClusterOption | None) -> tuple[LogPlace | None, list[Finding]]:
-    """The log that is meant. That of an instance of `muster up` is not, where another cluster is named."""
+    """The wanted log. The log of an instance of `muster up` is not wanted where the command names another cluster."""
     try:
         place = locate(bus)
     except CliError:
@@ -95,7 +95,7 @@ def _binary() -> Finding:
 
 
 def _settings() -> tuple[tuple[str, ...], bool]:
-    """The kinds that are on, and whether kube-scheduler places gangs; what is wrong with them is found elsewhere."""
+    """The enabled kinds, and whether kube-scheduler places gangs; other checks find errors in the settings."""
     try:
         config = load()
     except ConfigError:
@@ -147,7 +147,7 @@ async def _lost(reading: LogReading, api: Api) -> str:
 
 
 async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
-    """Whether the log is about this cluster, and under which name its Muster acts there; nothing without a log."""
+    """Whether the log is about this cluster, and the name under which its Muster acts there; empty without a log."""
     if place is None:
         return [], ""
     try:

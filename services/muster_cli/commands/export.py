@@ -74,7 +74,7 @@ async def export(
 
 
 async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
-    """Write what an archive does not have yet; says what was done."""
+    """Write the part of the log that an archive lacks; returns a report."""
     try:
         with counting("Archiving", await log.end(), "commits") as bar:
             done = await archive(folder, log, commits=size, progress=bar)
@@ -90,9 +90,9 @@ async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
 
 
 async def _write(path: Path, base: Sequence[Snapshot], found: AsyncIterator[Stored]) -> tuple[int, int]:
-    """Write what the commits begin with, and them; returns how many, and the last sequence.
+    """Write the base and the commits; returns the number of commits, and the last sequence.
 
-    Nothing of the file is left when that fails.
+    After a failure no part of the file is left.
     """
     last = 0
     if str(path) == "-":

@@ -57,7 +57,7 @@ async def log_verify(
 
 
 async def _begun(reading: LogReading) -> StageState:
-    """What the first commit that can still be read follows."""
+    """The state before the first commit that can still be read."""
     base = await base_of(reading)
     return decode_state(base[0].body, StageState) if base else StageState()
 

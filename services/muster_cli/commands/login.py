@@ -25,7 +25,7 @@ from muster_cli.reading import LogPlace, connected
 
 SECRETS = ApiResource("", "v1", "secrets", "Secret")
 TLS = "muster-nats-tls"
-"""Secret with the certificate of NATS: it holds the key of the servers too, so users do not read it."""
+"""Secret with the certificate of NATS. The Secret holds the key of the servers too, so users do not read the Secret."""
 AUTHORITY = "muster-nats-ca"
 """ConfigMap with the CA alone."""
 LOCAL = "nats://127.0.0.1:4222"
@@ -83,7 +83,7 @@ async def login(
 
 
 async def _authority(transport: ApiTransport, namespace: str) -> str:
-    """The CA of NATS: from its ConfigMap, else, for users that may read it, from the Secret of the servers."""
+    """The CA of NATS: from the ConfigMap, else, for users with the right, from the Secret of the servers."""
     found = await transport.request("GET", CONFIG_MAPS.path(namespace, AUTHORITY))
     if found.ok:
         return str((msgspec.json.decode(found.body).get("data") or {}).get("ca.crt", ""))

@@ -95,7 +95,7 @@ async def ls(
 
 
 async def _mine(gateway: Gateway | None, source: Source | None, *, recorded: bool) -> tuple[str, ...]:
-    from muster_cli.myself import my_names, names_of  # A cluster is asked: with a web client, which is slow to import.
+    from muster_cli.myself import my_names, names_of  # Asks a cluster: the web client is slow to import.
 
     if gateway is not None:
         return names_of((await gateway.viewer()).name)
@@ -134,7 +134,7 @@ def _print(out: Output, rows: Sequence[JobRow], now: int, output: ListForm, *, h
 
 
 async def _watch(source: Source | None, out: Output, asked: JobFilter, ago: int, output: ListForm) -> None:
-    """The list, and each job of it again whose state, status or cause has changed; one JSON object a line."""
+    """The list, and each listed job again after a change of state, status or cause; one JSON object a line."""
     if output == "yaml":
         raise CliError("--watch prints lines: take -o json instead of yaml", USAGE)
     gc.enable()
@@ -164,7 +164,7 @@ async def _watch(source: Source | None, out: Output, asked: JobFilter, ago: int,
 
 
 class ChangedJobs:
-    """Which jobs look otherwise than when they were shown last."""
+    """The jobs that look different from their last output."""
 
     def __init__(self, asked: JobFilter) -> None:
         self._asked = asked
@@ -175,7 +175,7 @@ class ChangedJobs:
         return self._new([row for row in job_rows(state, state.now, starts=False) if self._asked.takes(row)])
 
     def changed(self, state: ReadState, uids: Sequence[str]) -> list[JobRow]:
-        """Of these the ones that are asked for, or were, and have another state, status or cause now."""
+        """Of ``uids`` the jobs that match or matched, and have another state, status or cause now."""
         rows = [row_of(state, uid, state.now, Promise(why="not_waiting")) for uid in uids if uid in state.records]
         return self._new([row for row in rows if row.uid in self._shown or self._asked.takes(row)])
 

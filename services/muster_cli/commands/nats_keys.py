@@ -92,7 +92,7 @@ def _write(folder: Path, seeds: dict[str, bytes], conf: str, accounts: str) -> N
 
     files = {f"{dashed(user)}/seed": seed for user, seed in seeds.items()}
     files["server/accounts.conf"] = accounts.encode()
-    files["server/keys.conf"] = conf.encode()  # The last one: with it the folder is complete.
+    files["server/keys.conf"] = conf.encode()  # The last file: the folder is complete.
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -107,7 +107,7 @@ def _secrets(seeds: dict[str, bytes], namespace: str) -> Iterator[dict[str, Any]
 
 
 def _public(conf: str, namespace: str) -> dict[str, Any]:
-    """The half for the servers, which they have to know before a service signs in with the other."""
+    """The half for the servers, which need the public keys before a service signs in with the private ones."""
     from muster.runtime.natsaccounts import KEYS
 
     meta = _meta(KEYS, namespace)

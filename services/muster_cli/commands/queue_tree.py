@@ -51,7 +51,7 @@ async def _read(source: Source | None, out: Output, at: str) -> Board:
 
 
 def chosen(board: Board, under: str) -> list[BoardNode]:
-    """The nodes at and below a path; all for an empty one. Raises CliError when there is no such path."""
+    """The nodes at and below a path; all for an empty path. Raises CliError when the path does not exist."""
     path = under.rstrip("/")
     nodes = [node for node in board.nodes if not path or node.path == path or node.path.startswith(f"{path}/")]
     if path and not nodes:

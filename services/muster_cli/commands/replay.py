@@ -71,7 +71,7 @@ async def replay(
 
 
 def _states(replayer: Replayer, stage: str) -> list[Any]:
-    """The state of one stage; of all, the cell as people see it."""
+    """The state of one stage; without a stage, the cell in the form for people."""
     if stage:
         return list(state_lines(stage, replayer.states[stage]))
     sorter = replayer.states[SORTER]

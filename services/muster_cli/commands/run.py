@@ -23,7 +23,7 @@ async def run(
         chosen = services_of(services.split(","))
     except UnknownServiceError as err:
         raise CliError(str(err), USAGE) from err
-    # Their telemetry takes a second to import, which an unknown name need not wait for.
+    # Telemetry takes a second to import; an unknown name need not wait.
     from muster.runtime.service import run_service
     from muster_cli.composing import add
 

@@ -144,7 +144,7 @@ def _within(what: str, low: float, high: float, **options: float | None) -> None
 
 
 def _ruled(trace: Trace, given: list[str]) -> tuple[Trace, tuple[str, list[str]] | None]:
-    """The trace under the rules with one value, and the rule that has several."""
+    """The trace under the rules with one value, and the rule with several values."""
     rules, swept = dict(trace.cluster.rules), None
     for text in given:
         name, _, values = text.partition("=")

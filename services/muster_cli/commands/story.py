@@ -74,7 +74,7 @@ async def _read(
 async def _from(
     begin: Bookmark, end: Bookmark | None, queue: str, source: Source | None, out: Output
 ) -> tuple[QueueStory, int]:
-    """What the log says from a position on, and when it is now. Raises CliError where the log ends before it."""
+    """The story from a position on, and the present time. Raises CliError where the log ends before the position."""
     clock = LogClock()
     async with source_of(source, out, based=True) as feed:
         state, stream = await begun(feed, lambda seq, now: not begin.reached(seq, now))

@@ -62,8 +62,9 @@ async def tail(
 
 
 async def _begun(reading: LogReading, printer: _Printer, chosen: EventFilter, first: int) -> int:
-    """What belongs where, and what counts, is known from a snapshot, else from the whole log: the sequence to read
-    after.
+    """Fill the printer and the filter from a snapshot before ``first``, else from the whole log.
+
+    Returns the sequence after which to read.
     """
     state = await newest_kept(reading, ReadModel(), lambda seq, _now: seq < first)
     if state is None:

@@ -64,7 +64,7 @@ async def up(
         raise CliError(f"--duration is {duration:g}; take a number of seconds over 0", USAGE)
     if port is not None and not 1 <= port <= 65535:
         raise CliError(f"--port is {port}; take one from 1 to 65535", USAGE)
-    # What follows takes a second to import, which `muster up --help` need not wait for.
+    # The next imports take a second; `muster up --help` need not wait.
     from muster_cli.console import Output
     from muster_cli.local.session import Session, UpOptions
     from muster_cli.local.stories import STORIES

@@ -67,7 +67,7 @@ async def usage(
             if sums is not None:
                 sums.folded(stored)
         present = await feed.time()
-    if sums is None:  # Nothing has happened since: what runs runs on.
+    if sums is None:  # No commit since: running jobs run on.
         sums = UsageAccount(state, by, max(since, state.now), last)
     last = max(min(max(state.now, present), last), sums.begin)
     table = UsageTable(by, sums.begin, last, resource, sums.close(last))

@@ -27,7 +27,7 @@ Goal = Literal["started", "finished"]
 
 
 class Ending(Struct, frozen=True):
-    """How the wait for one job ended: the exit code, and a line about it."""
+    """The end of the wait for one job: the exit code, and a line about the end."""
 
     code: int
     text: str
@@ -65,7 +65,7 @@ async def wait(
 
 
 class AwaitedJobs:
-    """Which of the jobs have ended the wait; says on stderr when one has another status."""
+    """The jobs that have ended the wait; reports on stderr when a job has another status."""
 
     def __init__(self, uids: Sequence[str], goal: Goal, out: Output) -> None:
         self._uids = tuple(dict.fromkeys(uids))
@@ -96,7 +96,7 @@ class AwaitedJobs:
 
 
 def ending(state: ReadState, uid: str, goal: Goal) -> Ending | None:
-    """What ends the wait for a job; None while it goes on. One that was evicted goes on: it is queued again."""
+    """The end of the wait for a job; None while the wait goes on, also for an evicted job, which is queued again."""
     status, text = job_status(state, uid), told(state, uid)
     outcome = status.values.outcome if isinstance(status.values, Over) else state.records[uid].outcome
     if isinstance(status.values, Over) or status.code == "DeletedStillCharged":

@@ -134,7 +134,7 @@ def named(text: str) -> tuple[str, str]:
 
 
 def chosen(story: Story, wanted: str) -> str:
-    """The one job a name means. Raises CliError when there is none, or more than one."""
+    """The one job that a name means. Raises CliError for no job, or for several."""
     matches = story.matches()
     if matches.keys:
         return one_of(matches.keys, wanted)

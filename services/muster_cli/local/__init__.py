@@ -1,1 +1,1 @@
-"""What ``muster up`` consists of: a home for its files, a broker, a cluster, services, and the narrator of the log."""
+"""The parts of ``muster up``: a home for files, a broker, a cluster, services, and the narrator of the log."""

@@ -1,4 +1,4 @@
-"""The nats-server of ``muster up``: on the usual port when that is free, started again when it dies or is stuck."""
+"""The nats-server of ``muster up``: on the usual port when free, started again when the server dies or is stuck."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_S = 0.5
 
 @contextlib.asynccontextmanager
 async def broker(store: Path, port: int | None, note: Callable[[str], None]) -> AsyncIterator[EmbeddedServer]:
-    """A running server; ``port`` None takes the usual one, or any when that is taken. Raises BusError."""
+    """A running server; ``port`` None takes the usual port, or any port when that port is taken. Raises BusError."""
     try:
         server = await _started(store, USUAL_PORT if port is None else port)
     except PortTakenError:

@@ -58,7 +58,7 @@ class LocalCluster:
         await self._cluster.run(speed=speed)
 
     async def set_up(self) -> None:
-        """Create what the story has before its jobs: a quota tree or queues."""
+        """Create the objects that the story has before the jobs: a quota tree or queues."""
         for name in self.story.first:
             await self._create(name)
 
@@ -87,7 +87,7 @@ class LocalCluster:
             raise CliError(f"the simulated cluster refuses {body['kind']} {meta.get('name', '')}: {said}")
 
     async def _resize(self, body: dict[str, Any], workers: int) -> None:
-        """As the autoscaler of a Ray cluster writes it. One that is gone has no size."""
+        """Resize as the autoscaler of a Ray cluster writes sizes. A cluster that is gone has no size."""
         meta, patch = body["metadata"], [{"op": "replace", "path": RESIZED, "value": workers}]
         path = f"{RESOURCES[body['apiVersion'], body['kind']].path(meta['namespace'])}/{meta['name']}"
         await self.transport().request(
@@ -95,7 +95,7 @@ class LocalCluster:
         )
 
     async def pods_of(self, cluster: str) -> list[dict[str, Any]]:
-        """The pods of a Ray cluster, once it has some and each has a node; the head first, then by name."""
+        """The pods of a Ray cluster, once the cluster has pods and all have a node; the head first, then by name."""
         changed = asyncio.Event()
         stop = self._cluster.server.subscribe(lambda _: changed.set(), api.PODS)
         try:
@@ -119,7 +119,7 @@ class LocalCluster:
         return found
 
     async def capacity(self) -> tuple[int, Vector]:
-        """How many nodes it has, and what they have together."""
+        """The number of nodes, and the sum of the nodes' amounts."""
         answer = await self.transport().request("GET", api.NODES.path())
         nodes = msgspec.json.decode(answer.body)["items"]
         total: Vector = {}
@@ -131,7 +131,7 @@ class LocalCluster:
 
 @contextlib.asynccontextmanager
 async def local_cluster(home: Home, clock: Clock, seed: int, story: DemoStory) -> AsyncIterator[LocalCluster]:
-    """The cluster of a home, new or as it was left; its kubeconfig is written there. Raises CliError, OSError."""
+    """The cluster of a home, new or continued; the kubeconfig is written in the home. Raises CliError, OSError."""
     try:
         journal = Journal(home.journal)
     except JournalError as err:

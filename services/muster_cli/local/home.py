@@ -67,7 +67,7 @@ class Home:
         return self.path / "muster.log"
 
     def lay_out(self, names: Iterable[str]) -> None:
-        """Put sample manifests where the user can edit and submit them; edited ones stay as they are."""
+        """Put sample manifests where the user can edit and submit the manifests; edited manifests stay unchanged."""
         for name in names:
             path = self.path / name
             if not path.exists():

@@ -34,7 +34,7 @@ class Turn(Struct, frozen=True):
     wait_s: float
     body: Manifest
     resize: int = -1
-    """Worker replicas that a cluster which exists is given; -1: it is created."""
+    """The new worker replicas of an existing cluster; -1: the cluster is created."""
 
 
 def job(namespace: str, name: str, workers: int, gpus: int, run_s: int, *, outcome: str = "succeeded") -> Manifest:
@@ -53,7 +53,7 @@ def job(namespace: str, name: str, workers: int, gpus: int, run_s: int, *, outco
 
 
 def cluster(namespace: str, name: str, workers: int, most: int) -> Manifest:
-    """A RayCluster that scales itself between no worker and the most, with one GPU each."""
+    """A RayCluster that scales itself between 0 workers and ``most``, with one GPU each."""
     spec = job(namespace, name, workers, 1, 0)["spec"]["rayClusterSpec"]
     spec["workerGroupSpecs"][0] |= {"minReplicas": 0, "maxReplicas": most}
     return {
@@ -65,7 +65,7 @@ def cluster(namespace: str, name: str, workers: int, most: int) -> Manifest:
 
 
 def first_minute() -> Iterator[Turn]:
-    """A borrow, a gang, a failure, a job that can never start, two clusters that change their size, and a reclaim."""
+    """A borrow, a gang, a failure, a job that can never start, two clusters that are resized, and a reclaim."""
     grows, gives = cluster("search", "notebook", 1, 4), cluster("vision", "service", 3, 4)
     yield Turn(0, job("language", "pretrain-0", 2, 4, 150))
     yield Turn(1, job("interns", "sweep-0", 2, 4, 400))  # Borrows: the interns are guaranteed nothing.

@@ -1,4 +1,4 @@
-"""Every service of Muster in one process, by the same code as in pods; what ends for a restart is started again."""
+"""Every service of Muster in one process, by the same code as in pods; an end for a restart leads to a restart."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Services:
             return await add_gateway(process, acting=self._config.act, folder=self._moments)
 
     def _bridge(self, process: Process) -> Callable[..., Leader[Any]]:
-        """The bridge that reads the heads of Ray clusters, where they are real and its extra is installed."""
+        """The bridge that reads the heads of Ray clusters, where the heads are real and the extra is installed."""
         try:
             from muster_autoscaler_bridge.leading import bridge_of  # the extra `ray`
         except ImportError:

@@ -1,7 +1,7 @@
-"""One ``muster up`` from start to end: what is started in which order, and what is removed at the end.
+"""One ``muster up`` from start to end: the order of the start, and the cleaning at the end.
 
-Order: home, broker, clock, cluster, services, run file, banner; then everything runs side by side until a signal
-stops it, the time is up, or a part fails. It ends in the opposite order.
+Order: home, broker, clock, cluster, services, run file, banner. Then all parts run side by side until a signal stops
+the session, the time is up, or a part fails. The session ends in the opposite order.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class UpOptions(Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """Run it with :meth:`run` as a task; :meth:`stop` ends it in good order."""
+    """Run with :meth:`run` as a task; :meth:`stop` ends the session in good order."""
 
     def __init__(self, wishes: UpOptions, out: Output) -> None:
         self.wishes = wishes
@@ -117,7 +117,7 @@ class Session:
 
     async def _run(self, stack: AsyncExitStack, began: int) -> None:
         wishes = self.wishes
-        if wishes.real:  # A context that does not exist is said before anything starts.
+        if wishes.real:  # A missing context is an error before anything starts.
             await (await connect_kube(FromKubeconfig(wishes.kubeconfig, wishes.context))).close()
         home = stack.enter_context(Home(wishes.data))
         self._home = "" if home.temporary else str(home.path)
@@ -156,13 +156,13 @@ class Session:
                     await self._show(cluster, wishes.story.shows)
 
     async def _show(self, cluster: LocalCluster, name: str) -> None:
-        """Print what the command of the documents prints, once the pods of a Ray cluster have their nodes."""
+        """Print the output of the documented command, once the pods of a Ray cluster have nodes."""
         pods = await cluster.pods_of(name)
         if not self.wishes.quiet:
             self.out.lines([Text(""), Text(f"$ {command(name)}"), *map(Text, printed(pods)), Text("")])
 
     async def _play(self, cluster: LocalCluster) -> None:
-        """Set the scene, once: a cluster that goes on has one."""
+        """Set the scene, once: a continued cluster has its scene already."""
         assert self._teller is not None
         if cluster.continued:
             self._expects_admission = any(job["spec"].get("suspend") for job in await cluster.jobs())
@@ -174,7 +174,9 @@ class Session:
             await cluster.submit_jobs(self.wishes.speed, self.wishes.seed)
 
     def _clock(self, log_time: int) -> Clock:
-        """Ours, or one that goes on from the log's time: a clock behind it would hold every deadline up."""
+        """The system clock, or a clock that goes on from the log's time: a clock behind the log would delay every
+        deadline.
+        """
         now, speed = self._system.now(), self.wishes.speed
         if speed == 1 and log_time <= now:
             return self._system
@@ -296,7 +298,7 @@ class Session:
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first exception of a group, however deep: what one line can say."""
+    """The first exception of a group, at any depth, for the one line of an error."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
@@ -332,4 +334,4 @@ async def _end_of(js: JetStream, cell: str) -> tuple[int, int]:
     try:
         return end, decode_commit(last.data).at if last is not None else 0
     except (UnknownEventError, UnreadableCommitError):
-        return end, 0  # The stages that fold it report what is wrong with it.
+        return end, 0  # The stages that fold the commit report its problems.

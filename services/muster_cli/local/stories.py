@@ -28,11 +28,12 @@ class DemoStory(Struct, frozen=True):
     placement: PlacementMode = "off"
     kai: bool = False
     """The KubeRay operator runs with batchScheduler.name=kai-scheduler, new jobs begin suspended by the policy, and a
-    device plugin gives GPUs to the pods that keep them."""
+    device plugin gives GPUs to the pods that keep GPUs.
+    """
     lives: bool = False
     """Jobs go on coming (``local.living``), on its nodes; ``jobs`` are for the user to submit."""
     shows: str = ""
-    """The Ray cluster whose pods are printed once all of them have a node."""
+    """The Ray cluster whose pods are printed once every pod has a node."""
 
     @property
     def samples(self) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ def command(cluster: str) -> str:
 
 
 def printed(pods: Sequence[Obj]) -> list[str]:
-    """What that command prints of these pods."""
+    """The output of the documented command for these pods."""
     rows = [[*COLUMNS], *([_cell(pod, path) for path in COLUMNS.values()] for pod in pods)]
     widths = [max(len(row[at]) for row in rows) + 3 for at in range(len(COLUMNS))]
     return ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -40,7 +40,7 @@ class Teller:
         self._narrator: Narrator | None = None
         self._told = 0
         self._queued: set[str] = set()
-        """uids of the jobs that were counted: one that is queued again is no other job"""
+        """uids of the counted jobs: a job that is queued again counts once"""
         self._js = js
         self._cell = cell
         self._began = began

@@ -1,4 +1,4 @@
-"""The banner of ``muster up``: what runs where, where to look, what to try; and the last line."""
+"""The banner of ``muster up``: the parts and their addresses, where to look, what to try; and the last line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BannerFacts(Struct, frozen=True, kw_only=True):
     server: str = ""
     """The real API server, when there is one."""
     origin: str = ""
-    """Which context of which file led there."""
+    """The context and the file of the connection."""
     acting: bool = True
     services: Sequence[str] = ()
     metrics_url: str = ""
@@ -41,9 +41,9 @@ class BannerFacts(Struct, frozen=True, kw_only=True):
     nats_command: bool = True
     """Whether the command `nats` is there."""
     kind: str = "rayjob"
-    """What kubectl calls the jobs that are shown here."""
+    """kubectl's name for the jobs in the banner."""
     sample: str = "rayjob.yaml"
-    """The manifest of one of them."""
+    """The manifest of such a job."""
 
 
 def banner(facts: BannerFacts) -> list[Text]:

@@ -1,4 +1,6 @@
-"""The answer to a state file as lines: jobs that are admitted and where, evicted and for which job, waiting and why."""
+"""The answer to a state file as lines: admitted jobs with places, evicted jobs with claimants, waiting jobs with
+reasons.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ RULES = {
     "preempt": "a job of higher priority in its queue takes its place",
     "gang": "the rest of its gang is evicted",
 }
-"""Rule of an eviction -> what it means."""
+"""Rule of an eviction -> meaning."""
 
 
 def answer_lines(answer: Answer) -> list[Text]:
-    """A section for each of admitted, running, evicted, moved, waiting and warnings, where there is any of it."""
+    """A section for each of admitted, running, evicted, moved, waiting and warnings; empty sections are left out."""
     lines: list[Text] = []
     for title, colour, runs in (("Admitted", GOOD, answer.admitted), ("Running on", DIM, answer.running)):
         lines += _section(title, colour, _runs(runs))

@@ -20,7 +20,7 @@ SHOWN = 20
 
 
 def where_differs(recorded: str, decided: str) -> str:
-    """The fields in which two encoded events differ; empty where there is but one."""
+    """The fields in which two encoded events differ; empty where only one event exists."""
     if not recorded or not decided:
         return ""
     return different_fields(msgspec.json.decode(recorded), msgspec.json.decode(decided))

@@ -18,13 +18,13 @@ WORD_WIDTH = 12
 
 
 class EventLines:
-    """Turns commits into lines. Says the day whenever it changes, so that the lines need not."""
+    """Turns commits into lines. A line with the day comes whenever the day changes."""
 
     def __init__(self) -> None:
         self._day = ""
 
     def lines(self, stored: Stored, wanted: set[int]) -> list[Text]:
-        """The lines of those events of a commit whose index is wanted."""
+        """The lines of the events of a commit whose index is wanted."""
         at = moment(stored.commit.at)
         day, _, time = at.partition(" ")
         lines = []

@@ -1,4 +1,4 @@
-"""Findings for people: what was looked at, how it is, and how to fix it."""
+"""Findings for people: the object, the state, and the way out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARKS = {"ok": ("ok   ", GOOD), "note": ("note ", WARN), "bad": ("fix  ", BAD)}
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[Text]:
-    """One line each, and one more for the advice."""
+    """One line for each finding, and one more for the advice."""
     lines = []
     for finding in findings:
         detail = f": {finding.detail}" if finding.detail else ""

@@ -1,4 +1,4 @@
-"""The story of a gang of pods: its status, its pods, and the decisions about it."""
+"""The story of a gang of pods: the status, the pods, and the decisions about the gang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens as it happens: the lines under the banner of ``muster up``."""
+"""The log as it grows: the lines under the banner of ``muster up``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LiveLines:
         self._job_width = MIN_JOB_WIDTH
 
     def lines(self, entry: NarratedEvent) -> list[Text]:
-        """The lines of one entry: none when it is not worth one."""
+        """The lines of one entry; none for an unimportant entry."""
         if entry.weight != "turn" and (entry.word, entry.weight) != ("tried", "step"):
             return []
         word = "would admit" if entry.word == "admitted" and not self._acting else entry.word

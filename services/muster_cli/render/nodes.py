@@ -1,4 +1,4 @@
-"""The nodes as a table: what is free on each, and which jobs hold the rest."""
+"""The nodes as a table: the free amounts of each node, and the jobs that hold the rest."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _holders(node: NodeView, *, all_of_them: bool) -> str:
 
 
 def _sums(found: NodesView, names: Sequence[str]) -> list[Text]:
-    """What is free in all, and the most on one node: a pod needs it in one piece."""
+    """The free amounts in all, and the most on one node: a pod must fit on one node."""
     lines = []
     open_nodes = [node for node in found.nodes if node.ready and node.schedulable]
     for name in names:

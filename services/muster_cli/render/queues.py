@@ -16,7 +16,7 @@ from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 BAR_WIDTH = 20
 NARROW = 100
-"""Below so many columns bars are short, and text that does not fit beside a node or a queue is below it."""
+"""Below this many columns bars are short, and text that does not fit beside a node or a queue is below."""
 SHORT_BAR = 8
 
 
@@ -55,14 +55,14 @@ def tree_lines(board: Board, nodes: Sequence[BoardNode], *, unicode: bool = True
 
 
 def _whose(board: Board) -> list[tuple[str, str]]:
-    """What the nodes are of: a tree by its name, KAI queues, or both."""
+    """The owner of the nodes: a tree by its name, KAI queues, or both."""
     kai = any(node.path == KAI_ROOT for node in board.nodes)
     tree = [("ElasticQuotaTree ", DIM), (board.tree, STRONG)] if any(node.path == ROOT for node in board.nodes) else []
     return [*tree, *([(" and ", DIM)] if tree and kai else []), *([("KAI queues", STRONG)] if kai else [])]
 
 
 def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str, BoardNode]]:
-    """Each node with the lines drawn before its name, and before its further lines."""
+    """Each node with the strokes before the name, and before further lines."""
     found: list[tuple[str, str, BoardNode]] = []
     open_at: dict[int, bool] = {}
     top = nodes[0].depth if nodes else 0
@@ -92,7 +92,7 @@ def bar(amount: Amount, strokes: Strokes, width: int = BAR_WIDTH) -> Text:
 
 
 def _cells(part: int, whole: int, width: int) -> int:
-    """How much of a bar a part takes: something when it is something, all only when it is all."""
+    """The cells of a part in a bar: at least one for any amount, all only for the whole."""
     if part <= 0:
         return 0
     if whole <= 0 or part >= whole:
@@ -131,7 +131,7 @@ def _jobs(node: BoardNode) -> Text:
 
 
 def list_lines(board: Board, nodes: Sequence[BoardNode], *, width: int = 200) -> list[Text]:
-    """One line per queue; a few under its name where there is no room for one. ``width``: columns."""
+    """One line per queue; a few lines in a narrow terminal. ``width``: columns."""
     if not board.tree:
         none = Text("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system.")
         return [none, *_notes(board)]
@@ -165,7 +165,7 @@ def as_of(board: Board) -> str:
 
 
 def _notes(board: Board) -> list[Text]:
-    """What keeps jobs from being admitted or evicted, whatever the numbers say."""
+    """The reasons that stop admissions or evictions, regardless of the numbers."""
     notes = [f"{note}." for note in (*board.pauses, *board.reclaim)]
     if board.unsynced:
         notes.append(f"Nothing is admitted until all {', '.join(board.unsynced)} are listed.")

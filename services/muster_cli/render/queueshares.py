@@ -14,7 +14,7 @@ WIDTH = 110
 
 
 def share_lines(found: QueueShare) -> list[Text]:
-    """The queue, one row for each resource, and below it how each share came about."""
+    """The queue, one row for each resource, and below the explanation of each share."""
     lines = [
         styled(("Queue ", DIM), (found.queue, STRONG), (f"  as of sequence {found.seq}, {moment(found.now)}", DIM))
     ]

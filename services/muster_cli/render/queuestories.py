@@ -27,9 +27,9 @@ NARROW = 100
 
 
 class Expected(Struct, frozen=True):
-    """A job's place, and what it may expect; ``why`` where there is no estimate to be had.
+    """The place of a job, and the expected start; ``why`` without an estimate.
 
-    The estimate tells only how fast the queue moves; it is for jobs without a promise.
+    The estimate tells only how fast the queue moves; the estimate is for jobs without a promise.
     """
 
     story: JobStory
@@ -44,7 +44,7 @@ def expected(story: JobStory, state: ReadState) -> Expected:
 
 
 def expecting(story: JobStory, promise: Promise, pace: Estimate | None) -> Expected:
-    """The same of values that are known. ``pace``: by the speed of its queue, None where that does not say it."""
+    """The expectation of known values. ``pace``: by the speed of the queue, None where the speed does not apply."""
     if pace is not None:
         return Expected(story, promise, pace, queuewords.no_estimate(pace))
     standing = story.standing
@@ -53,7 +53,9 @@ def expecting(story: JobStory, promise: Promise, pace: Estimate | None) -> Expec
 
 
 def position_lines(found: Expected, width: int = 110) -> list[Text]:
-    """One job: its place, and when it starts; else why no start is promised, and the estimate or why there is none."""
+    """One job: the place, and the promised start; else why no start is promised, and the estimate or why there is
+    none.
+    """
     story, standing = found.story, found.story.standing
     place = (
         f"position {standing.position} of {standing.length} in {standing.queue}" if standing.position else standing.code
@@ -100,7 +102,7 @@ def position_record(found: Expected) -> dict[str, Any]:
 
 
 def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
-    """A queue: its usage, what happened in numbers, the waiting jobs, and then one line each."""
+    """A queue: the usage, the tally, the waiting jobs, and then one line for each entry."""
     lines = [styled((tale.queue, STRONG)), *_wrapped(f"uses {tale.usage}", width)]
     lines += _wrapped(f"guaranteed: {tale.guaranteed}; {moment(tale.now)} UTC, sequence {tale.seq}", width, DIM)
     lines += [line for pause in tale.pauses for line in _wrapped(f"{pause}.", width, WARN)]

@@ -15,7 +15,7 @@ SHOWN = 20
 
 
 def lint_lines(found: Linted) -> list[Text]:
-    """Every broken rule with its path, what looks odd, and a last line that says what that comes to."""
+    """Every broken rule with its path, every warning, and a last line with the verdict."""
     lines = [styled(("broken   ", BAD), (each.path, STRONG), f": {each.detail}") for each in found.broken]
     lines += [styled(("warning  ", WARN), (each.path, STRONG), f": {each.detail}") for each in found.warnings]
     odd = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""

@@ -1,4 +1,4 @@
-"""Shares of queues as a table, and under it why each is what it is."""
+"""Shares of queues as a table, and below the explanation of each share."""
 
 from __future__ import annotations
 

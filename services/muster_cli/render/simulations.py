@@ -18,7 +18,7 @@ SHOWN = 10
 
 
 def figures(result: Result) -> list[Text]:
-    """What came of one policy, in words."""
+    """The results of one policy, in words."""
     metrics, jobs = result.metrics, result.jobs
     rows = [
         (
@@ -64,7 +64,7 @@ def comparison(results: Sequence[Result]) -> list[Text]:
 
 
 def curve(results: Sequence[tuple[str, Result]]) -> list[Text]:
-    """One line per value of a rule: what it changes of delay and waste."""
+    """One line per value of a rule: the effect on delay and waste."""
     return _table("RULE", results, "seconds")
 
 
@@ -119,7 +119,7 @@ def _number(value: float | None) -> str:
 
 
 def contrast_lines(found: Contrast, jobs: int, left_out: int, endless: int = 0) -> list[Text]:
-    """What a change makes different: how many, the queues, and the jobs it matters most to.
+    """The effects of a change: the counts, the queues, and the jobs with the largest effect.
 
     ``endless``: how many jobs have no end in the log.
     """

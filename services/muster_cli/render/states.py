@@ -24,7 +24,7 @@ LINE_WIDTH = 110
 
 
 def state_lines(name: str, state: StageState, names: Sequence[str] = ()) -> list[Text]:
-    """A whole state, what is empty left out. ``names``: only what concerns these."""
+    """A whole state without empty fields. ``names``: only the fields about these names."""
     found = plain(state)
     if names:
         found = about(found, names) or {}
@@ -33,7 +33,7 @@ def state_lines(name: str, state: StageState, names: Sequence[str] = ()) -> list
 
 
 def _tree(value: Any) -> list[str]:
-    """Nested values, indented; a value that fits in a line is printed in one."""
+    """Nested values, indented; a value that fits in a line is one line."""
     lines = []
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, found in items:
@@ -51,7 +51,7 @@ def _tree(value: Any) -> list[str]:
 
 
 def cell_lines(state: SorterState) -> list[Text]:
-    """A cell at a position: what each queue uses, the waiting jobs, and the jobs that hold quota."""
+    """A cell at a position: the use of each queue, the waiting jobs, and the jobs that hold quota."""
     synced = "fully known" if state.synced else f"not fully known: {', '.join(sorted(state.unsynced))} not listed"
     lines = [
         styled(("The cell", STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC; {synced}", DIM)),
@@ -157,7 +157,7 @@ def named(step: Step) -> tuple[str, ...]:
 
 
 def step_record(step: Step) -> dict[str, Any]:
-    """One decision for programs, with the whole state it rests on."""
+    """One decision for programs, with the whole state before the decision."""
     return {
         "stage": step.stage,
         "sequence": step.seq,

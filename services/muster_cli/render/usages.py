@@ -45,7 +45,7 @@ class UsageTable(Struct, frozen=True):
 
 
 def usage_lines(table: UsageTable) -> list[Text]:
-    """A line for each queue or owner and resource, the sums of all, and what time it is about."""
+    """A line for each queue or owner and resource, the sums, and the time of the table."""
     found = table.rows()
     about = f"From {moment(table.begin)} to {moment(table.end)} UTC"
     if not found:
@@ -89,7 +89,7 @@ def record(table: UsageTable) -> dict[str, Any]:
 
 
 def _hours(amount: int, name: str) -> int:
-    """Thousandths of hours times what one of a resource is: a device, a core, a GiB."""
+    """Thousandths of hours times the unit of the resource: a device, a core, a GiB."""
     return amount * 1000 // ((1 << 30) * HOUR_MS) if in_bytes(name) else amount // HOUR_MS
 
 

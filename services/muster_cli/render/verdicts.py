@@ -40,7 +40,7 @@ def replay_lines(report: ReplayReport) -> list[Text]:
 
 
 def divergence_lines(found: Divergence) -> list[Text]:
-    """One decision that is not made again: where, and both versions."""
+    """One decision that is not made again: the place, and both versions."""
     recorded, decided = found.first_difference()
     lines = [
         styled(("First divergence: ", BAD), f"stage {found.stage}, commit {found.seq}, decided after {found.in_seq}")
@@ -115,7 +115,9 @@ def violation_lines(violations: Sequence[Violation], what: str) -> list[Text]:
 
 
 def audit_lines(auditor: Auditor, violations: Sequence[Violation]) -> list[Text]:
-    """Per invariant how often it was checked and broken, then what is not checked here, then the verdict."""
+    """Per invariant the number of checks and of violations, then the invariants without a check here, then the
+    verdict.
+    """
     rows: list[list[Text | str]] = [[styled((title, STRONG)) for title in ("", "CHECKED", "BROKEN", "INVARIANT")]]
     for name, statement in CHECKED.items():
         broken = auditor.broken[name]

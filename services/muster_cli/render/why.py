@@ -1,4 +1,4 @@
-"""The story of one job: its status first, then its history, one line each."""
+"""The story of one job: the status first, then the history, one line for each entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORD_WIDTH = 12
 
 
 def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: int = 100) -> list[Text]:
-    """The story for people. ``pod``: of the pod by which it was asked for; ``every``: with the small steps."""
+    """The story for people. ``pod``: text about the pod that the user named; ``every``: with the small steps."""
     standing = story.standing
     tone = TONES[CODES[standing.code].tone]
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, tone))]
@@ -74,7 +74,7 @@ def _holders(standing: Standing) -> list[Text]:
 
 
 def happening_lines(shown: list[StoryEntry], width: int, begin: int = 0) -> list[Text]:
-    """What happened, a line or more each; ``begin``: what times are counted from, the first of them unless said."""
+    """The happenings, one line or more for each; ``begin``: the origin of times, by default the first happening."""
     lines: list[Text] = []
     day = ""
     for each in shown:

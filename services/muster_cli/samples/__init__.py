@@ -1,4 +1,4 @@
-"""The manifests that ``muster up`` starts with: the demo's, the tutorial's, and those of the story about KAI queues."""
+"""The manifests of ``muster up``: for the demo, for the tutorial, and for the story about KAI queues."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Archives: a log in a folder, as compressed segments of its bytes and a manifest of the segments.
+"""Archives: a log in a folder, as compressed segments of the log's bytes and a manifest of the segments.
 
 ``manifest.json`` names the log and the content of each segment; ``log-FIRST-LAST.jsonl.gz`` has one commit per line,
-as in an exported log, with the bytes of the log itself. Segments are cut at fixed sequences, so archives of the same
-log are the same files, however often they were interrupted. The manifest is written after the segments, and everything
-under another name first.
+as in an exported log, with the bytes of the log. Segments are cut at fixed sequences, so archives of the same log are
+the same files, however often the archiving was interrupted. The manifest is written after the segments, and every
+file first under another name.
 """
 
 from __future__ import annotations

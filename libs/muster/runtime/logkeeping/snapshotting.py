@@ -83,8 +83,9 @@ def make_snapshot(identity: LogIdentity, stage: str, shard: str, state: StageSta
 
 
 async def restore(snapshots: Snapshots, log: Log, stage: str, shard: str, fresh: S) -> tuple[S, str]:
-    """The newest usable state of a (stage, shard) whose position the log can show, and how it was found; where there is
-    none ``fresh``, and why the newest snapshot is not used.
+    """The newest usable state of a (stage, shard) whose position the log can show, and how the state was found.
+
+    Without such a state ``fresh``, and the reason against the newest snapshot.
     """
     how = ""
     async with contextlib.aclosing(snapshots.each(stage, shard)) as found:

@@ -141,8 +141,9 @@ class LogKeeper:
         await self._archive(log)
 
     async def _check_whole(self, log: JetStreamLog) -> list[str]:
-        """Found the next generation where the processes agree that this one lost commits that they have read; else
-        `user at sequence` of each that has read what it lacks: a key in other hands, or the only witness.
+        """Found the next generation where the processes agree that this one lost commits that they have read.
+
+        Else `user at sequence` of each user with a lost commit: a key in other hands, or the only witness.
         """
         found = await hear_marks(self._js, log, USERS)
         if found.whole:

@@ -1,15 +1,12 @@
-"""Closed codes of jobs and of their pods, one row each.
+"""Closed codes of jobs and of pods of jobs, one row for each code.
 
-The codes a job may have: one row for each, and nothing else lists them.
+Only the table here lists the codes of a job. A row has everything that readers ask of a code: Events, QueueUnits,
+colours, promises, holders. ``told.wording.meanings`` has the words of the codes in the same order. An import checks
+both tables.
 
-A row is all that readers ask of a code: Events, QueueUnits, colours, promises, holders. Its words are in the same order
-in ``told.wording.meanings``. Both tables are checked when they are imported.
+The codes of a pod say why pods of a job do not run; ``told.wording.pods`` has the words.
 
-Why pods of a job do not run: one row for each code of a pod, and what is said of all pods of a job.
-
-Words are in ``told.wording.pods``.
-
-What waits in a Ray cluster, piece by piece, and what becomes of each piece in each worker group.
+The values for Ray clusters: each waiting piece, and the fate of the piece in each worker group.
 """
 
 from __future__ import annotations
@@ -96,21 +93,24 @@ JobCode = Literal[
 
 
 Tone = Literal["good", "waits", "act", "plain"]
-"""How a code looks: it has quota; it waits, and nothing has to be done; something has to be done; none of these."""
+"""How a code looks: the job has quota; the job waits and nothing has to be done; someone must act; none of these."""
 
 Lasts = Literal["moment", "while", "final"]
-"""How long a code lasts: until the next stage has answered; until others change something; until its owner, or the
-owner of the quota, changes something."""
+"""How long a code lasts: until the next stage has answered; until others change something; until the owner of the job
+or
+of the quota changes something.
+"""
 
 Holders = Literal["none", "all", "firm"]
-"""Which charges keep a job waiting: none; all at the quota that refuses it; those that are not preemptible."""
+"""Which charges keep a job waiting: none; all at the quota that refuses the job; the charges that are not preemptible.
+"""
 
 Told = Literal["never", "while", "after"]
 """When a Kubernetes Event on the job has this reason: while the job has the code; once it is queued again."""
 
 
 class Code(Struct, frozen=True, kw_only=True):
-    """One row. ``phases``: those in which a job may have the code."""
+    """One row. ``phases``: the phases in which a job may have the code."""
 
     phases: tuple[Phase, ...] = ("waiting",)
     tone: Tone = "waits"
@@ -118,14 +118,14 @@ class Code(Struct, frozen=True, kw_only=True):
     event: Told = "never"
     values: type[Values] = Plain
     turn: bool = False
-    """It ends when other jobs end, so that a start can be projected."""
+    """The code ends when other jobs end, so that a start can be projected."""
     holders: Holders = "none"
     started: bool = False
-    """Its pods may exist."""
+    """The pods of the job may exist."""
     refuses: RefusalReason | None = None
-    """The reason in the log that keeps it out of the queue."""
+    """The reason in the log that keeps the job out of the queue."""
     kai: str = ""
-    """The reason that KAI Scheduler has for it."""
+    """KAI Scheduler's reason for the code."""
 
 
 def _refused(reason: RefusalReason) -> Code:
@@ -195,7 +195,8 @@ for _code, _row in CODES.items():
 
 
 Stops = Literal["waits", "breaks"]
-"""What a code does to its pod: it waits and may run yet without an act; it has failed, or fails until someone acts."""
+"""What a code means for the pod: it waits and may run yet without an act; it has failed, or fails until someone acts.
+"""
 
 POD_CODES: dict[PodCode, Stops] = {
     "OOMKilled": "breaks",
@@ -210,7 +211,7 @@ POD_CODES: dict[PodCode, Stops] = {
     "Unschedulable": "waits",
     "InitWaiting": "waits",
 }
-"""In this order: of several codes at the pods of one job the first is the one that is shown."""
+"""By rank: of several codes at the pods of one job, the first in this order is shown."""
 
 total(POD_CODES, PodCode, "libs/muster/told/codes/codetable.py (POD_CODES)")
 RANK: dict[PodCode, int] = {code: index for index, code in enumerate(POD_CODES)}
@@ -227,17 +228,17 @@ class TroubledPod(Struct, frozen=True):
     name: str
     trouble: PodTrouble
     since: int
-    """Log time (ms) from which on it has had this code."""
+    """Log time (ms) since which the pod has had this code."""
     over: bool = False
     group: str = ""
-    """The worker group of a Ray cluster that it is of."""
+    """The worker group of a Ray cluster, for a pod of a worker group."""
 
 
 class HeldUp(Struct, frozen=True):
-    """What keeps the pods of a job from running, or made it fail: the worst of it."""
+    """The worst code among the pods of a job: the code keeps the pods from running, or made the job fail."""
 
     first: TroubledPod
-    """The pod that has had it for the longest time."""
+    """The pod that has had the code for the longest time."""
     pods: int = 1
     """How many have the same code."""
 
@@ -250,21 +251,21 @@ class HeldUp(Struct, frozen=True):
 
 
 Fate = Literal["too_small", "other_labels", "no_nodes", "refused", "asked", "coming", "at_most", "elsewhere"]
-"""Of a piece in one worker group:
+"""The fate of a piece in one worker group:
 
 too_small     one worker does not offer enough
-other_labels  its nodes do not have the labels
-no_nodes      workers that are granted find no node
+other_labels  the nodes of the group do not have the labels
+no_nodes      granted workers find no node
 refused       quota refuses more replicas
 asked         more replicas are asked for, and not answered yet
-coming        replicas are granted, and not all of them have joined
-at_most       its owner allows no more replicas
-elsewhere     nothing is asked of it: another group, or a worker with room, comes first
+coming        replicas are granted, and not all of the replicas have joined
+at_most       the owner of the group allows no more replicas
+elsewhere     no worker of the group is asked for: another group, or a worker with room, comes first
 """
 
 
 class GroupFate(Struct, frozen=True):
-    """What becomes of a piece in one worker group."""
+    """The fate of a piece in one worker group."""
 
     group: str
     fate: Fate
@@ -273,16 +274,16 @@ class GroupFate(Struct, frozen=True):
     joined: int = 0
     """How many of the granted replicas have joined."""
     resource: str = ""
-    """Of ``too_small``: Ray's name of the resource that it lacks."""
+    """Of ``too_small``: Ray's name of the resource that the worker lacks."""
     asked: int = 0
     offers: int = 0
-    """How much of it one worker offers, as ``asked`` in ten-thousandths."""
+    """How much of the resource one worker offers, as ``asked`` in ten-thousandths."""
     short: Shortfall | None = None
     pod: TroubledPod | None = None
 
 
 class RayPiece(Struct, frozen=True):
-    """What waits together: tasks and actors of one shape, a placement group, or what is asked for explicitly."""
+    """A piece that waits as a whole: tasks and actors of one shape, a placement group, or an explicit request."""
 
     kind: Literal["alone", "placement_group", "explicit"]
     shapes: tuple[RayShape, ...]
@@ -292,10 +293,10 @@ class RayPiece(Struct, frozen=True):
 
 
 class RayWaits(Struct, frozen=True):
-    """All that waits in one cluster, as its head said last."""
+    """Every waiting piece of one cluster, by the last report of the cluster's head."""
 
     cluster: Ref
     read_at: int
     pieces: tuple[RayPiece, ...]
     trouble: RayTrouble | None = None
-    """Why this may be old."""
+    """Why the report may be old."""

@@ -18,11 +18,13 @@ from muster.model.resources import Vector
 from muster.told.codes.values import Leaving
 
 Weight = Literal["detail", "step", "turn"]
-"""How much it matters: a ``turn`` changes the state of the subject, a ``step`` leads to it, a ``detail`` neither."""
+"""How much the happening matters: a ``turn`` changes the state of the subject, a ``step`` leads to a turn, a
+``detail`` neither.
+"""
 
 
 class Where(Struct, frozen=True, omit_defaults=True):
-    """A place in a queue at the moment; position 0: it is tried at once."""
+    """A place in a queue at the moment; position 0: evaluated at once."""
 
     position: int = 0
     length: int = 0
@@ -31,7 +33,7 @@ class Where(Struct, frozen=True, omit_defaults=True):
 
 
 class Used(Struct, frozen=True):
-    """What a node of the tree uses of one resource, base units; limit -1: none."""
+    """The usage of one resource at a node of the tree, base units; limit -1: none."""
 
     resource: str
     used: int
@@ -47,7 +49,7 @@ class SetAsked(Struct, frozen=True):
 
 
 class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One thing that happened. ``what`` is the tag of its event, or the part of a fact that changed."""
+    """One happening. ``what`` is the tag of the event, or the part of a fact that changed."""
 
     at: int
     """Log time, ms."""
@@ -56,11 +58,11 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     what: str
     weight: Weight
     times: int = 1
-    """Over 1 when the same happened that often in a row, last at ``last_at``."""
+    """Over 1 when the same happened this many times in a row, last at ``last_at``."""
     last_at: int = 0
     last_seq: int = 0
     event: AnyEvent | None = None
-    """The event, its long lists cut; None where a fact about the job changed."""
+    """The event, with long lists cut; None where a fact about the job changed."""
     kind: str = ""
     name: str = ""
     """Of another object, or namespace/name of another job."""
@@ -72,14 +74,14 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     number: int = 0
     """Generation or number of pods; ``what`` says which."""
     span: int = -1
-    """ms since what came before; -1 where that is unknown."""
+    """ms since the event before; -1 where unknown."""
     flag: bool = False
     """Suspended, or still charged."""
     request: Vector | None = None
     before: Vector | None = None
     sets: tuple[SetAsked, ...] = ()
     more: int = 0
-    """How many beyond those that are listed."""
+    """How many names are beyond the listed ones."""
     used: tuple[Used, ...] = ()
     where: Where | None = None
     refusal: Shortfall | None = None
@@ -90,11 +92,11 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 MAX_PER_SUBJECT = 100
-"""Happenings kept of one subject: the first, and the newest; details go before the rest."""
+"""Happenings kept of one subject: the first, and the newest; details are dropped before the rest."""
 
 
 def add(kept: list[Happening], new: Happening) -> None:
-    """Append, the same in a row as one, within what is kept of one subject."""
+    """Append a happening, within ``MAX_PER_SUBJECT``. The same happening in a row is counted in one entry."""
     if kept:
         last = kept[-1]
         same = last.what == new.what and last.weight == new.weight
@@ -125,14 +127,14 @@ def _alike(last: Happening, new: Happening) -> bool:
 
 
 class Taker(Struct, frozen=True):
-    """One reservation: what waiting jobs saw pass by."""
+    """One reservation, as a waiting job sees the reservation."""
 
     seq: int
     job: str
     queue: str
     request: Vector
     place: tuple[int, int, str, str] | None
-    """Its place in its queue."""
+    """The place of the job in the queue."""
 
 
 class Release(Struct, frozen=True):

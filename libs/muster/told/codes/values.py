@@ -1,6 +1,6 @@
 """The values of the status of a subject: closed codes with numbers, without a sentence.
 
-They import no state: the modules beside this one make them, ``told.wording`` words them.
+The values import no state: ``told.status`` makes the values and ``told.wording`` makes the sentences.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from muster.model.workload import Outcome
 Phase = Literal[
     "seen", "outside", "refused", "waiting", "reserved", "admitted", "running", "leaving", "finished", "gone"
 ]
-"""How far a job has come: what ``muster ls`` filters by, and what the table of legal changes is about."""
+"""How far a job has come. ``muster ls`` filters by the phase, and the table of legal steps lists phases."""
 
 EndedAs = Literal["finished", "left", "refused", "released", ""]
-"""What happened last to a job that is gone."""
+"""The last event of a job that is gone."""
 
 
 class Pools(Struct, frozen=True):
-    """What node pools could give a gang: nodes that would do, or why none is any help."""
+    """The nodes that node pools could add for a gang, or why no pool can help."""
 
     growth: Growth | None = None
     refusals: tuple[PoolRefusal, ...] = ()
 
 
 class NodesKept(Struct, frozen=True):
-    """What becomes free on some nodes is kept for a gang that has waited too long."""
+    """A claim on some nodes: places that become free there are kept for a gang that has waited too long."""
 
     gang: str
     """namespace/name"""
     uid: str
-    """Of its job; empty for a gang of pods."""
+    """uid of the gang's job; empty for a gang of pods."""
     nodes: tuple[str, ...]
 
 
 class Leaving(Struct, frozen=True):
-    """Why an admitted job was suspended by a decision of ours, and which one."""
+    """Why a decision of Muster suspended an admitted job, and which decision."""
 
     code: Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang", "Overuse"]
     generation: int
     cause: Cause
     claimant: str = ""
-    """namespace/name of the job that it is evicted for."""
+    """namespace/name of the job for which the victim is evicted."""
     queue: str = ""
     """The claimant's."""
     path: str = ""
@@ -65,15 +65,17 @@ class Leaving(Struct, frozen=True):
     priority: int = 0
     claimant_priority: int = 0
     served: bool = False
-    """The claimant has had less service, whatever the priorities."""
+    """The claimant has had less service, regardless of the priorities."""
     problem: FieldProblem | None = None
-    """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
+    """kube-scheduler's verdict, where kube-scheduler has no places for the gang; else how many pods of the gang have
+    none.
+    """
     of_nodes: bool = False
-    """Its quota has room: it lacks room on the nodes."""
+    """The quota has room, and the nodes have none."""
     before: tuple[str, ...] = ()
-    """Where it is moved: names of the nodes it leaves, ..."""
+    """For a job that moves: names of the nodes before the move, ..."""
     after: tuple[str, ...] = ()
-    """... and of those it starts again on."""
+    """... and after the move."""
 
     @property
     def stamp(self) -> str:
@@ -81,7 +83,7 @@ class Leaving(Struct, frozen=True):
 
 
 class Remains(Struct, frozen=True):
-    """What still exists of a job in the cluster."""
+    """The objects of a job that still exist in the cluster."""
 
     children: bool = False
     pods: int = 0
@@ -92,40 +94,40 @@ class Scaling(Struct):
 
     granted: Counts = field(default_factory=dict)
     ceilings: Counts = field(default_factory=dict)
-    """The most that its owner wants."""
+    """The most replicas that the owner wants."""
     asked: Counts = field(default_factory=dict)
-    """Its requests beyond its grant."""
+    """Requests beyond the grant."""
     denied: GrowthDenied | None = None
-    """What refuses that."""
+    """The denial of the asked growth."""
     alarm: AlarmRaised | None = None
-    """What is wrong with it."""
+    """The alarm of the cluster."""
     promised: int = 0
-    """Log time (ms) by which what is refused is granted, if declared run times are true; 0: not promised."""
+    """Log time (ms) by which the refused growth is granted, if declared run times are true; 0: not promised."""
 
 
 class InLine(Struct, frozen=True):
-    """The place of a job in its queue. ``position``: from 1; 0 for one that does not wait there."""
+    """The place of a job in its queue. ``position``: from 1; 0 for a job that does not wait there."""
 
     position: int = 0
     length: int = 0
     ahead: tuple[str, ...] = ()
     """namespace/name of the first few before it."""
     leaving: Leaving | None = None
-    """Why it was suspended before it came back."""
+    """Why the job was suspended before the present wait."""
 
 
 # --- the values of a code, one class for each set of them; told.codes.codetable says which code has which ---
 
 
 class Plain(Struct, frozen=True):
-    """The code says it all."""
+    """No values: the code is the whole status."""
 
 
 class Untried(Struct, frozen=True):
-    """Nothing refuses it now."""
+    """No limit refuses the job now."""
 
     cleared: Shortfall | None = None
-    """What refused it last and has room again."""
+    """The limit that refused the job last and has room again."""
 
 
 class Unlisted(Struct, frozen=True):
@@ -136,114 +138,116 @@ class Unlisted(Struct, frozen=True):
 
 
 class NotQueued(Struct, frozen=True):
-    """It asks to be queued and is not."""
+    """The job asks to be queued and is refused."""
 
     refusal: Refusal
 
 
 class Pause(Struct, frozen=True):
-    """A pause, as far as its author said why."""
+    """A pause, with the author and the reason if given."""
 
     by: str
     message: str
 
 
 class Short(Struct, frozen=True):
-    """A limit refuses it."""
+    """A limit refuses the job."""
 
     refusal: Shortfall
     """With the numbers of now."""
     cause: Cause | None = None
-    """The denial it is parked on, where there was one."""
+    """The denial on which the job is parked, where there was a denial."""
     declared: int = 0
-    """The run time (ms) that it declares, where part is held for age; 0: none."""
+    """The run time (ms) that the job declares, where part is held for age; 0: none."""
     promised: int = 0
     """Log time (ms) by which the claimant starts if the run times that jobs declare are true; 0: not promised."""
     owed: tuple[str, str, int] | None = None
-    """(path, resource, amount) that others use or ask for within their guarantees, where it needs some of that, too."""
+    """(path, resource, amount) that others use or ask for within their guarantees, where the job needs some of the
+    amount.
+    """
     idles: Idles | None = None
-    """Where it has a claim for age."""
+    """The idle amounts of the job's claim for age, where the job has such a claim."""
 
 
 class Idles(Struct, frozen=True):
-    """What was idle for a claim for age though others asked for it."""
+    """The amount that was idle for a claim for age though others asked for the amount."""
 
     since: int
-    """Log time (ms) from which it is held."""
+    """Log time (ms) since which the amount is held."""
     idle: int
     """The amount of the resource that refuses the claimant, times ms."""
     most: int
-    """The claim ends when it comes to this."""
+    """The claim ends when ``idle`` reaches this."""
 
 
 class ResumeRefused(Struct, frozen=True):
     """A write failed, and is tried again."""
 
     until: int
-    """Log time (ms) before which it is not."""
+    """Log time (ms) before which the job is not tried again."""
     failures: int
     problem: FieldProblem | None
 
 
 class NoPlace(Struct, frozen=True):
-    """Its gang has no place on the nodes."""
+    """The gang has no place on the nodes."""
 
     shortage: Shortage
     pools: Pools
     tried: int = 0
-    """Log time (ms) at which its gang found no place last."""
+    """Log time (ms) at which the gang found no place last."""
     kept: tuple[NodesKept, ...] = ()
-    """Nodes that are kept now: what is free there it does not get, unless they are kept for it."""
+    """Nodes that are claimed now: free places there go only to the claimant."""
     leaves: tuple[str, ...] = ()
-    """namespace/name of the jobs that leave, or move to other nodes, to make room for it."""
+    """namespace/name of the jobs that leave, or move to other nodes, to make room for this job."""
 
 
 class HasQuota(Struct, frozen=True):
-    """It has quota and is not admitted yet."""
+    """The job has quota and is not admitted yet."""
 
     leaves: tuple[str, ...] = ()
-    """namespace/name of the jobs that leave, or move to other nodes, to make room for it."""
+    """namespace/name of the jobs that leave, or move to other nodes, to make room for this job."""
 
 
 class Suspended(Struct, frozen=True):
-    """A decision of ours has suspended it."""
+    """A decision of Muster has suspended the job."""
 
     leaving: Leaving
     remains: Remains = Remains()
     until: int = 0
-    """Log time (ms) before which it is not queued again; 0 while it holds quota."""
+    """Log time (ms) before which the job is not queued again; 0 while the job holds quota."""
 
 
 class Start(Struct, frozen=True):
-    """It is resumed."""
+    """The job is resumed."""
 
     remains: Remains
     verdict: Verdict | None
-    """What kube-scheduler says of its gang, where that places it."""
+    """kube-scheduler's verdict on the gang, where kube-scheduler places the gang."""
 
 
 class Adoption(Struct, frozen=True):
-    """It is charged without an admission."""
+    """The job is charged without an admission."""
 
     reason: AdoptionReason
 
 
 class Remainder(Struct, frozen=True):
-    """It is charged for its pods that still exist."""
+    """The job is charged for pods that still exist."""
 
     remains: Remains
 
 
 class Over(Struct, frozen=True):
-    """It has ended, or is gone."""
+    """The job has ended, or is gone."""
 
     outcome: Outcome = ""
     remains: Remains = Remains()
     ended: EndedAs = ""
     reason: str = ""
-    """Of one that is gone: the reason of its release or of its leaving the queue."""
+    """Of a job that is gone: the reason of the release or of leaving the queue."""
     request: Vector = field(default_factory=dict)
-    """Of one that is gone: what it released."""
+    """Of a job that is gone: the released amounts."""
 
 
 Values = (
@@ -265,29 +269,29 @@ Values = (
 
 
 class Holder(Struct, frozen=True):
-    """A charge that a waiting job waits for. ``amount`` in base units of the resource."""
+    """A charge for which a waiting job waits. ``amount`` in base units of the resource."""
 
     job: str
     amount: int
     does: Literal["deleted", "finished", "running", "admitted", "other"]
     kind: str = ""
     since: int = 0
-    """Log time (ms) of its admission or of its first run."""
+    """Log time (ms) of the admission or of the first run."""
     phase: str = ""
 
 
 class Wanting(Struct, frozen=True):
-    """What a waiting job waits for, in base units and as of now."""
+    """The limit for which a waiting job waits, in base units and as of now."""
 
     refusal: Shortfall
     holders: tuple[Holder, ...] = ()
     """The largest first."""
     held_by: int = 0
-    """How many hold some of it in all."""
+    """How many jobs hold some of the resource in all."""
 
     @property
     def free(self) -> int:
-        """What is neither used, nor held or kept for others."""
+        """The amount that is neither used, nor held or kept for others."""
         return max(self.refusal.asked - self.refusal.missing, 0)
 
     @property
@@ -316,7 +320,7 @@ GangCode = Literal[
 
 
 class Counted(Struct, frozen=True):
-    """How many pods of a gang there are, and how far they have come."""
+    """How many pods a gang has, and how far the pods have come."""
 
     pods: int = 0
     bound: int = 0
@@ -330,7 +334,7 @@ class Counted(Struct, frozen=True):
         return self.bound - self.failed
 
     def phase(self, minimum: int) -> str:
-        """The phase of its PodGroup."""
+        """The phase of the gang's PodGroup."""
         if self.succeeded >= minimum > 0:
             return "Finished"
         if self.failed and self.running + self.succeeded + self.failed >= minimum:
@@ -341,25 +345,25 @@ class Counted(Struct, frozen=True):
 
 
 class GangStatus(Struct, frozen=True):
-    """The status of a gang. ``held``: the last reason why it waits, while it does."""
+    """The status of a gang. ``held``: the last reason to wait, for a gang that waits."""
 
     code: GangCode
     pods: Counted = Counted()
     minimum: int = 0
-    """How many pods it takes; 0 when it is unknown."""
+    """How many pods the gang takes; 0 when unknown."""
     held: GangHeldBack | None = None
     verdict: Verdict | None = None
-    """Of a gang of Kubernetes itself: what kube-scheduler said last."""
+    """For a gang of Kubernetes itself: kube-scheduler's last verdict."""
 
 
 NoPromise = Literal["not_waiting", "standing", "few_runs", "few_waits", "endless"]
 """Why no start is promised:
 
-not_waiting  it does not wait in a queue
-standing     how long its standing lasts does not follow from its queue
+not_waiting  the job does not wait in a queue
+standing     the queue does not determine how long the status of the job lasts
 few_runs     too few runs have ended to know how long jobs take
 few_waits    too few waits have ended to know what a projection is worth
-endless      as far as is known, what it waits for does not end
+endless      as far as is known, the jobs ahead do not end
 """
 
 
@@ -371,5 +375,5 @@ class Promise(Struct, frozen=True):
     settled: int = 0
     """How many promises are known to have been kept or not, since the log began."""
     kept: int = 0
-    """How many of those were kept."""
+    """How many of the settled promises were kept."""
     why: NoPromise | Literal[""] = ""

@@ -1,4 +1,4 @@
-"""What every job and its QueueUnit should say now, and the Events that tell it."""
+"""The desired state of every job and QueueUnit on the API server, and the Events of jobs."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ MAX_MESSAGE = 1024
 
 
 class DesiredObject(Struct, frozen=True):
-    """One object as it should be: created whole when it is missing, else merged into the object that is there.
+    """One desired object: created whole when missing, else merged into the existing object.
 
-    ``shown`` is the fingerprint the object carries once it says this.
+    ``shown`` is the fingerprint of the desired state, stored on the object.
     """
 
     key: str
@@ -53,11 +53,13 @@ class DesiredObject(Struct, frozen=True):
     spec: Body
     status: Body
     passing: bool = False
-    """What it says is about to change: not worth a write unless it stays."""
+    """The shown state is about to change: not worth a write unless the state stays."""
 
 
 class EventNote(Struct, frozen=True):
-    """A Kubernetes Event on an object. The name is derived from its cause, so that writing it twice makes one."""
+    """A Kubernetes Event on an object. The name is derived from the cause, so that writing the Event twice makes one
+    Event.
+    """
 
     ref: Ref
     api_version: str
@@ -69,17 +71,17 @@ class EventNote(Struct, frozen=True):
 
 
 class UnitState(Struct, frozen=True):
-    """What a QueueUnit says of its job: kube-queue's phase, the reason, and whether its pods are admitted."""
+    """The state of a QueueUnit: kube-queue's phase, the reason, and whether the pods of the job are admitted."""
 
     phase: str
     reason: Reason
     admitted: bool
     passing: bool
-    """It is over as soon as the next stage has answered."""
+    """The state ends as soon as the next stage has answered."""
 
 
 def unit_state(state: ReadState, uid: str) -> UnitState | None:
-    """The status of the QueueUnit of a job; None for a job that was never queued by us."""
+    """The state of the QueueUnit of a job. None for a job that Muster never queued."""
     workload = state.queues.workloads.get(uid)
     if workload is None or not (uid in state.queues.ledger.attempts or workload.queued_at):
         return None
@@ -100,7 +102,7 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
 
 
 def pauses_over(state: ReadState, queue: str = "") -> list[str]:
-    """What rests on all of the tree and, for a queue, what rests there on top: a sentence each."""
+    """The pauses of the whole tree and, for a queue, the pauses of the queue: one sentence for each pause."""
     tree, found = state.queues.ledger.tree_of(queue) or state.queues.ledger.tree, []
     rules = tree.rules if tree is not None else None
     if rules is not None and rules.paused:
@@ -111,7 +113,7 @@ def pauses_over(state: ReadState, queue: str = "") -> list[str]:
 
 
 def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
-    """The QueueUnit of a job, or None when it should have none or shows what it should."""
+    """The QueueUnit of a job. None when the job should have none, or when the existing QueueUnit is up to date."""
     workload, found = state.queues.workloads.get(uid), unit_state(state, uid)
     if workload is None or found is None or workload.ref.kind not in KINDS or workload.deleting:
         return None
@@ -145,7 +147,9 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
 
 
 def _unit_spec(state: ReadState, workload: Workload) -> Body:
-    """What the job asks for: an edit of a waiting job shows at once, though it waits for the same as before."""
+    """The spec of a QueueUnit. An edit of a waiting job shows at once, even if the job waits for the same limit as
+    before.
+    """
     leaf = leaf_of(state.queues.ledger, workload)
     job, need = state.queues.jobs.get(workload.ref.uid), texts(state.queues.demand_of(workload).request)
     pod_sets = workload.pod_sets[:MAX_POD_SETS]
@@ -166,9 +170,9 @@ def _unit_spec(state: ReadState, workload: Workload) -> Body:
 
 
 def unit_name(workload: Workload) -> str:
-    """Name of the QueueUnit of a job: its own name and the suffix of its kind, at most 253 characters.
+    """Name of the QueueUnit of a job: the name of the job and the suffix of the kind, at most 253 characters.
 
-    Of a name that has to be cut, a fingerprint keeps what was lost: two jobs never share a QueueUnit.
+    A name that is too long is cut and ends in a fingerprint of the name: two jobs never share a QueueUnit.
     """
     name, suffix = workload.ref.name, KINDS[workload.ref.kind].unit_suffix
     if len(name) + len(suffix) <= MAX_NAME:
@@ -178,7 +182,7 @@ def unit_name(workload: Workload) -> str:
 
 
 def _set_name(pods: PodSet) -> str:
-    """The name of a pod set as a QueueUnit takes it: at most 63 characters."""
+    """The name of a pod set in a QueueUnit: at most 63 characters."""
     return clean(pods.name)[:63]
 
 
@@ -194,9 +198,9 @@ def owner_of(workload: Workload) -> Body:
 
 
 def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
-    """Uids of the waiting jobs that are refused by another limit than at the last look, or by none.
+    """Uids of the waiting jobs that another limit refuses than at the last look, or no limit.
 
-    ``cleared``: keys of the refused shapes whose first refusal had room then; brought up to date.
+    ``cleared``: keys of the refused shapes whose first refusal had room at the last look; brought up to date.
     """
     shapes = state.queues.book.shapes
     now = dict.fromkeys(state.queues.book.awake(state.queues.ledger))
@@ -207,7 +211,7 @@ def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
 
 
 def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
-    """The workload and the patch that stores on it when it was queued; None when it is stored or does not wait."""
+    """The workload and the patch with the queueing time. None when the time is stored or the job does not wait."""
     workload, job = state.queues.workloads.get(uid), state.queues.jobs.get(uid)
     if workload is None or job is None or job.status == "charged" or workload.queued_at:
         return None
@@ -216,13 +220,13 @@ def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
 
 
 WAITED_MS = 2_000
-"""A job that waited this long may have an Event that says why."""
+"""A job that waited this long may have an Event with the reason."""
 ADMITTED_MS = 300_000
 """How long after an admission an Event says so: Events last an hour, and are not made again for old admissions."""
 
 
 def leaving_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job why it was suspended, and its status now; None until it is queued again."""
+    """The Event with the reason of a suspension and the status now. None until the job is queued again."""
     workload, job, leaving = state.queues.workloads.get(uid), state.queues.jobs.get(uid), state.leaving.get(uid)
     if workload is None or job is None or leaving is None or job.status != "waiting":
         return None
@@ -232,9 +236,9 @@ def leaving_event(state: ReadState, uid: str) -> EventNote | None:
 
 
 def admitted_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job that it is admitted, so that the newest one on it is not a refusal.
+    """The Event for the admission of a job, so that the newest Event on the job is not a refusal.
 
-    None for a job that was admitted at once (no Event came before), and for one that was long ago.
+    None for a job that was admitted at once (no Event came before), and for an admission long ago.
     """
     workload, record, job = state.queues.workloads.get(uid), state.records.get(uid), state.queues.jobs.get(uid)
     charge = state.queues.ledger.charges.get(uid)
@@ -249,7 +253,7 @@ def admitted_event(state: ReadState, uid: str) -> EventNote | None:
 
 
 def _was_refused(record: Record) -> bool:
-    """Whether it was refused itself since it was queued."""
+    """Whether the job itself was refused since it was queued."""
     for each in reversed(record.happenings):
         if each.what == "quota_denied":
             return True
@@ -259,7 +263,7 @@ def _was_refused(record: Record) -> bool:
 
 
 def overuse_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job that it runs without an admission, or with more than its grant: one an amount."""
+    """The Event for a job that runs without an admission, or with more than the grant: one Event for each amount."""
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     if workload is None or charge is None:
         return None
@@ -274,7 +278,7 @@ def overuse_event(state: ReadState, uid: str) -> EventNote | None:
 
 
 def alarm_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job what is wrong with its Ray cluster; one for each alarm."""
+    """The Event for the alarm of a job's Ray cluster; one for each alarm."""
     workload, record = state.queues.workloads.get(uid), state.records.get(uid)
     if workload is None or record is None or record.growth.alarm is None:
         return None
@@ -285,7 +289,7 @@ def alarm_event(state: ReadState, uid: str) -> EventNote | None:
 
 
 def pods_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job what keeps its pods from running, or made it fail; one for each cause and attempt."""
+    """The Event with the trouble that keeps pods from running or made the job fail; one for each cause and attempt."""
     workload = state.queues.workloads.get(uid)
     if workload is None:
         return None
@@ -299,7 +303,7 @@ def pods_event(state: ReadState, uid: str) -> EventNote | None:
 
 
 def job_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells a job why it waits, and where; None when nothing needs telling."""
+    """The Event with the reason and the place of a waiting job. None when the status needs no Event."""
     workload = state.queues.workloads.get(uid)
     if workload is None or not (uid in state.queues.ledger.attempts or workload.queued_at):
         return None
@@ -323,7 +327,7 @@ def job_event(state: ReadState, uid: str) -> EventNote | None:
 def note_on(
     state: ReadState, ref: Ref, api_version: str, stamp: str, reason: str, text: str, *, kind: str = "Warning"
 ) -> EventNote:
-    """An Event, within what the API server takes of an Event whatever the object is called."""
+    """An Event within the length limits of the API server for names and messages."""
     base = re.sub(r"[^a-z0-9.-]", "-", ref.name[:200].lower())
     base = re.sub(r"[-.]*\.[-.]*", ".", base).strip("-.") or "object"
     return EventNote(ref, api_version, f"{base}.{stamp}", kind, reason, shown_text(text), state.now)
@@ -338,7 +342,7 @@ def shown_text(text: str) -> str:
 
 
 def trouble_reason(trouble: Trouble) -> Reason:
-    """What is wrong with an object, in words."""
+    """The problem of an object in words."""
     refusal, ref = trouble.refusal, trouble.ref
     if refusal is not None:
         return explain.trouble(trouble.code, [reasons.refused(refusal, ref.kind, ref.key)], trouble.more)
@@ -346,7 +350,7 @@ def trouble_reason(trouble: Trouble) -> Reason:
 
 
 def trouble_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event that tells an object why it is refused."""
+    """The Event with the refusal of an object."""
     trouble = state.troubles.get(uid)
     if trouble is None:
         return None

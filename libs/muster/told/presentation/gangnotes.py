@@ -1,4 +1,4 @@
-"""What gangs of pods should say now: Events on their pods, their PodGroups, and the condition nodes are added for."""
+"""The desired state of gangs of pods: Events on pods, PodGroups, and the condition for which nodes are added."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from muster.told.status.statuses import held_back_code
 from muster.told.wording import nodewords, problems
 
 TOLD_CYCLES = 2
-"""Rounds of which every pod gets an Event; those after them give one for the whole gang."""
+"""Rounds in which every pod gets an Event; later rounds write one Event for the whole gang."""
 
 
 class GangNote(Struct, frozen=True):
-    """An Event. ``count`` over 0: one that is written again and again, with how often it has happened by now."""
+    """An Event. ``count`` over 0: the Event is written again and again, with the number of occurrences so far."""
 
     note: EventNote
     count: int = 0
 
 
 def gang_events(state: ReadState, key: str) -> list[GangNote]:
-    """The Events that tell a gang why it waits, and what of its marks was not understood."""
+    """The Events with the reason why a gang waits, and with the marks of the gang that were not understood."""
     gang = state.gangs.gangs.get(key)
     if gang is None or (not gang.ours and not (gang.held and gang.held.event.reason == "other_scheduler")):
         return []
@@ -59,7 +59,9 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
 
 
 def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
-    """The pods that get an Event: those that were tried; for a problem of the gang all that wait or will wait."""
+    """The pods that get an Event: the pods that were tried; for a problem of the gang, all pods that wait or will
+    wait.
+    """
     waiting = {pod.ref.uid: pod.ref for pod in _pending(gang)}
     if held.event.reason == "broken":
         left = [pod.ref for pod in gang.pods.values() if pod.node and not pod.over]
@@ -70,12 +72,12 @@ def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
 
 
 def _words(gang: GangShown, held: GangHeld) -> str:
-    """Without the name of its gang."""
+    """The text without the name of the gang."""
     return nodewords.gang_event_text(held.event, gang.counted().alive, gang.minimum)
 
 
 def _stamp(held: GangHeld, ref: Ref) -> str:
-    """One Event per pod, round and kind of trouble, whichever process writes it and however often."""
+    """The stamp of an Event. Each pod, round and kind of trouble has one Event, however many processes write."""
     event = held.event
     said: object = (event.reason, event.problem)
     if ends_a_round(event.reason):
@@ -100,10 +102,11 @@ def _whole(gang: GangShown, first: Ref) -> Ref:
 
 
 def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[DesiredObject]:
-    """The PodGroups of a gang that do not say what they should, with the one that labels ask for.
+    """The PodGroups of a gang that are not up to date, and a missing PodGroup that labels ask for.
 
-    ``home``: of which API group one is made where there is none; None where the server has neither. Those of Kubernetes
-    itself are never written: their status is that of kube-scheduler.
+    ``home``: the API group of a new PodGroup; None where the server has no such group. The PodGroups of Kubernetes
+    itself
+    are never written: kube-scheduler owns the status there.
     """
     gang = state.gangs.gangs.get(key)
     if gang is None or not gang.ours:
@@ -123,7 +126,7 @@ def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[Des
 
 
 def surplus(state: ReadState, key: str) -> list[PodGroup]:
-    """PodGroups that we made for pods which are gone."""
+    """PodGroups that Muster made for pods that are gone."""
     gang = state.gangs.gangs.get(key)
     if gang is None or gang.pods:
         return []
@@ -139,7 +142,7 @@ def resource_of(ref: Ref) -> ApiResource:
 def _upsert(
     state: ReadState, gang: GangShown, key: str, resource: ApiResource, known: PodGroup | None, minimum: int
 ) -> DesiredObject:
-    """``minimum``: what spec.minMember is to be, where that is ours to say; else 0."""
+    """The desired PodGroup. ``minimum``: the desired spec.minMember, where Muster decides the value; else 0."""
     counted = gang.counted()
     least = minimum or gang.minimum
     phase = gang.ended or counted.phase(least)
@@ -176,7 +179,7 @@ def _upsert(
 
 
 def _occupied_by(state: ReadState, gang: GangShown) -> str:
-    """namespace/name of the job its pods belong to; empty where they have none, or several."""
+    """namespace/name of the job that owns the pods; empty where the pods have no owner, or several."""
     owners = {pod.owner_uid for pod in gang.pods.values()}
     if len(owners) != 1:
         return ""
@@ -188,12 +191,14 @@ def _occupied_by(state: ReadState, gang: GangShown) -> str:
 
 
 def conditions(state: ReadState, key: str) -> list[tuple[Ref, str, bytes]]:
-    """(pod, what it says, patch of its status): PodScheduled of every pod of a gang that lacks nodes.
+    """(pod, digest of the condition, patch of the status): PodScheduled of every pod of a gang that lacks nodes.
 
-    An autoscaler adds nodes for pods that are Unschedulable, and a gang that waits for anything else needs none: its
-    pods say so only while more nodes would help, and once they have said so they say what they wait for since. Where
-    nodes are asked for as a whole, or no node pool can help, they say another reason: of nodes for single pods some
-    would be bought for nothing.
+    An autoscaler adds nodes for pods that are Unschedulable. A gang that waits for anything else needs no nodes. So
+    pods
+    become Unschedulable only while more nodes would help. After that, pods show the present reason. A gang has another
+    reason than Unschedulable where nodes are asked for as a whole, or where no node pool can help: an autoscaler would
+    buy
+    nodes for single pods without use.
     """
     gang = state.gangs.gangs.get(key)
     if gang is None or gang.held is None or not gang.lacked:
@@ -213,7 +218,7 @@ def _lacking(event: GangHeldBack) -> str:
 
 
 def _lacks(held: GangHeld) -> str:
-    """What the condition says."""
+    """The message of the condition."""
     event = held.event
     return nodewords.lacks(event) if lacks_nodes(event.reason) else nodewords.held_back(event)
 

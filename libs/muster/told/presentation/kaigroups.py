@@ -1,6 +1,8 @@
-"""The PodGroup of KAI Scheduler that shows a workload of a KAI queue: its parts, what each takes, why it waits.
+"""The PodGroup of KAI Scheduler that shows a workload of a KAI queue: parts, requests of each part, why the workload
+waits.
 
-It is written to be read; nothing is read from it. It belongs to its workload and goes with it.
+Muster writes the PodGroup for readers and reads nothing from the PodGroup. The workload owns the PodGroup, so both are
+deleted together.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _OF_QUEUES = ("queue_label_missing", "queue_unknown", "two_quotas")
 
 
 def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
-    """The PodGroup of a workload; None for one that no KAI queue has anything to do with."""
+    """The PodGroup of a workload. None for a workload that belongs to no KAI queue."""
     workload = state.queues.workloads.get(uid)
     if (
         workload is None
@@ -77,7 +79,9 @@ def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
 
 
 def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
-    """(its queue, empty where it names none; why it waits as reason and sentence); no queue at all: not KAI's."""
+    """(the queue, empty where the workload names none; the reason and the sentence of a wait). None as queue: not
+    KAI's.
+    """
     charge = state.queues.ledger.charges.get(workload.ref.uid)
     leaf = charge.queue if charge is not None else leaf_of(state.queues.ledger, workload) or ""
     named = workload.labels.get(KAI_QUEUE, "")
@@ -116,5 +120,5 @@ def _spec(workload: Workload, queue: str) -> Body:
 
 
 def _part(name: str) -> str:
-    """The name of a pod set as a PodGroup takes it; the head has KAI's name."""
+    """The name of a pod set in a PodGroup; the head has KAI's name."""
     return "headgroup" if name == "head" else _LABEL.sub("-", name).strip("-")[:63] or "main"

@@ -1,6 +1,6 @@
-"""The status of our Queues, of the quota tree and of KAI queues.
+"""The status of Muster's Queues, of the quota tree and of KAI queues.
 
-What the status of a KAI queue should say now: what is below it, what it uses and asks for, and whether it counts.
+The status of a KAI queue has the queues below, the usage and the requests, and whether the queue counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.told.wording import problems, queuewords
 
 
 def queue_object(state: ReadState, path: str) -> DesiredObject | None:
-    """The Queue of a quota path, or None when there is no such path or it shows what it should."""
+    """The Queue of a quota path. None when the path does not exist or when the Queue is up to date."""
     node, tree = state.queues.ledger.nodes.get(path), state.queues.ledger.tree_of(path)
     if node is None or tree is None or tree.root == KAI_ROOT:  # KAI queues are objects of their own
         return None
@@ -76,7 +76,9 @@ def queue_object(state: ReadState, path: str) -> DesiredObject | None:
 
 
 def queue_status(state: ReadState, path: str) -> QueueStatus:
-    """Waiting jobs of a queue: the first hundred, those to be evaluated next apart from the others; and how many."""
+    """Waiting jobs of a queue: the first hundred, with the jobs to be evaluated next apart from the others; and the
+    total.
+    """
     active: list[QueueItem] = []
     backoff: list[QueueItem] = []
     for position, (place, key) in enumerate(state.queues.book.in_order(path), start=1):
@@ -91,7 +93,7 @@ def queue_status(state: ReadState, path: str) -> QueueStatus:
 
 
 def surplus_queues(state: ReadState) -> list[Ref]:
-    """Queue objects of ours whose path the tree in force does not have, and second ones of one path."""
+    """Muster's Queue objects whose path is not in the tree in force, and second Queue objects of one path."""
     if not state.queues.ledger.trees or not state.synced:
         return []
     kept: set[str] = set()
@@ -106,7 +108,7 @@ def surplus_queues(state: ReadState) -> list[Ref]:
 
 
 def tree_status(state: ReadState) -> Body | None:
-    """The status of the tree in force: the tree again, with used and request of every node, and whether it counts."""
+    """The status of the tree in force: the tree, with used and request of every node, and whether the tree counts."""
     tree = state.queues.ledger.trees.get(ROOT)
     if tree is None:
         return None
@@ -118,7 +120,7 @@ def tree_status(state: ReadState) -> Body | None:
 
 
 def tree_conditions(state: ReadState, uid: str) -> list[Body]:
-    """``status.conditions`` of a tree: whether the object as it is now is in force, and if not why."""
+    """``status.conditions`` of a tree: whether the object as it is now is in force, and the reason if not."""
     trouble = state.troubles.get(uid)
     if trouble is None:
         return [to_builtins(ExplainedCondition("Ready", "True", "Counts", ""))]
@@ -144,7 +146,9 @@ def _node_status(state: ReadState, node: QuotaNode, wanted: dict[str, Vector]) -
 
 
 def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
-    """The amounts, with a zero for every resource the node speaks of; what is counted only where it does."""
+    """The amounts, with a zero for every resource in the node's min or max. Jobs
+    and machines are left out unless the min or max names the resource.
+    """
     spoken = node.limit.keys() | node.guaranteed.keys()
     found = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
     return {**dict.fromkeys(spoken, 0), **found}
@@ -154,7 +158,7 @@ def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
 
 
 class KaiQueueStatus(Struct, frozen=True):
-    """The status a queue should have, and its digest."""
+    """The desired status of a queue, and the digest of the status."""
 
     ref: Ref
     body: Body
@@ -162,7 +166,7 @@ class KaiQueueStatus(Struct, frozen=True):
 
 
 def kai_status(state: ReadState, queue: KaiQueue) -> KaiQueueStatus | None:
-    """The status of a queue; None when it shows what it should."""
+    """The status of a queue. None when the queue's status is up to date."""
     ledger = state.queues.ledger
     path = ledger.queues.get(queue.name, "")
     used, firm = ledger.used.get(path, {}), ledger.firm.get(path, {})
@@ -178,13 +182,13 @@ def kai_status(state: ReadState, queue: KaiQueue) -> KaiQueueStatus | None:
         conditions=tuple(_conditions(state, queue, path)),
     )
     shown = shown_status(status)
-    # A queue with none below it has no list at all: the column of `kubectl get queues` stays empty.
+    # A queue without child queues has no list: the column of `kubectl get queues` stays empty.
     body = {**to_builtins(status), "childQueues": children or None}
     return None if shown == queue.shown else KaiQueueStatus(queue.ref, body, shown)
 
 
 def waiting_below(state: ReadState, path: str) -> Vector:
-    """What waits in a queue and below it, in all."""
+    """The requests of all jobs that wait in a queue and below."""
     total: Vector = {}
     for shape in state.queues.book.shapes.values():
         if path in chain_of(shape.queue):
@@ -193,7 +197,7 @@ def waiting_below(state: ReadState, path: str) -> Vector:
 
 
 def _shown(queue: KaiQueue, amounts: Vector) -> dict[str, str]:
-    """What a queue speaks of, zeros too: a merge patch never takes a key away."""
+    """The amounts of every resource in a queue's quota, zeros too: a merge patch never takes a key away."""
     return texts({name: amounts.get(name, 0) for name in queue.quota})
 
 

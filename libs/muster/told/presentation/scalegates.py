@@ -1,8 +1,8 @@
-"""Our entry in ``scaleStrategy.scaleGate`` of the worker groups that quota refuses more replicas.
+"""Muster's entry in ``scaleStrategy.scaleGate`` of the worker groups that quota refuses more replicas.
 
-It is a signal and nothing else: no decision rests on it, and ``maxReplicas`` keeps the limit with and without it.
-An entry is there while the growth of a group is denied and its autoscaler has asked for all that is granted: one that
-heeds the entry still gets what it was granted.
+The entry is only a signal. No decision depends on the entry, and ``maxReplicas`` keeps the limit with and without the
+entry. The entry exists while the growth of a group is denied and the autoscaler has asked for every granted replica.
+An autoscaler that obeys the entry still gets all granted replicas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Signalled(Struct, frozen=True):
 
 
 def entries_due(state: ReadState, owner: str) -> list[tuple[Ref, tuple[str, ...]]]:
-    """(cluster, worker groups that should have our entry) of an owner, where the cluster was seen with others."""
+    """(cluster, worker groups that should have Muster's entry) of an owner, where the observed entries differ."""
     uids = dict.fromkeys((owner, *state.presence.children.get(owner, ())))
     known = [cluster for uid in uids if (cluster := state.scaled.get(uid)) is not None and cluster.owner == owner]
     pairs = [(cluster, _wanted(state, cluster)) for cluster in known]
@@ -39,7 +39,7 @@ def entries_due(state: ReadState, owner: str) -> list[tuple[Ref, tuple[str, ...]
 
 
 def _wanted(state: ReadState, cluster: Scaled) -> tuple[str, ...]:
-    """The full groups of those that are asked for, none of which fits."""
+    """The full groups for which replicas are asked, while the owner's growth is denied."""
     record = state.records.get(cluster.owner)
     if record is None or record.growth.denied is None or record.growth.denied.cluster.uid != cluster.ref.uid:
         return ()
@@ -47,10 +47,11 @@ def _wanted(state: ReadState, cluster: Scaled) -> tuple[str, ...]:
 
 
 def patch(ref: Ref, wanted: Sequence[str], body: bytes) -> bytes | None:
-    """What is applied to the cluster as it was just read; None when nothing is to be written.
+    """The patch for the cluster as read just now. None when nothing is to be written.
 
-    It holds what is ours and nothing else: what we applied before and is not in it is taken away. It names the uid
-    and the resourceVersion that was read, so it neither makes an object nor a worker group again.
+    The patch holds only Muster's own fields: an entry of an earlier patch that is missing now is removed. The patch
+    names
+    the uid and the resourceVersion of the cluster, so the patch can create neither an object nor a worker group.
     """
     try:
         found: _Signalled = decode(body, _Signalled)

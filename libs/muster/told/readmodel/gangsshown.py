@@ -1,6 +1,6 @@
-"""What presentation knows of gangs of pods: their members, their PodGroups, and what holds them back.
+"""The state of gangs of pods for presentation: members, PodGroups, and the reasons to wait.
 
-Folds only. Of gangs none of whose pods name one of our schedulers nothing is shown: others schedule them.
+Folds only. A gang is shown only if a pod of the gang names one of Muster's schedulers: other schedulers place the rest.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from muster.model.workload import DEFAULT_SCHEDULER, PodState
 from muster.told.codes.values import Counted
 
 ENDED = ("Finished", "Failed")
-"""Phases that a PodGroup does not leave because its pods are taken away."""
+"""Phases that a PodGroup keeps when its pods are taken away."""
 
 
 class GangHeld(Struct, frozen=True):
-    """What was said last of why a gang waits."""
+    """The last reason why a gang waits."""
 
     event: GangHeldBack
     cause: Cause
@@ -30,7 +30,7 @@ class GangHeld(Struct, frozen=True):
 
 
 class Complaint(Struct, frozen=True):
-    """What of the marks of a gang was not understood, and a pod that can show it."""
+    """The marks of a gang that were not understood, and a pod on which an Event can say so."""
 
     found: tuple[FieldProblem, ...]
     ref: Ref
@@ -38,22 +38,22 @@ class Complaint(Struct, frozen=True):
 
 
 class GangShown(Struct):
-    """One gang: pods, and what is said of it. A pod of no gang is one of its own, under its uid."""
+    """One gang: pods, PodGroups and last notices. A pod in no gang is a gang of its own, under the uid of the pod."""
 
     pods: dict[str, PodState] = field(default_factory=dict)
     pod_groups: dict[str, PodGroup] = field(default_factory=dict)
-    """By uid; there may be one of each API group."""
+    """By uid; each API group may have a PodGroup."""
     held: GangHeld | None = None
     complaint: Complaint | None = None
     began: int = 0
     """Log time of the first try, in ms."""
     lacked: bool = False
-    """Its pods show in their status that they lack nodes, until something else is written there."""
+    """The status of the gang's pods shows a lack of nodes, until another condition is written there."""
     ended: str = ""
-    """The phase it ended in, if it did and no pod has come since."""
+    """The phase in which the gang ended, if the gang ended and no pod has come since."""
 
     def counted(self) -> Counted:
-        """Its pods as a PodGroup counts them."""
+        """The numbers of pods as a PodGroup counts pods."""
         pods = [pod for pod in self.pods.values() if pod.over or not pod.deleting]
         return Counted(
             pods=len(pods),
@@ -65,12 +65,12 @@ class GangShown(Struct):
 
     @property
     def ours(self) -> bool:
-        """Whether we place it."""
+        """Whether Muster places the gang."""
         return any(pod.ours for pod in self.pods.values())
 
     @property
     def by_default(self) -> bool:
-        """Whether all of its pods name the scheduler that Kubernetes brings."""
+        """Whether all pods of the gang name the default scheduler of Kubernetes."""
         return all(pod.scheduler == DEFAULT_SCHEDULER for pod in self.pods.values())
 
     @property
@@ -80,18 +80,18 @@ class GangShown(Struct):
 
     @property
     def native(self) -> bool:
-        """Whether its pods name a PodGroup of Kubernetes itself."""
+        """Whether a pod of the gang names a PodGroup of Kubernetes itself."""
         return any(pod.group for pod in self.pods.values())
 
     @property
     def said_by_pods(self) -> Declared | None:
-        """What its first pod says, whatever its PodGroup does."""
+        """The declaration of the gang's first pod, regardless of the PodGroup."""
         pod = min(self.pods.values(), key=lambda each: (each.created, each.ref.key), default=None)
         return None if pod is None else declared_by(pod)
 
     @property
     def minimum(self) -> int:
-        """How many pods it takes; 0 when it is unknown."""
+        """How many pods the gang takes; 0 when unknown."""
         found = self.pod_group
         if found is not None:
             return max(found.minimum, 0)
@@ -104,9 +104,9 @@ class GangsShown(Struct):
 
     gangs: dict[str, GangShown] = field(default_factory=dict)
     gang_of: dict[str, str] = field(default_factory=dict)
-    """uid of a pod -> its gang"""
+    """uid of a pod -> gang"""
     group_of: dict[str, str] = field(default_factory=dict)
-    """uid of a PodGroup -> its gang"""
+    """uid of a PodGroup -> gang"""
 
 
 def _gang(state: GangsShown, key: str) -> GangShown:
@@ -120,7 +120,7 @@ def _tidy(state: GangsShown, key: str) -> None:
 
 
 def pod_observed(state: GangsShown, event: PodObserved) -> str:
-    """A pod looks like this; returns the gang it changes, empty when none."""
+    """Fold an observed pod. Returns the changed gang, empty when none."""
     pod = event.pod
     uid = pod.ref.uid
     if not pod.scheduler:
@@ -146,7 +146,7 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
 
 
 def pod_gone(state: GangsShown, event: PodGone) -> str:
-    """A pod is gone; returns its gang, empty when it was of none."""
+    """A pod is gone. Returns the gang of the pod, empty when none."""
     return _leave(state, event.ref.uid)
 
 
@@ -163,7 +163,7 @@ def _leave(state: GangsShown, uid: str) -> str:
 
 
 def pod_group_observed(state: GangsShown, event: PodGroupObserved) -> str:
-    """A PodGroup looks like this; returns its gang."""
+    """Fold an observed PodGroup. Returns the gang."""
     found = event.pod_group
     uid = found.ref.uid
     _gang(state, found.ref.key).pod_groups[uid] = found
@@ -172,7 +172,7 @@ def pod_group_observed(state: GangsShown, event: PodGroupObserved) -> str:
 
 
 def pod_group_gone(state: GangsShown, event: PodGroupGone) -> str:
-    """A PodGroup is gone; returns the gang it was of."""
+    """A PodGroup is gone. Returns the gang of the PodGroup."""
     key = state.group_of.pop(event.ref.uid, "")
     gang = state.gangs.get(key)
     if gang is not None:
@@ -182,7 +182,7 @@ def pod_group_gone(state: GangsShown, event: PodGroupGone) -> str:
 
 
 def placed(state: GangsShown, at: Position, event: PodsPlaced) -> tuple[str, ...]:
-    """Pods have a node: what held their gangs back is over. Returns the gangs."""
+    """Pods have a node: the gangs of these pods are no longer held back. Returns the gangs."""
     found = {state.gang_of[pod.ref.uid]: pod.ref for pod in reversed(event.pods) if pod.ref.uid in state.gang_of}
     for key, ref in found.items():
         gang = _gang(state, key)
@@ -194,7 +194,7 @@ def placed(state: GangsShown, at: Position, event: PodsPlaced) -> tuple[str, ...
 
 
 def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:
-    """Pods of a gang wait; returns the gang, empty when it has gone meanwhile."""
+    """Pods of a gang wait. Returns the gang, empty when the gang is gone meanwhile."""
     key = event.gang or (event.pods[0].uid if event.pods else "")
     gang = state.gangs.get(key)
     if gang is None or not gang.pods:

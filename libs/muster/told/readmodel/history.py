@@ -1,10 +1,9 @@
-"""From events to the histories of jobs and of gangs, and the historian that writes them.
+"""From events to the histories of jobs and of gangs, and the historian that writes the histories.
 
-From an event and the state around it to entries of the jobs' histories: one function per type of event.
+One function for each type of event makes entries for the histories of jobs from the event and the state. The historian
+calls the function after the queues have folded the event, and before the read model forgets ended jobs.
 
-Called after the queues have folded the event and before the read model forgets what the event ends.
-
-From an event to the history of gangs of pods, and of pods that are in none: one function per type of event.
+Other functions make entries for the histories of gangs of pods, and of pods in no gang.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from muster.told.readmodel.readstate import (
 
 
 AHEAD = 3
-"""Where a queue has more shapes, positions are not noted: each costs a look at all of them."""
+"""Positions are noted only in queues with at most this many shapes: a position costs a look at every shape."""
 RELEASES = 1_000
 TAKERS = 2_000
 SETS = 8
@@ -62,7 +61,7 @@ def tag_of(event: Event) -> str:
 
 
 def where(state: ReadState, job: Job) -> Where:
-    """A job's place in its queue."""
+    """The place of a job in its queue."""
     if job.status != "waiting":
         return Where()
     book = state.queues.book
@@ -71,7 +70,7 @@ def where(state: ReadState, job: Job) -> Where:
 
 
 def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]:
-    """The usage of a node, and its limit."""
+    """The usage and the limits of a node of the tree."""
     node, used = state.queues.ledger.nodes.get(path), state.queues.ledger.used.get(path, {})
     limits = node.limit if node is not None else {}
     return tuple(Used(name, used.get(name, 0), limits.get(name, -1)) for name in sorted(names))
@@ -163,7 +162,7 @@ def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterato
 
 
 def _handed_on(state: ReadState, uid: str) -> bool:
-    """Whether the quota was its own before: it moves to other nodes."""
+    """Whether the job had the quota before: the job moves to other nodes."""
     record = state.records.get(uid)
     last = record.happenings[-1].event if record is not None and record.happenings else None
     return isinstance(last, d.QuotaReleased) and last.reason == "moved"
@@ -247,7 +246,7 @@ def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterat
 
 
 def _judged(state: ReadState, at: Position, event: facts.PodGroupObserved) -> Iterator[Said]:
-    """What kube-scheduler says of the gang of a job that it places."""
+    """kube-scheduler's verdict on the gang of a job that kube-scheduler places."""
     record = state.records.get(event.pod_group.owner_uid) if event.pod_group.attempt else None
     named = record is not None and event.pod_group.ref.key == f"{record.ref.namespace}/{pod_group_name(record.ref)}"
     if record is not None and named and event.pod_group.verdict is not None:
@@ -255,7 +254,7 @@ def _judged(state: ReadState, at: Position, event: facts.PodGroupObserved) -> It
 
 
 def _itself(weight: Weight) -> History:
-    """Of an event that says all there is to say of one job."""
+    """The history of an event about one job: the event is the whole entry."""
 
     def history(_state: ReadState, at: Position, event: Any) -> Iterator[Said]:
         if event.ref is not None:
@@ -265,7 +264,7 @@ def _itself(weight: Weight) -> History:
 
 
 def _of_owner(weight: Weight) -> History:
-    """What happens to a cluster belongs to the story of the job that runs through it."""
+    """The history of an event about a Ray cluster: an entry for the job that owns the cluster."""
 
     def history(
         _state: ReadState, at: Position, event: elastic.GateSet | elastic.WorkersChosen | elastic.WorkersRemoved
@@ -280,7 +279,7 @@ def _of_owner(weight: Weight) -> History:
 
 
 def _written(weight: Weight) -> History:
-    """What was written to a job; writes to pods and to requests for nodes belong to gangs, and to all."""
+    """The history of a write to a job. Writes to pods and requests for nodes are entries of gangs."""
 
     def history(_state: ReadState, at: Position, event: effects.EffectApplied | effects.EffectFailed) -> Iterator[Said]:
         if event.action in ("resume", "suspend"):
@@ -346,7 +345,10 @@ GangSaid = tuple[str, Happening]
 
 
 def meet_gang(state: ReadState, ref: Ref) -> None:
-    """A pod of ours, or of a gang, exists: its gang has a record from here on. A pod in no gang is one of its own."""
+    """A pod that Muster places, or a pod of a gang, exists: the gang has a record from here on.
+
+    A pod in no gang has a record of its own.
+    """
     key = state.gangs.gang_of.get(ref.uid, "")
     if key and key not in state.gang_records:
         state.gang_records[key] = GangRecord(key if "/" in key else ref.key)
@@ -354,7 +356,7 @@ def meet_gang(state: ReadState, ref: Ref) -> None:
 
 
 def forget_gang(state: ReadState, key: str) -> None:
-    """The last pod of a gang is gone: it is remembered for a while, as long as few have gone since."""
+    """The last pod of a gang is gone: the record stays for a while, as long as few gangs have gone since."""
     gang = state.gangs.gangs.get(key)
     if not key or (gang is not None and gang.pods):
         return
@@ -369,7 +371,7 @@ def forget_gang(state: ReadState, key: str) -> None:
 
 
 def _of(state: ReadState, refs: Iterable[Ref]) -> list[str]:
-    """The gangs that pods are in, each once."""
+    """The gangs of pods, each gang once."""
     found = (state.gangs.gang_of.get(ref.uid, "") for ref in refs)
     return list(dict.fromkeys(key for key in found if key))
 
@@ -447,7 +449,7 @@ Listener = Callable[[Ref, Happening], None]
 
 
 class Historian:
-    """``listener`` hears what happens to jobs, while it happens."""
+    """Writes the histories. ``listener`` hears every happening of a job at once."""
 
     def __init__(self, listener: Listener | None) -> None:
         self._listener = listener
@@ -465,7 +467,9 @@ class Historian:
         return arm
 
     def arm_of(self, kind: type[Event]) -> Arm | None:
-        """What tells an event of a type to the records of those it is about; None for one that no record notes."""
+        """The arm that writes an event of a type to the histories of jobs and gangs. None for an event that no history
+        notes.
+        """
         of_job, of_gang = HISTORY.get(kind), GANG_HISTORY.get(kind)
         if of_job is None and of_gang is None:
             return None
@@ -479,7 +483,7 @@ class Historian:
         return arm
 
     def tell(self, state: ReadState, said: Iterable[Said]) -> None:
-        """Of jobs that there are, or that are remembered."""
+        """Write entries for jobs that exist, or that are remembered."""
         for ref, happening in said:
             if ref.uid in state.records or ref.uid in state.queues.workloads or happening.what == "object_unreadable":
                 add(record_of(state, ref).happenings, happening)
@@ -487,7 +491,7 @@ class Historian:
                 self._listener(ref, happening)
 
     def below(self, state: ReadState, owner: str, happening: Happening) -> None:
-        """News of the object that a job runs through. ``owner``: uid of the job."""
+        """Write an entry about an object that belongs to a job. ``owner``: uid of the job."""
         workload = state.queues.workloads.get(owner)
         if workload is not None:
             self.tell(state, [(workload.ref, happening)])

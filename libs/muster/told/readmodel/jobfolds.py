@@ -1,10 +1,10 @@
-"""The folds of the read model that are about jobs: phases, promises, ends.
+"""The folds of the read model about jobs: phases, promises, ends.
 
-How far a job has come, and which steps from one phase to another there may be.
+The phases of jobs and the allowed steps between phases.
 
-What the read model keeps to promise starts: how long jobs ran, and how waits compare with projected ones.
+The run times of ended jobs, and the comparison of waits with projected waits: the material of promised starts.
 
-What the read model keeps of jobs: how far each has come, what holds it up, and what ended it.
+The records of jobs: the phase, the trouble of pods, and the reason of the end.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ STEPS: dict[Phase, tuple[Phase, ...]] = {
     "finished": ("refused", "gone"),
     "gone": ("refused", "leaving"),
 }
-"""From a phase to those that may follow at once. What is not here is a violation: a job that waits holds no quota
-before it is reserved, what has finished comes back as nothing unless it can no longer be
-read, and what is gone stays gone."""
+"""{phase: phases that may follow at once}. Any other step is a violation.
+
+A waiting job holds no quota before the reservation. A finished job enters no other phase, unless the object can no
+longer be read. A job that is gone stays gone.
+"""
 
 total(STEPS, Phase, "libs/muster/told/readmodel/jobfolds.py (STEPS)")
 
@@ -90,7 +92,7 @@ def _charged(state: ReadState, workload: Workload) -> Phase:
 
 
 def advance(state: ReadState, uid: str) -> None:
-    """Bring the phase of a job's record up to date; a step that may not be is kept, for ``check``."""
+    """Bring the phase of a job's record up to date. A step that is not allowed is kept for ``check``."""
     record = state.records.get(uid)
     if record is None:
         return
@@ -109,7 +111,7 @@ def advance(state: ReadState, uid: str) -> None:
 
 
 def running(state: ReadState) -> dict[str, int]:
-    """Log time (ms) at which each charged workload began to run, by uid; 0 where it has not yet."""
+    """Log time (ms) at which each charged workload began to run, by uid; 0 before the run."""
     records = state.records
     return {uid: records[uid].running_at for uid in state.queues.ledger.charges if uid in records}
 
@@ -124,7 +126,7 @@ def _time_passes(state: ReadState) -> None:
 
 
 def finished(state: ReadState, _at: Position, event: facts.WorkloadFinished) -> None:
-    """Heard before the record forgets since when it ran."""
+    """Fold the end of a run, before the record forgets the start of the run."""
     record = state.records.get(event.ref.uid)
     if record is not None and record.running_at and record.queue and record.request is not None:
         kinds = kinds_of(event.ref.namespace, event.ref.name, record.queue, record.request)
@@ -169,7 +171,7 @@ _CODES: Mapping[str, Literal["RunningTimeout", "StaleGang", "Overuse"]] = {
 
 
 class JobFolds:
-    """One arm per event about a job."""
+    """One arm for each event about a job."""
 
     def __init__(self, mark: Marker, history: Historian) -> None:
         self._mark = mark
@@ -271,7 +273,7 @@ class JobFolds:
                 self._over(state, uid)
 
     def _denied(self, state: ReadState, _at: Position, event: d.QuotaDenied) -> None:
-        """A denial speaks for every job of its shape: all of them may have to show it."""
+        """A denial holds for every job of the shape: each of these jobs may have to show the denial."""
         self._mark.queues(event.queue)
         job = state.queues.jobs.get(event.ref.uid)
         shape = state.queues.book.shapes.get(job.shape) if job is not None else None
@@ -313,7 +315,7 @@ class JobFolds:
         state.nodes_kept[uid or event.gang] = NodesKept(event.gang, uid, tuple(nodes))
 
     def _nodes_claim_ended(self, state: ReadState, _at: Position, event: NodesClaimEnded) -> None:
-        """It is shown again what the nodes lack for those that room was refused to for the sake of this gang."""
+        """The jobs that were refused room for the sake of this gang show again which room the nodes lack."""
         state.nodes_kept.pop(event.ref.uid if event.ref is not None else event.gang, None)
         for uid, short in state.shortages.items():
             if short.kept_for == event.gang:
@@ -344,7 +346,7 @@ class JobFolds:
             self._mark.jobs(uid)
 
     def _claim_changed(self, _state: ReadState, _at: Position, event: ClaimOpened | ClaimEnded) -> None:
-        """The claimant reads otherwise now; other waiting jobs read so when they are tried or looked at again."""
+        """The status of the claimant has changed. Other waiting jobs change when they are tried or looked at again."""
         self._mark.jobs(event.ref.uid)
 
     def _resumed(self, state: ReadState, _at: Position, event: EffectApplied) -> None:
@@ -355,7 +357,7 @@ class JobFolds:
         if event.reason == "refused" and event.ref.uid in state.queues.workloads:
             state.write_failures[event.ref.uid] = event.problem
         if event.action == "suspend":
-            state.leaving.pop(event.ref.uid, None)  # It stays.
+            state.leaving.pop(event.ref.uid, None)  # The job stays.
         self._mark.jobs(event.ref.uid)
 
     def _workload_observed(self, state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:
@@ -390,12 +392,12 @@ class JobFolds:
         self._mark.clear(state, uid)
 
     def _over(self, state: ReadState, uid: str) -> None:
-        """A job is over and holds no quota, and its object exists."""
+        """A job is over and holds no quota, and the object exists."""
         state.over[uid] = None
         fade(state.records, state.over)
 
     def _remember(self, state: ReadState, uid: str) -> None:
-        """Nothing of a job is left: it is remembered for a while."""
+        """The job and its objects are gone: the job is remembered for a while."""
         state.over.pop(uid, None)
         state.gone[uid] = None
         prune(state.records, state.gone, state.now)
@@ -416,7 +418,7 @@ def _waits(state: ReadState, queue: str) -> bool:
 
 
 def _has_places(state: ReadState, uid: str) -> None:
-    """What the nodes lacked for it is no news any more."""
+    """The job has places: the earlier lack of nodes is forgotten."""
     state.shortages.pop(uid, None)
     state.pools.pop(uid, None)
     state.tried.pop(uid, None)

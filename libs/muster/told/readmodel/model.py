@@ -1,7 +1,6 @@
-"""The read model's fold: how every event changes the answers to readers. It decides nothing.
+"""The read model's fold: how every event changes the answers to readers. The fold decides nothing.
 
-The queues are folded as in every stage that keeps them; what is noted of jobs, gangs and objects is added by the
-arms here.
+The queues are folded as in every stage that keeps queues. The arms here note the history of jobs, gangs and objects.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from muster.told.readmodel.touched import Marker, Touched
 class ReadModel(Stage[ReadState]):
     """The stage ``readmodel``.
 
-    ``touched``: noted there is what may have to be shown otherwise; ``listener``: hears what happens to jobs.
+    ``touched``: collects the objects that may have to be shown again; ``listener``: hears every happening of jobs.
     """
 
     name: ClassVar[str] = "readmodel"
@@ -40,7 +39,7 @@ class ReadModel(Stage[ReadState]):
         self._folds = (JobFolds(mark, self._history), ObjectFolds(mark, self._history))
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        """The queues fold an event first, then it is noted, then the read model changes, then phases are looked at."""
+        """For each event: the queues fold, the history notes, the read model folds, phases are brought up to date."""
         queues = queuefolds.arms()
         queues[facts.WorkloadObserved] = self._history.compared(queues[facts.WorkloadObserved])
         own = folds_in(jobfolds, *self._folds, objectfolds)
@@ -52,13 +51,15 @@ class ReadModel(Stage[ReadState]):
 
     @staticmethod
     def time_passed(state: ReadState) -> None:
-        """Log time has gone on: what was idle is noted, and what has run longer than expected."""
+        """Log time has passed: idle amounts are noted, and jobs that have run longer than expected."""
         lending.time_passed(state.queues, state.now)
         idling.time_passed(state.queues.ledger, state.now)
 
     @staticmethod
     def settle(state: ReadState) -> None:
-        """A commit is folded: what the queues that it touched want is noted; no order of them is kept here."""
+        """A commit is folded: the wants of the touched queues are noted. The read model keeps no order of touched
+        queues.
+        """
         lending.noted(state.queues, state.now)
         state.queues.book.stirred.clear()
 
@@ -106,4 +107,4 @@ _PHASES: Mapping[type[Event], Arm] = {
         _of_ref,
     ),
 }
-"""What may bring a job into another phase."""
+"""The events that may bring a job into another phase."""

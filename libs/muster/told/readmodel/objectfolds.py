@@ -1,8 +1,8 @@
-"""The folds of the read model that are about objects that are no jobs.
+"""The folds of the read model about objects that are no jobs.
 
-Ray clusters that scale themselves, as far as what is shown on them and said of them goes.
+Ray clusters that scale themselves, as far as the status of jobs shows such clusters.
 
-What the read model keeps of objects that are no jobs: QueueUnits, Queues, the tree, pods and nodes.
+QueueUnits, Queues, the quota tree, pods and nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from muster.told.readmodel.touched import Marker
 
 
 def cluster_seen(state: ReadState, mark: Marker, ref: Ref, owner: str, elastic: Elastic | None) -> None:
-    """It was observed, newer than before; its owner is looked at where something else is on it now."""
+    """A cluster was observed, newer than before. The owner is looked at where the shown state of the cluster has
+    changed.
+    """
     if elastic is None:
         state.scaled.pop(ref.uid, None)
         return
@@ -44,14 +46,14 @@ def cluster_seen(state: ReadState, mark: Marker, ref: Ref, owner: str, elastic: 
 
 
 def cluster_gone(state: ReadState, uid: str, owner: str) -> None:
-    """It is this owner's no more: it is gone, or was observed in another role."""
+    """A cluster is gone, or was observed in another role, and no longer belongs to this owner."""
     known = state.scaled.get(uid)
     if known is not None and known.owner == owner:
         del state.scaled[uid]
 
 
 def head_heard(state: ReadState, _at: Position, event: RayDemandObserved) -> None:
-    """Its head says what waits there."""
+    """The head of a cluster reports the waiting demand."""
     known = state.scaled.get(event.ref.uid)
     if known is not None and (known.heard is None or known.heard.read_at < event.read_at):
         state.scaled[event.ref.uid] = structs.replace(known, heard=event)
@@ -71,7 +73,7 @@ _Plain = (
 
 
 class ObjectFolds:
-    """One arm per event about an object."""
+    """One arm for each event about an object."""
 
     def __init__(self, mark: Marker, history: Historian) -> None:
         self._mark = mark
@@ -87,7 +89,7 @@ class ObjectFolds:
             state.placement = strategies_text({"gpu": strategy, "cpu": event.cpu})
 
     def _settled(self, state: ReadState, _at: Position, event: _Plain) -> None:
-        """It can be read, or is gone: what was wrong with it is over."""
+        """The object can be read, or is gone: the problem of the object is over."""
         self._mark.clear(state, event.ref.uid)
 
     def _tree_observed(self, state: ReadState, _at: Position, event: facts.QuotaTreeObserved) -> None:
@@ -110,7 +112,7 @@ class ObjectFolds:
         return state.presence.owner_of.get(owner, owner)
 
     def _held_up(self, state: ReadState, at: Position, job: str, before: HeldUp | None) -> None:
-        """News for the job where another code is the worst of its pods."""
+        """An entry for the job when the worst code of the job's pods has changed."""
         held = state.pods.of(job, state.presence)
         if held is not None and (before is None or before.code != held.code):
             told = {"name": held.first.name, "pod": held.first.trouble}
@@ -201,7 +203,7 @@ class ObjectFolds:
 
     def _tree_accepted(self, state: ReadState, _at: Position, event: QuotaTreeAccepted) -> None:
         self._mark.clear(state, event.tree.ref.uid)
-        self._mark.took_away("tree/")  # A write of the whole tree takes its status away.
+        self._mark.took_away("tree/")  # A write of the whole tree removes the status.
         self._trees_changed(state)
 
     def _tree_removed(self, state: ReadState, _at: Position, _event: QuotaTreeRemoved) -> None:

@@ -1,14 +1,14 @@
 """The state of the read model.
 
-A record of every job: how far it has come and when, also of those that are gone, bounded by count and age.
+A record of every job: the phases and their times. Jobs that are gone are remembered, bounded by count and age.
 
-The nodes of the cluster and the pods on them, as they were observed last: what readers ask of nodes.
+The nodes of the cluster and the pods on nodes, as observed last.
 
-The pods that do not run, by the job or the object of a job that they belong to.
+The pods that do not run, by job or by object of a job.
 
-What the read model keeps: the queues as every stage keeps them, and what every reader asks of jobs and gangs.
+The queues as every stage keeps queues, and the histories of jobs and gangs.
 
-Plain data without a sentence in it: codes, numbers, names, and texts that others wrote.
+Plain data without a sentence: codes, numbers, names, and texts that others wrote.
 """
 
 from __future__ import annotations
@@ -55,32 +55,34 @@ GONE_KEPT_MS = 14 * 24 * 3_600_000
 
 
 class Record(Struct):
-    """What became of one job. Times are log times in ms, 0 where it has not happened under its present charge."""
+    """The record of one job. Times are log times in ms, 0 for a step that has not happened under the present charge."""
 
     ref: Ref
     phase: Phase = "seen"
     since: int = 0
-    """When that phase began."""
+    """When the phase began."""
     owner: str = ""
-    """As the job says itself."""
+    """The owner that the job names."""
     queue: str = ""
     request: Vector | None = None
-    """What it asks for, or released last."""
+    """The amounts that the job asks for, or released last."""
     admitted_at: int = 0
     adoption: AdoptionReason | None = None
-    """Why it is charged without an admission."""
+    """Why the job is charged without an admission."""
     running_at: int = 0
     released_at: int = 0
-    """When it released the quota of an admission: a job that is queued again waits from then on, in its old place."""
+    """When the job released the quota of an admission: a job that is queued again waits from then on, in its old
+    place.
+    """
     gone_at: int = 0
     outcome: Outcome = ""
     detail: str = ""
     ended: EndedAs = ""
     """The last event of the kinds that may end a job."""
     failure: TroubledPod | None = None
-    """The first of its pods that failed since its admission; or the last that was broken when it went."""
+    """The first pod that failed since the admission; else the last pod that was broken when the pod went."""
     reason: str = ""
-    """Of its release, or of its leaving the queue."""
+    """The reason of the release, or of leaving the queue."""
     growth: Scaling = field(default_factory=Scaling)
     happenings: list[Happening] = field(default_factory=list)
 
@@ -95,7 +97,7 @@ def asked_in(units: tuple[GrowthUnit, ...]) -> Counts:
 
 
 def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:
-    """Forget the jobs that went first, beyond what is kept. ``gone``: their uids, in the order in which they went."""
+    """Forget the jobs that went first, beyond the bounds. ``gone``: uids in the order in which the jobs went."""
     while gone:
         uid = next(iter(gone))
         record = records.get(uid)
@@ -106,7 +108,7 @@ def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:
 
 
 def fade(records: dict[str, Record], over: dict[str, None]) -> None:
-    """Of jobs that are over and still exist only the newest keep what happened to them. ``over``: oldest first."""
+    """Drop the happenings of jobs that are over and still exist, except for the newest jobs. ``over``: oldest first."""
     while len(over) > GONE_KEPT:
         oldest = next(iter(over))
         del over[oldest]
@@ -115,7 +117,7 @@ def fade(records: dict[str, Record], over: dict[str, None]) -> None:
 
 
 def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
-    """Why a victim of an order is suspended: for a guarantee, a higher priority in its own queue, or less service."""
+    """Why a victim of an order is suspended: for a guarantee, a higher priority in the same queue, or less service."""
     served = event.kind == "service"
     move = next((each for each in event.moves if each.uid == victim.ref.uid), None)
     preempted = served or move is not None or (victim.priority is not None and event.priority is not None)
@@ -148,17 +150,17 @@ class PodOnNode(Struct, frozen=True, gc=False):
     """uid of its owner: a job, or an object that a job runs through."""
     request: Vector
     devices: tuple[int, ...] = ()
-    """The shared GPU devices that it was given."""
+    """The shared GPU devices given to the pod."""
 
 
 class NodesShown(Struct):
-    """Nodes by uid, and by uid the pods that hold something of one."""
+    """Nodes by uid, and by uid the pods that hold something of a node."""
 
     nodes: dict[str, NodeState] = field(default_factory=dict)
     pods: dict[str, PodOnNode] = field(default_factory=dict)
 
     def pod(self, pod: PodState) -> None:
-        """A pod looks like this."""
+        """Fold an observed pod."""
         uid = pod.ref.uid
         if pod.node and not pod.over:
             self.pods[uid] = PodOnNode(pod.ref, pod.node, pod.owner_uid, pod.request, pod.devices)
@@ -173,12 +175,14 @@ class PodsShown(Struct):
     """Troubled pods. ``owner``: uid of a job or of an object that a job runs through."""
 
     live: dict[str, dict[PodCode, dict[str, TroubledPod]]] = field(default_factory=dict)
-    """owner -> {code: {uid of a pod that is not over: its trouble}}; of one code the first has had it for longest."""
+    """owner -> {code: {uid of a pod that is not over: trouble}}; within a code, the pod with the longest trouble is
+    first.
+    """
     home: dict[str, tuple[str, PodCode]] = field(default_factory=dict)
-    """uid of such a pod -> (owner, code)"""
+    """uid of a troubled pod -> (owner, code)"""
 
     def observed(self, pod: PodState, record: Record | None, now: int) -> bool:
-        """A pod looks like this; whether that is news. ``record``: of its job."""
+        """Fold an observed pod. Returns whether the trouble has changed. ``record``: of the pod's job."""
         uid = pod.ref.uid
         if not pod.owner_uid:
             return False
@@ -197,7 +201,7 @@ class PodsShown(Struct):
         return True
 
     def gone(self, event: PodGone, record: Record | None) -> bool:
-        """A pod is gone: what broke it is remembered of its job."""
+        """A pod is gone: the record of the job keeps a code that broke the pod."""
         known = self._drop(event.ref.uid)
         if known is not None and POD_CODES[known.trouble.code] == "breaks":
             _fails(record, known)
@@ -220,7 +224,7 @@ class PodsShown(Struct):
         return self.home.get(uid, ("", ""))[0]
 
     def of(self, job: str, presence: Presence) -> HeldUp | None:
-        """What keeps the pods of a job from running: asked at each pod, and no pod is looked through for it."""
+        """The worst code that keeps pods of a job from running, by the codes of owners: no pod is looked through."""
         owners = (job, *presence.children.get(job, ()))
         found = [pods for owner in owners if owner in self.live for pods in self.live[owner].items()]
         if not found:
@@ -231,7 +235,7 @@ class PodsShown(Struct):
         return HeldUp(min(firsts, key=lambda each: (each.since, each.name)), sum(map(len, alike)))
 
     def ended(self, job: str, record: Record, presence: Presence) -> HeldUp | None:
-        """What made a job fail, as far as its pods said."""
+        """The code that made a job fail, as far as the pods reported."""
         live = self.of(job, presence)
         if record.failure is not None and (record.failure.over or live is None):
             return HeldUp(record.failure)
@@ -239,7 +243,7 @@ class PodsShown(Struct):
 
 
 def _fails(record: Record | None, pod: TroubledPod) -> bool:
-    """Of a job the first pod that failed is kept; else the last one that was broken when it went."""
+    """Keep the first failed pod of a job; else the last pod that was broken when the pod went."""
     if record is None or (record.failure is not None and record.failure.over):
         return False
     record.failure = pod
@@ -250,17 +254,17 @@ def _fails(record: Record | None, pod: TroubledPod) -> bool:
 
 
 class Shown(Struct, frozen=True):
-    """An object we keep, as it was observed last."""
+    """An object that Muster keeps, as observed last."""
 
     ref: Ref
     rv: int
     shown: str
     policy: str = ""
-    """Of a Queue: how it orders its jobs, as written there."""
+    """Of a Queue: the order of jobs, as written on the Queue."""
 
 
 class Scaled(Struct, frozen=True):
-    """A Ray cluster that scales itself, as it was observed last, and what its head said last."""
+    """A Ray cluster that scales itself, as observed last, and the last report of the head."""
 
     ref: Ref
     owner: str
@@ -270,7 +274,9 @@ class Scaled(Struct, frozen=True):
 
     @property
     def told(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What tells its autoscaler to wait: worker groups whose limit is reached, and those with our scaleGate."""
+        """The signals for the autoscaler to wait: worker groups whose limit is reached, and groups with Muster's
+        scaleGate.
+        """
         return self.elastic.full, self.elastic.signalled
 
 
@@ -278,13 +284,13 @@ TroubleCode = Literal[RefusalReason, "tree_rejected", "pools_refused"]
 
 
 class Trouble(Struct, frozen=True):
-    """What is wrong with an object, and is shown on it."""
+    """The problem of an object, for an Event on the object."""
 
     ref: Ref
     code: TroubleCode
     found: tuple[FieldProblem, ...] = ()
     more: int = 0
-    """How many findings there are beyond those."""
+    """How many findings are beyond ``found``."""
     refusal: Refusal | None = None
     """Instead of findings: why a workload is not in a queue."""
 
@@ -305,7 +311,7 @@ class Illegal(Struct, frozen=True):
 
 
 class GangRecord(Struct):
-    """What happened to a gang of pods, or to a pod that is in none."""
+    """The history of a gang of pods, or of a pod in no gang."""
 
     name: str
     """namespace/name"""
@@ -313,38 +319,38 @@ class GangRecord(Struct):
 
 
 class ReadState(StageState):
-    """The queues, and what is noted of them."""
+    """The queues, and the notes about jobs, gangs and objects."""
 
     queues: Queues = field(default_factory=Queues)
     presence: Presence = field(default_factory=Presence)
-    """What is left of every workload in the cluster."""
+    """The objects of every workload that exist in the cluster."""
     units: dict[str, Shown] = field(default_factory=dict)
-    """workload uid -> its QueueUnit"""
+    """workload uid -> QueueUnit"""
     unit_owner: dict[str, str] = field(default_factory=dict)
     """QueueUnit uid -> workload uid"""
     queue_objects: dict[str, Shown] = field(default_factory=dict)
     """Queue object uid -> the object"""
     kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
-    """uid of a KAI queue -> as it was observed last"""
+    """uid of a KAI queue -> the queue as observed last"""
     records: dict[str, Record] = field(default_factory=dict)
-    """workload uid -> what became of it"""
+    """workload uid -> the record of the job"""
     gone: dict[str, None] = field(default_factory=dict)
-    """uids of jobs that are gone and remembered, in the order in which they went"""
+    """uids of jobs that are gone and remembered, in the order in which the jobs went"""
     over: dict[str, None] = field(default_factory=dict)
-    """uids of jobs that are over and hold no quota, whose objects exist and whose happenings are kept, oldest first"""
+    """uids of jobs that are over and hold no quota, with an object and with happenings, oldest first"""
     suspended_outside: dict[str, None] = field(default_factory=dict)
     write_failures: dict[str, FieldProblem | None] = field(default_factory=dict)
-    """workload uid -> why the API server refused to resume it last"""
+    """workload uid -> the API server's last reason to refuse the resume"""
     shortages: dict[str, Shortage] = field(default_factory=dict)
-    """workload uid -> why its gang has no place"""
+    """workload uid -> why the gang has no place"""
     pools: dict[str, Pools] = field(default_factory=dict)
-    """workload uid -> what node pools could give it, where any is declared"""
+    """workload uid -> the nodes that node pools could add, where a pool is declared"""
     tried: dict[str, int] = field(default_factory=dict)
-    """workload uid -> log time (ms) at which its gang found no place last"""
+    """workload uid -> log time (ms) at which the gang found no place last"""
     nodes_kept: dict[str, NodesKept] = field(default_factory=dict)
-    """uid of a job, or key of a gang of pods -> the nodes that it has claimed"""
+    """uid of a job, or key of a gang of pods -> the claimed nodes"""
     leaving: dict[str, Leaving] = field(default_factory=dict)
-    """workload uid -> why it was suspended; until it is admitted again"""
+    """workload uid -> why the job was suspended; until the next admission"""
     placement: str = ""
     """How the configuration wants pods laid out on nodes (``model.strategies``); empty: gangs are not placed."""
     gangs: GangsShown = field(default_factory=GangsShown)
@@ -352,23 +358,23 @@ class ReadState(StageState):
     pods: PodsShown = field(default_factory=PodsShown)
     """Pods that do not run, or have failed."""
     troubles: dict[str, Trouble] = field(default_factory=dict)
-    """object uid -> what is to be shown on it"""
+    """object uid -> the problem to be shown on the object"""
     releases: dict[str, Release] = field(default_factory=dict)
-    """``SEQ-ITEM`` of the newest events that made others worth trying -> what they were"""
+    """``SEQ-ITEM`` of the newest events that made other jobs worth trying -> the release"""
     gang_records: dict[str, GangRecord] = field(default_factory=dict)
-    """key of a gang, or uid of a pod in none -> what happened to it; also of those that are gone, the newest"""
+    """key of a gang, or uid of a pod in no gang -> history; also of the newest gangs that are gone"""
     gangs_gone: dict[str, int] = field(default_factory=dict)
-    """key of a gang none of whose pods exists -> log time (ms) at which the last went, in that order"""
+    """key of a gang without pods -> log time (ms) at which the last pod went, in this order"""
     pace: Pace = field(default_factory=Pace)
     """How fast the queues move."""
     promises: Promises = field(default_factory=Promises)
-    """How long jobs run and wait, and what was promised to waiting jobs."""
+    """The run times and waits of jobs, and the promises to waiting jobs."""
     illegal: list[Illegal] = field(default_factory=list)
-    """Steps of jobs that may not be: the newest."""
+    """Steps of jobs that are not allowed: the newest."""
     parked_at: dict[str, int] = field(default_factory=dict)
     """key of a refused shape -> log time (ms) of the refusal"""
     scaled: dict[str, Scaled] = field(default_factory=dict)
-    """uid of a Ray cluster that scales itself -> what is on it"""
+    """uid of a Ray cluster that scales itself -> the cluster's shown state"""
     takers: list[Taker] = field(default_factory=list)
     """The newest reservations, oldest first."""
 
@@ -384,6 +390,6 @@ def record_of(state: ReadState, ref: Ref) -> Record:
 
 
 def waits_since(state: ReadState, job: Job) -> int:
-    """From when on a job waits: since it was queued first, or since it released the quota of an earlier run."""
+    """Since when a job waits: since the first queueing, or since the job released the quota of an earlier run."""
     record = state.records.get(job.ref.uid)
     return max(job.queued_at, record.released_at if record is not None else 0)

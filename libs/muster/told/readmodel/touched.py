@@ -1,6 +1,7 @@
 """The objects that the commits folded since the last look concern, for the presenter of the API server.
 
-Everything shown is compared with its desired state, so nothing is lost when this is. Without one nothing piles up.
+The presenter compares every shown object with the desired state, so a loss of this list loses nothing. Without a list,
+nothing piles up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from muster.told.readmodel.readstate import ReadState, Trouble, TroubleCode
 
 
 class Touched(Struct):
-    """Names of objects that may have to be written again; the reader clears them."""
+    """Names of objects that may have to be written again. The reader clears the names."""
 
     jobs: dict[str, None] = field(default_factory=dict)
     queues: dict[str, None] = field(default_factory=dict)
@@ -24,11 +25,11 @@ class Touched(Struct):
     gangs: dict[str, None] = field(default_factory=dict)
     tree: bool = False
     gone: dict[str, None] = field(default_factory=dict)
-    """Keys of objects we kept that were taken away: what was written of them is void."""
+    """Keys of Muster's objects that were taken away: earlier writes to these objects are void."""
 
 
 class Marker:
-    """Notes what is touched, for a reader that shows it; and what is wrong with objects."""
+    """Notes touched objects, for a reader that shows the objects; and the problems of objects."""
 
     def __init__(self, touched: Touched | None) -> None:
         self._touched = touched
@@ -54,7 +55,7 @@ class Marker:
             self._touched.tree = True
 
     def took_away(self, *keys: str) -> None:
-        """Objects we kept are gone, or what we wrote of them is."""
+        """Muster's objects are gone, or Muster's fields on them are."""
         if self._touched is not None:
             self._touched.gone.update(dict.fromkeys(keys))
 
@@ -74,7 +75,7 @@ class Marker:
             self._touched.troubles[trouble.ref.uid] = None
 
     def clear(self, state: ReadState, uid: str) -> None:
-        """Nothing is wrong with it any more."""
+        """The object has no problem any more."""
         state.troubles.pop(uid, None)
         if self._touched is not None:
             self._touched.troubles.pop(uid, None)

@@ -1,4 +1,4 @@
-"""The status of a job as a value: its code, what every job has, and the values of the code."""
+"""The status of a job as a value: the code, the fields of every job, and the values of the code."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from muster.told.codes.values import InLine, Phase, ResumeRefused, Scaling, Shor
 
 
 class Charged(Struct, frozen=True):
-    """What a job is charged with."""
+    """The charge of a job."""
 
     request: Vector
     beyond: Vector
-    """The part of it that runs beyond what was granted,"""
+    """The part of the charge that runs beyond the granted amounts,"""
     granted: Vector
-    """and what was granted of the same resources."""
+    """and the granted amounts of the same resources."""
     scaling: Scaling | None = None
-    """How far its Ray cluster may grow, where it scales itself and has asked or been limited."""
+    """How far the job's Ray cluster may grow, for a cluster that scales itself and has asked or been limited."""
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):
-    """The status of a job: what every job has, and the values of its code."""
+    """The status of a job: the fields of every job, and the values of the code."""
 
     code: JobCode
     phase: Phase
@@ -34,17 +34,17 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     queue: str = ""
     attempt: int = 0
     since: int = 0
-    """Log time (ms) at which it was queued, admitted or seen running; 0 when unknown."""
+    """Log time (ms) at which the job was queued, admitted or seen running; 0 when unknown."""
     detail: str = ""
     """The kind's own word for the state of the object."""
     unknown_class: str = ""
-    """The PriorityClass that it names, where none of that name exists and it decides the priority,"""
+    """The PriorityClass that the job names, where no such class exists and the name decides the priority,"""
     priority: int = 0
-    """which is this."""
+    """which is this priority."""
     charge: Charged | None = None
     line: InLine = InLine()
     pods: HeldUp | None = None
-    """What keeps its pods from running, or made it fail."""
+    """The worst code that keeps the pods of the job from running, or made the job fail."""
 
     def __post_init__(self) -> None:
         wanted = CODES[self.code].values
@@ -56,17 +56,17 @@ class JobStatus(Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> Short | None:
-        """The limit that refuses it now, where one does."""
+        """The limit that refuses the job now, if a limit does."""
         return self.values if isinstance(self.values, Short) else None
 
     @property
     def until(self) -> int:
-        """Log time (ms) before which it is not tried again; 0 when there is none."""
+        """Log time (ms) before which the job is not tried again; 0 when no time is set."""
         return self.values.until if isinstance(self.values, Suspended | ResumeRefused) else 0
 
 
 def refused_code(reason: str) -> JobCode:
-    """The code of a refusal as the log names it. Raises KeyError for one that no stage gives."""
+    """The code of a refusal as the log names it. Raises KeyError for a reason that no stage gives."""
     return {str(each): code for each, code in REFUSED.items()}[reason]
 
 

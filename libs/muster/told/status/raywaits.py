@@ -1,4 +1,4 @@
-"""What waits in the Ray cluster of a job, and what becomes of it in each worker group, without omission."""
+"""The waiting demand in the Ray cluster of a job, and the fate of each piece in each worker group, without omission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.told.readmodel.readstate import ReadState, Scaled
 
 
 def ray_waits(state: ReadState, uid: str) -> list[RayWaits]:
-    """Of each cluster of a job whose head has said something: what waits there."""
+    """The waiting demand of each cluster of a job whose head has reported."""
     uids = dict.fromkeys((uid, *state.presence.children.get(uid, ())))
     found = (state.scaled.get(each) for each in uids)
     return [_waits(state, each) for each in found if each is not None and each.owner == uid and each.heard is not None]
@@ -29,7 +29,7 @@ def _waits(state: ReadState, cluster: Scaled) -> RayWaits:
 
 
 class _Waiter:
-    """What waits in one cluster, asked of each of its worker groups."""
+    """The waiting demand of one cluster, asked of each worker group."""
 
     def __init__(self, cluster: Scaled, demand: RayDemand, growth: Scaling, stuck: Sequence[TroubledPod]) -> None:
         self._elastic, self._demand, self._growth, self._stuck = cluster.elastic, demand, growth, stuck
@@ -50,7 +50,7 @@ class _Waiter:
         return tuple(self._fate(group, shapes) for group in self._elastic.groups)
 
     def _fate(self, group: ScaledGroup, shapes: Sequence[RayShape]) -> GroupFate:
-        """What keeps the group from taking it, or that it is on its way."""
+        """Why the group does not take the piece, or how far replicas for the piece have come."""
         held = [each for each in shapes if _holds(group, each)]
         if not held:
             return _too_small(group, shapes[0])
@@ -66,7 +66,7 @@ class _Waiter:
             return GroupFate(name, "no_nodes", len(stuck), pod=min(stuck, key=lambda each: (each.since, each.name)))
         refusals = growth.denied.refusals if growth.denied is not None else ()
         mine = [each for each in refusals if each.groups.get(name)]
-        if mine:  # The smallest piece of it says best what its own replicas lack.
+        if mine:  # The smallest piece shows best which amounts the replicas lack.
             return GroupFate(name, "refused", short=min(mine, key=lambda each: sum(each.groups.values())).short)
         if growth.asked.get(name):
             return GroupFate(name, "asked", growth.asked[name])
@@ -78,7 +78,7 @@ class _Waiter:
 
 
 def _holds(group: ScaledGroup, shape: RayShape) -> bool:
-    """Whether one worker can hold it, as it is made or grown in place."""
+    """Whether one worker can hold the shape, as the worker is made or grown in place."""
     return any(times_in(offers, shape.resources) > 0 for offers in (group.offers, group.grows_to) if offers)
 
 

@@ -1,12 +1,11 @@
-"""The status of a job, of a gang, and when a job starts: one pure function each.
+"""The status of a job, the status of a gang, and the promised start of a job: one pure function for each.
 
-The status of a job: a pure function of the read model and a uid.
+The status of a job is a function of the read model and a uid. All readers ask this function: QueueUnits and Events,
+``muster why``, ``position`` and ``ls``, the levers, ``muster up``.
 
-Every reader asks this one: QueueUnits and Events, ``muster why``, ``position`` and ``ls``, the levers, ``muster up``.
+The status of a gang of pods is a function of the gang's record. A pod in no gang is a gang of its own.
 
-The status of a gang of pods: a pure function of its record. A pod in no gang is one of its own.
-
-When a waiting job starts, as far as that can be promised: a pure function of the read model, a uid and a time.
+The promised start of a waiting job is a function of the read model, a uid and a time.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
 
 
 def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common: Any) -> JobStatus:
-    """A status with the common fields; ``common``: those that differ."""
+    """A status with the common fields; ``common``: the fields that differ."""
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     record = state.records.get(uid)
     ref = record.ref if record is not None else workload.ref if workload is not None else None
@@ -145,7 +144,7 @@ def _remains(state: ReadState, uid: str) -> Remains:
 
 
 def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
-    """It has quota: suspended outside, leaving, running, starting, admitted or reserved."""
+    """The job has quota: suspended outside, leaving, running, starting, admitted or reserved."""
     if uid not in state.queues.ledger.charges:
         return None
     workload, record = state.queues.workloads[uid], state.records.get(uid)
@@ -169,7 +168,7 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
 
 
 def _verdict(state: ReadState, uid: str) -> Verdict | None:
-    """What kube-scheduler says of the gang of a job, in this attempt of it."""
+    """kube-scheduler's verdict on the gang of a job, in the present attempt of the job."""
     ref, attempt = state.queues.workloads[uid].ref, state.queues.ledger.attempts.get(uid, 0)
     gang = state.gangs.gangs.get(f"{ref.namespace}/{pod_group_name(ref)}")
     found = gang.pod_groups.values() if gang is not None else ()
@@ -184,7 +183,7 @@ def _no_place(state: ReadState, uid: str) -> NoPlace:
 
 
 def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """It is not in a queue for a reason: it waits for its next try or for room on the nodes, or it is refused."""
+    """The job is in no queue for a reason: the job waits for the next try or for room on the nodes, or is refused."""
     until = state.queues.not_before.get(uid, 0)
     if until > state.now and uid in state.leaving:
         leaving = state.leaving[uid]
@@ -201,7 +200,7 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 
 def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
-    """It has found no place on the nodes; a limit may have fallen below its request since."""
+    """The job has found no place on the nodes; a limit may have fallen below the request since."""
     final = _final(state, waits.queue, state.queues.demand_of(state.queues.workloads[uid]))
     if final is not None:
         line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
@@ -220,7 +219,7 @@ def _leaves_for(state: ReadState, uid: str) -> tuple[str, ...]:
 
 
 def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """It is in no queue and holds no quota."""
+    """The job is in no queue and holds no quota."""
     workload = state.queues.workloads[uid]
     if not state.synced:
         return _status(state, uid, "NotSynced", _unlisted(state))
@@ -238,7 +237,9 @@ def _unlisted(state: ReadState) -> Unlisted:
 
 
 def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """It is in a queue: what can never fit, then what keeps all jobs there, then what refuses this one."""
+    """The job is in a queue. First a request that can never fit, then the waits of the whole queue, then the job's
+    refusal.
+    """
     job = state.queues.jobs.get(uid)
     if job is None:
         return None
@@ -264,13 +265,13 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 
 def _final(state: ReadState, queue: str, demand: Demand) -> Shortfall | None:
-    """The limit that a demand is above whatever is released; None where there is none."""
+    """The limit that a demand exceeds even if all quota is released; None if no limit does."""
     short = state.queues.ledger.shortfall(queue, demand, now=state.now)
     return short if short is not None and short.hopeless else None
 
 
 def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
-    """What refuses it, or that what is free is kept for others; ``found``: its place."""
+    """The limit that refuses the job, or the free quota that is kept for others; ``found``: the place of the job."""
     uid = job.ref.uid
     shape = state.queues.book.shapes.get(job.shape)
     if shape is None:
@@ -317,16 +318,17 @@ def _line(state: ReadState, uid: str, queue: str, place: Place) -> InLine:
 
 
 def _on_nodes(state: ReadState, job: Job, line: InLine) -> InLine:
-    """Its place in a queue in which no job passes the head, with those that lack a place on the nodes."""
+    """The place in a queue in which no job passes the head, with the jobs that lack a place on the nodes."""
     before = [place.key for place in state.queues.before_on_nodes(job.queue, job.place)]
     ahead = (*before, *line.ahead)[:AHEAD_SHOWN]
     return replace(line, position=line.position + len(before), length=line.length + len(before), ahead=ahead)
 
 
 def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shortfall | None:
-    """The limit that refuses a denied job now: the one it is parked on, else the first on its path that has no room.
+    """The limit that refuses a denied job now: the limit on which the job is parked, else the first limit without
+    room.
 
-    What refused it first may have room again while an ancestor has none: then that one is what it waits for.
+    The parked limit may have room again while an ancestor has none: then the job waits for the ancestor.
     """
     if not clear(shape, state.queues.ledger):
         return state.queues.ledger.short_now(denial.short, job.queue, job.demand, state.now)
@@ -334,7 +336,7 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
 
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:
-    """The user that paused the admissions of a queue, and the reason, as far as they are known."""
+    """The user that paused the admissions of a queue, and the reason, as far as known."""
     rules = state.queues.ledger.rules_of(queue)
     if "admissions" in rules.paused:
         return rules.paused_by, rules.paused_reason
@@ -349,14 +351,16 @@ _SITUATIONS: tuple[Callable[[ReadState, str, bool], JobStatus | None], ...] = (
     _queued,
     _outside,
 )
-"""In this order: the first that applies is the status of a job."""
+"""In this order: the first function that returns a status decides the status of a job."""
 
 
 # --- what holds it up ---------------------------------------------------------------------------------------------
 
 
 def wanting(state: ReadState, status: JobStatus) -> Wanting | None:
-    """What a refused job, or refused growth, waits for and the charges it waits for, the largest first. O(charges)."""
+    """The limit that a refused job, or refused growth, waits for, and the charges at that limit, largest first.
+    O(charges).
+    """
     row, short = CODES[status.code], status.short
     denied = status.charge.scaling.denied if status.charge is not None and status.charge.scaling is not None else None
     if denied is not None:
@@ -373,7 +377,7 @@ def wanting(state: ReadState, status: JobStatus) -> Wanting | None:
 
 
 def _holders(state: ReadState, path: str, name: str, *, firm: bool) -> Iterator[Holder]:
-    """Every charge at a node or below it for a resource; ``firm``: of jobs that are not preemptible."""
+    """Every charge at a node or below for a resource; ``firm``: of jobs that are not preemptible."""
     for uid, charge in state.queues.ledger.charges.items():
         amount = counted(charge.demand).get(name, 0)
         if amount and path in path_chain(charge.queue) and not (firm and charge.preemptible):
@@ -402,13 +406,13 @@ _ALONE: dict[HeldAs, GangCode] = {"GangWaits": "Waits", "GangBindRefused": "Bind
 
 
 def held_back_code(event: GangHeldBack) -> GangCode:
-    """The code of a gang by the event that says why it waits; a pod in none has a code of its own."""
+    """The code of a gang from the event with the reason to wait. A pod in no gang has a code of its own."""
     code = held_as(event.reason)
     return code if event.gang else _ALONE.get(code, "FailedScheduling")
 
 
 def gang_status(gang: GangShown | None) -> GangStatus:
-    """The status of a gang; ``None``: one that is not known any more."""
+    """The status of a gang; ``None``: a gang that is not known any more."""
     if gang is None or not gang.pods:
         return GangStatus("Gone")
     found, held = gang.counted(), gang.held.event if gang.held is not None else None
@@ -433,7 +437,7 @@ def _code(gang: GangShown, found: Counted, held: GangHeldBack | None) -> GangCod
 
 
 def promise_of(state: ReadState, uid: str, now: int) -> Promise:
-    """What a job may rely on. O(waiting + charges)."""
+    """The promise to a job. O(waiting + charges)."""
     found = promises_of(state, (uid,), now)
     return found[uid]
 
@@ -441,7 +445,7 @@ def promise_of(state: ReadState, uid: str, now: int) -> Promise:
 def promises_of(
     state: ReadState, uids: Iterable[str], now: int, *, foreseen: Mapping[str, Projected] | None = None
 ) -> dict[str, Promise]:
-    """The same for several at once, which costs hardly more than for one; ``now``: ms since the epoch.
+    """The promises to several jobs at once, for hardly more than the cost of one; ``now``: ms since the epoch.
 
     ``foreseen``: the queues played forward already.
     """
@@ -463,7 +467,7 @@ def promises_of(
 
 
 def promised(state: ReadState, wait: int, now: int) -> Promise:
-    """What a projected wait (ms) is worth, for a job that is not in the queues."""
+    """The promise for a projected wait (ms), for a job that is not in the queues."""
     why = _unknown(state)
     return Promise(why=why) if why else _promised(state, state.promises.scale(now), wait, now)
 
@@ -475,14 +479,14 @@ def _promised(state: ReadState, scale: Scale, wait: int, now: int) -> Promise:
 
 
 def _unknown(state: ReadState) -> NoPromise | Literal[""]:
-    """Why no projection is worth anything yet; empty where one is."""
+    """Why no projection is worth anything yet; empty once projections are."""
     if not state.promises.durations.known():
         return "few_runs"
     return "" if state.promises.calibration.ready else "few_waits"
 
 
 def _without(state: ReadState, uid: str) -> Promise:
-    """Why nothing can be promised to it, before anything is projected."""
+    """Why nothing can be promised to the job, before any projection."""
     job = state.queues.jobs.get(uid)
     if job is None or job.status == "charged":
         return Promise(why="not_waiting")

@@ -1,8 +1,8 @@
-"""The story of a gang of pods, and pods by their names.
+"""The story of a gang of pods, and pods by name.
 
-Pods of jobs by their names: of which job each is, and where it is or why it does not run.
+For a pod of a job: the job, and the node or the reason why the pod does not run.
 
-Pure: a view of the read model, asked by the name of a gang or of a pod in one.
+Pure: a view of the read model, by the name of a gang or of a pod in a gang.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster.told.wording import nodewords, pods
 
 
 class PodNamed(Struct, frozen=True):
-    """A pod that has a node, or is known not to run."""
+    """A pod that has a node, or has a known trouble."""
 
     key: str
     """namespace/name"""
@@ -54,20 +54,20 @@ def _add(state: ReadState, found: dict[str, PodNamed], name: str, owner: str, te
 
 
 class GangTale(Struct, frozen=True):
-    """A gang's story. ``name``: namespace/name of the gang, or of the pod where it is of none."""
+    """The story of a gang. ``name``: namespace/name of the gang, or of the pod for a pod in no gang."""
 
     name: str
     code: GangCode
     text: str
     pods: dict[str, str]
-    """name -> where it is: its node, or what it has come to"""
+    """name -> the node of the pod, or the state of the pod"""
     entries: list[NarratedEvent]
     seq: int
     now: int
 
 
 def gangs_named(state: ReadState, wanted: str) -> list[str]:
-    """Names of the gangs there are or were that ``NAMESPACE/NAME`` or NAME means: its own or a pod's.
+    """Names of present and past gangs that ``NAMESPACE/NAME`` or NAME means, as the name of the gang or of a pod.
 
     A pod in no gang has its own name.
     """
@@ -83,7 +83,7 @@ def _is(wanted: str, name: str) -> bool:
 
 
 def gang_tale(state: ReadState, name: str) -> GangTale:
-    """The story of one of ``gangs_named``; of several pods that had the name the newest."""
+    """The story of a gang of ``gangs_named``; of several pods with the name, the newest."""
     key = next(each for each, record in reversed(state.gang_records.items()) if record.name == name)
     gang = state.gangs.gangs.get(key)
     status = gang_status(gang)

@@ -1,4 +1,4 @@
-"""The queues as numbers, and why a queue may use what it may."""
+"""The queues as numbers, and the reasons for the share of a queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Measure = tuple[str, Labels, float]
 """Name of a gauge, its labels, its value."""
 
 NO_PODS = "NoPods"
-"""Cause of an admitted job of which no pod exists."""
+"""Cause of an admitted job without a pod."""
 
 
 def measures(state: ReadState, now: int) -> Iterator[Measure]:
@@ -52,13 +52,13 @@ def devices(state: ReadState) -> Iterator[tuple[str, str, float]]:
 
 
 def idle(state: ReadState) -> Vector:
-    """What is free on nodes and asked for by waiting jobs, by resource."""
+    """The amounts that are free on nodes and asked for by waiting jobs, by resource."""
     free, asked = free_on_nodes(state), summed(state.queues.ledger.waiting.values())
     return {name: min(amount, asked.get(name, 0)) for name, amount in free.items()}
 
 
 def free_on_nodes(state: ReadState) -> Vector:
-    """What ready and schedulable nodes have free."""
+    """The free amounts of ready and schedulable nodes."""
     open_nodes = {node.ref.name: node for node in state.nodes.nodes.values() if node.ready and node.schedulable}
     free = summed(node.allocatable for node in open_nodes.values())
     for pod in state.nodes.pods.values():
@@ -68,9 +68,9 @@ def free_on_nodes(state: ReadState) -> Vector:
 
 
 def share_measures(ledger: Ledger) -> Iterator[Measure]:
-    """The fair shares of KAI queues; nothing where there are none.
+    """The fair shares of KAI queues; nothing without KAI queues.
 
-    ``muster_queue_keeps`` is left out for a queue that keeps all there is.
+    ``muster_queue_keeps`` is left out for a queue from which no amount is reclaimed.
     """
     for path, divided in kai_shares(ledger).items():
         for name, found in divided.items():
@@ -183,7 +183,7 @@ class ResourceShare(Struct, frozen=True):
     quota: str
     keeps: str
     parent: str
-    """What the level above divides: the share of the parent, or all there is."""
+    """The amount divided on the level above: the share of the parent, or the whole cluster."""
     why: str
 
 
@@ -195,11 +195,11 @@ class QueueShare(Struct, frozen=True):
     now: int
     rows: list[ResourceShare] = field(default_factory=list)
     siblings: list[str] = field(default_factory=list)
-    """``NAME SHARE of RESOURCE`` of each sibling that asks for a resource that it asks for too."""
+    """``NAME SHARE of RESOURCE`` of each sibling that asks for a resource that the queue asks for too."""
 
 
 def queues_named(state: ReadState, wanted: str) -> list[str]:
-    """The queues that a full path, or the end of one, may mean; the shortest path first."""
+    """The queues that a full path, or the end of a path, may mean; the shortest path first."""
     found = (path for path in state.queues.ledger.nodes if path == wanted or path.endswith(f"/{wanted}"))
     return sorted(found, key=lambda path: (len(path), path))
 
@@ -240,7 +240,7 @@ def queue_share(state: ReadState, queue: str) -> QueueShare:
 
 
 def _of_tree(ledger: Ledger, queue: str) -> list[ResourceShare]:
-    """Of a queue of an ElasticQuotaTree: its min and max, and what it may use now where the tree divides by weight."""
+    """For a queue of an ElasticQuotaTree: min and max, and the amount by weight where the tree divides by weight."""
     node, used, waiting = ledger.nodes[queue], ledger.used.get(queue, {}), ledger.waiting.get(queue, {})
     rows = []
     for name in sorted((node.limit.keys() | node.guaranteed.keys()) - COUNTED):

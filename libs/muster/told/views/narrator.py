@@ -1,6 +1,6 @@
 """The narrator: tells a log commit by commit, for ``muster up``, ``muster story`` and the scenes of the tests.
 
-Pure: it folds the read model, words what that notes of jobs, and tells the rest of a commit from its events alone.
+Pure. The narrator folds the read model and words the happenings of jobs. Other entries are made of events alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.told.wording.events import line
 
 
 class NarratedEvent(Struct, frozen=True):
-    """One thing that happened, in words. ``ref`` is the job it happened to, None when it concerns all, or a gang."""
+    """A happening in words. ``ref`` is the job, None when the happening concerns the whole cell, or a gang."""
 
     at: int
     seq: int
@@ -33,13 +33,13 @@ class NarratedEvent(Struct, frozen=True):
     text: str
     weight: Weight
     what: str = ""
-    """The type of the event, or the part of a fact that changed; what programs look at."""
+    """The type of the event, or the part of a fact that changed, for programs."""
     gang: str = ""
-    """namespace/name of the gang of pods it happened to, or of the pod that is in none."""
+    """namespace/name of the gang of pods, or of the pod in no gang."""
 
     @property
     def subject(self) -> str:
-        """namespace/name of the job or gang; empty where it concerns all."""
+        """namespace/name of the job or gang; empty for the whole cell."""
         return self.ref.key if self.ref is not None else self.gang
 
 
@@ -50,25 +50,25 @@ def entry_of(ref: Ref | None, happening: Happening) -> NarratedEvent:
 
 
 _OTHER_WRITES = ("request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker")
-"""Writes to other objects than jobs and pods: a failure of one is a turn for every reader."""
+"""Writes to other objects than jobs and pods: a failed write is a turn for every reader."""
 
 
 class Narrator:
-    """Folds a log, and tells what each commit means."""
+    """Folds a log, and tells each commit in words."""
 
     def __init__(self, state: ReadState | None = None) -> None:
-        """``state``: the read model from whose position on it tells."""
+        """``state``: a read model, where the narrator begins."""
         self.heard: list[tuple[Ref, Happening]] = []
-        """What happened to jobs in the newest commit."""
+        """The happenings of jobs in the newest commit."""
         model = ReadModel(listener=lambda ref, happening: self.heard.append((ref, happening)))
         self._folder = Folder(model)
         self.state: ReadState = model.initial() if state is None else state
         self._synced = self.state.synced and self.state.seq > 0
         self._phases: dict[str, str] = {}
-        """Key of a gang of pods -> its phase when it was looked at last."""
+        """Key of a gang of pods -> the gang's phase at the last look."""
 
     def feed(self, stored: Stored) -> list[NarratedEvent]:
-        """Fold one commit and tell it."""
+        """Fold one commit, and return its entries."""
         self.heard.clear()
         stored = self._folder.fold(self.state, stored)
         of_item: dict[int, list[NarratedEvent]] = {}
@@ -91,7 +91,7 @@ class Narrator:
         return entries
 
     def _of_gang(self, seq: int, item: int, event: facts.PodObserved | facts.PodGone) -> Iterator[NarratedEvent]:
-        """That a gang of pods runs, or is over."""
+        """An entry when a gang of pods runs, finished or failed."""
         if isinstance(event, facts.PodGone):
             if len(self._phases) > 2 * len(self.state.gangs.gangs) + 100:
                 self._phases = {key: phase for key, phase in self._phases.items() if key in self.state.gangs.gangs}
@@ -108,16 +108,16 @@ class Narrator:
             yield NarratedEvent(self.state.now, seq, item, None, word, text, "turn", gang=key)
 
     def _of_all(self, event: Event) -> tuple[str, str, Weight, str]:
-        """What concerns no job alone: word, sentence, weight, and the gang where it concerns one."""
+        """An event that concerns no job alone: word, sentence, weight, and the gang if the event is about a gang."""
         words, gang = events.tell(event), self._gang_of(event)
         if gang:
             return words.word, words.text, "turn", gang
         return words.word, f"{words.subject}: {words.text}" if words.subject else words.text, _weight(event), ""
 
     def _gang_of(self, event: Event) -> str:
-        """The gang of pods, or the pod in none, that a decision or its outcome is about; empty for all others.
+        """The gang of pods, or the pod in no gang, of a decision or its outcome; empty for other events.
 
-        Pods of jobs are none: their jobs' own events tell of them.
+        Pods of jobs count as no gang: the events of the jobs tell of these pods.
         """
         match event:
             case gangs.GangHeldBack():
@@ -142,7 +142,7 @@ class Narrator:
         return "/" in self.state.gangs.gang_of.get(ref.uid, "")
 
     def _alone(self, ref: Ref) -> bool:
-        """Whether a pod belongs to no job that is known."""
+        """Whether a pod belongs to no known job."""
         owner = self.state.presence.pod_owner.get(ref.uid, "")
         return self.state.presence.owner_of.get(owner, owner) not in self.state.queues.workloads
 
@@ -175,4 +175,4 @@ _TOLD_OF_JOBS = (
     facts.PodObserved,
     facts.PodGone,
 )
-"""Facts that are noted of the job they change something for, or not at all."""
+"""Facts that are noted at the job whose state the fact changes, or not at all."""

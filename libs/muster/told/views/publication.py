@@ -1,4 +1,4 @@
-"""Events of the log to public events, each with the facts about its job that the log holds."""
+"""From events of the log to public events, with the facts about the job that the log holds."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Facets(Struct, frozen=True):
     reason: str = ""
     claimant: str = ""
     cause: PodCode | None = None
-    """What keeps pods of it from running, or made them fail."""
+    """The code that keeps pods of the job from running, or made pods fail."""
     job: Ref | None = None
-    """Of a pod: its job, where that is admitted."""
+    """Of a pod: the job, if admitted."""
     attempt: int = 0
     owner: str = ""
     labels: dict[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Facets(Struct, frozen=True):
 
 
 def facets_of(state: ReadState, uid: str, now: int) -> Facets:
-    """What is known of a job before a commit. ``now``: log time of that, ms."""
+    """The facts about a job before a commit. ``now``: log time of the commit, ms."""
     job, charge, record = state.queues.jobs.get(uid), state.queues.ledger.charges.get(uid), state.records.get(uid)
     admitted, running = (record.admitted_at, record.running_at) if record is not None else (0, 0)
     found: dict[str, Any] = {}
@@ -91,14 +91,14 @@ def facets_of(state: ReadState, uid: str, now: int) -> Facets:
 
 
 def _nodes(state: ReadState, uid: str) -> tuple[str, ...]:
-    """Nodes on which it has pods."""
+    """Nodes with pods of the job."""
     family = (uid, *state.presence.children.get(uid, ()))
     pods = [state.nodes.pods.get(pod) for owner in family for pod in state.presence.pods.get(owner, ())]
     return tuple(sorted({pod.node for pod in pods if pod is not None})[:NODES])
 
 
 def _borrowed(state: ReadState, charge: Charge) -> dict[str, str]:
-    """What of a charge its queue uses beyond its guarantee."""
+    """The part of a charge that the queue uses beyond its guarantee."""
     ledger = state.queues.ledger
     node, used = ledger.nodes.get(charge.queue), ledger.used.get(charge.queue, {})
     least = node.guaranteed if node is not None else {}
@@ -107,18 +107,18 @@ def _borrowed(state: ReadState, charge: Charge) -> dict[str, str]:
 
 
 def facets_in(state: ReadState, stored: Stored) -> dict[str, Facets]:
-    """The same of every job that a commit has an event about; ``state``: as of the commit before."""
+    """The facts about every job with an event in a commit; ``state``: as of the commit before."""
     now = max(state.now, stored.commit.at)
     refs = (getattr(event, "ref", None) for event in stored.commit.events)
     found = {ref.uid: facets_of(state, ref.uid, now) for ref in refs if isinstance(ref, Ref) and ref.kind != "Pod"}
     for event in stored.commit.events:
-        if isinstance(event, facts.WorkloadStarted):  # A look at all of its pods, once.
+        if isinstance(event, facts.WorkloadStarted):  # One look at all pods of the job.
             found[event.ref.uid] = replace(found[event.ref.uid], nodes=_nodes(state, event.ref.uid))
     return found | _of_pods(state, stored, now)
 
 
 def _of_pods(state: ReadState, stored: Stored, now: int) -> dict[str, Facets]:
-    """What is known of the jobs of the troubled pods that a commit has an event about, by the pods' uids."""
+    """The facts about the jobs of troubled pods with an event in a commit, by the uid of the pod."""
     found: dict[str, Facets] = {}
     causes: dict[str, PodCode | None] = {}
     for event in stored.commit.events:
@@ -148,9 +148,9 @@ def _snake(code: str) -> str:
 def public_event(
     cell: str, generation: int, seq: int, index: int, at: int, event: Event, known: Mapping[str, Facets] | None = None
 ) -> public.PublicEvent | None:
-    """The public event of an event of the log; None when it is not for others.
+    """The public event of an event of the log; None when the event is not public.
 
-    ``at``: log time, ms; ``known``: what is known of jobs before its commit, by uid.
+    ``at``: log time, ms; ``known``: facts about jobs before the commit, by uid.
     """
     where: dict[str, Any] = {
         "cell": cell,
@@ -193,7 +193,7 @@ def _about_workload(  # noqa: C901 - a table of events
         where["priority"] = known.priority
 
     def made(kind: type[public.PublicEvent], **more: Any) -> public.PublicEvent:
-        """Each field that is not given is that of the event, or else what is known of the job."""
+        """Fields that are not given come from the event, or else from the facts about the job."""
         fields = {**where, **more}
         for name in kind.__struct_fields__:
             if name not in fields:
@@ -232,7 +232,7 @@ def _about_workload(  # noqa: C901 - a table of events
         case GrowthGranted() | GrowthWithdrawn() | ChargeChanged():
             return made(public.PublicWorkloadRecharged, beyond_grant=texts(event.over))
         case effects.EffectApplied() | effects.EffectFailed() if event.action not in ("resume", "suspend"):
-            return None  # It is written to another object.
+            return None  # The write is to another object.
         case effects.EffectApplied(action="suspend"):
             return made(public.PublicWorkloadEvicted)
         case effects.EffectFailed(action="suspend"):

@@ -1,7 +1,7 @@
-"""The story of a queue: what it uses, which jobs wait there, and what has come to pass in it between two moments.
+"""The story of a queue: usage, waiting jobs, and the happenings between two moments.
 
-Pure. Feed it a log from its beginning, or from a state of the read model; what lies before the first moment is folded,
-and not told. Or have it recall what the read model keeps, which takes no log at all.
+Pure. Feed the story a log from the beginning, or from a state of the read model. Commits before the first moment are
+folded, and not told. Or let the story recall the read model's histories, without a log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Waiter(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """What happened between the two moments, and how often."""
+    """How often each thing happened between the two moments."""
 
     queued: int = 0
     admitted: int = 0
@@ -47,10 +47,10 @@ class Tally(Struct):
     evicted: int = 0
     denied: int = 0
     longest_wait: int = 0
-    """ms, of those that were admitted"""
+    """ms, of the admitted jobs"""
     longest_waiter: str = ""
     waits: int = 0
-    """The sum of their waits, ms."""
+    """The sum of the waits of the admitted jobs, ms."""
 
 
 class QueueTale(Struct, frozen=True):
@@ -73,10 +73,10 @@ class QueueTale(Struct, frozen=True):
 
 
 class QueueStory:
-    """Listens to a log for one queue and everything below it."""
+    """Listens to a log for one queue and all queues below."""
 
     def __init__(self, wanted: str, state: ReadState | None = None) -> None:
-        """``wanted``: a full path, or the end of one; ``state``: the read model from whose position on it listens."""
+        """``wanted``: a full path, or the end of a path; ``state``: a read model, where the story begins."""
         self.told = Narrator(state)
         self._wanted = wanted
         self._entries: list[NarratedEvent] = []
@@ -84,12 +84,12 @@ class QueueStory:
         self._tally = Tally()
         known = self.told.state
         self._queue_of = {uid: record.queue for uid, record in known.records.items() if record.queue}
-        """uid -> the queue it was in last"""
+        """uid -> last queue of the job"""
         self._paths: dict[str, None] = dict.fromkeys(known.queues.ledger.nodes)
-        """Every queue there was since it listens."""
+        """Every queue since the story listens."""
 
     def feed(self, stored: Stored, *, shown: bool = True) -> None:
-        """Hear one commit. ``shown``: false for one before the moment at which the story begins."""
+        """Hear one commit. ``shown``: false for a commit before the first moment of the story."""
         entries = self.told.feed(stored)
         for event in stored.commit.events:
             if isinstance(event, d.QuotaTreeAccepted):
@@ -105,7 +105,7 @@ class QueueStory:
             self._keep(entries)
 
     def recall(self) -> None:
-        """Tell what the read model keeps of the jobs that were in the queue last, instead of the commits before it."""
+        """Tell the read model's histories of the jobs that were last in the queue, instead of earlier commits."""
         for record in self.told.state.records.values():
             if not self._within(record.queue):
                 continue
@@ -154,13 +154,13 @@ class QueueStory:
         return any(path == self._wanted or path.endswith(f"/{self._wanted}") for path in path_chain(queue))
 
     def matches(self) -> list[str]:
-        """The queues the name may mean: one when it is unique."""
+        """The queues that the name may mean: one queue when the name is unique."""
         if self._wanted in self._paths:
             return [self._wanted]
         return [path for path in self._paths if path.endswith(f"/{self._wanted}")]
 
     def of(self, queue: str, *, shown: int = 10, present: int = 0) -> QueueTale:
-        """The story of a queue, which must be the one of ``matches()``; ``shown``: how many of its waiting jobs."""
+        """The story of a queue, which must be the queue of ``matches()``; ``shown``: how many waiting jobs."""
         state = self.told.state
         now = max(state.now, present)
         node = state.queues.ledger.nodes.get(queue)

@@ -1,8 +1,8 @@
-"""The story of a job, with its status in words and the jobs that took its quota.
+"""The story of a job, with the status in words and the jobs that took the quota.
 
-A view: it decides nothing about standings, see ``told.status``, and has no sentences, see ``told.wording``.
+A view without decisions: ``told.status`` has the statuses, and ``told.wording`` has the sentences.
 
-Which jobs were given quota lately: what a waiting job saw pass by.
+The reservations since a job was queued: quota that a waiting job saw pass by.
 
 Pure: a view of the read model, in words.
 """
@@ -43,7 +43,7 @@ from muster.told.wording.explain import room_made
 
 
 class ShownHolder(Struct, frozen=True):
-    """A job whose quota another one waits for."""
+    """A job with quota for which another job waits."""
 
     job: str
     amount: str
@@ -51,7 +51,7 @@ class ShownHolder(Struct, frozen=True):
 
 
 class ShownWanting(Struct, frozen=True):
-    """What a waiting job waits for, in numbers of now: at which quota, and what must be released there."""
+    """The limit for which a waiting job waits, in numbers of now: the quota, and the amount to be released there."""
 
     quota: str
     resource: str
@@ -63,7 +63,7 @@ class ShownWanting(Struct, frozen=True):
     holders: list[ShownHolder] = field(default_factory=list)
     """The largest first."""
     held_by: int = 0
-    """How many hold some of it in all."""
+    """How many jobs hold some of the resource in all."""
 
 
 class Standing(Struct, frozen=True):
@@ -79,7 +79,7 @@ class Standing(Struct, frozen=True):
 
 
 def standing_of(state: ReadState, uid: str, now: int, *, acting: bool = True, more: str = "") -> Standing:
-    """The status of a job. ``now``: ms since the epoch; ``more``: what follows on what refuses it.
+    """The status of a job. ``now``: ms since the epoch; ``more``: text that follows the refusal.
 
     ``acting``: false where admissions are not carried out.
     """
@@ -122,18 +122,19 @@ SHOWN = 3
 
 
 class Takers:
-    """The reservations that are remembered, for as many waiting jobs as are asked about: they are looked through once
-    for each limit that refuses some.
+    """The remembered reservations, for any number of waiting jobs.
+
+    One look through the reservations for each limit that refuses a job.
     """
 
     def __init__(self, kept: Iterable[Taker]) -> None:
         """``kept``: oldest first."""
         self._kept = kept
         self._taken: dict[tuple[str, str], _Taken] = {}
-        """(path of a queue, resource) -> those that took of it there"""
+        """(path of a queue, resource) -> the reservations of the resource there"""
 
     def told(self, seq: int, job: Job, refusal: Shortfall) -> str:
-        """Those after a sequence that took what a job waits for, as a sentence; empty when there were none."""
+        """A sentence about the reservations after a sequence that took the job's resource; empty without any."""
         where = refusal.path, refusal.resource
         if where not in self._taken:
             self._taken[where] = _Taken(self._kept, *where)
@@ -145,13 +146,13 @@ class Takers:
 
 
 class _Taken:
-    """Those that took a resource at or below a queue, oldest first."""
+    """The reservations of a resource at or below a queue, oldest first."""
 
     def __init__(self, kept: Iterable[Taker], path: str, resource: str) -> None:
         self.all = [each for each in kept if each.request.get(resource) and path in chain_of(each.queue)]
         self._seqs = [each.seq for each in self.all]
         self._own: dict[str, list[int]] = {}
-        """job -> the sequences at which it took some itself"""
+        """job -> the sequences of the job's own reservations"""
         for each in self.all:
             self._own.setdefault(each.job, []).append(each.seq)
 
@@ -177,7 +178,7 @@ SIMILAR_SHOWN = 5
 
 
 class StoryEntry(Struct, frozen=True):
-    """One entry of a story; ``times`` over 1 when the same was said that often in a row, last at ``last_at``."""
+    """One entry of a story; ``times`` over 1 when the same entry came this many times in a row, last at ``last_at``."""
 
     entry: NarratedEvent
     times: int = 1
@@ -185,14 +186,14 @@ class StoryEntry(Struct, frozen=True):
 
 
 class Waits(Struct, frozen=True):
-    """What waits in a Ray cluster: ``pieces``, and below each of them what becomes of it in each worker group."""
+    """The waiting demand of a Ray cluster: ``pieces``, each with the fate of the piece in each worker group."""
 
     text: str
     pieces: list[tuple[str, list[str]]]
 
 
 class JobStory(Struct, frozen=True):
-    """A job's story. ``log_id``, ``generation`` and ``seq`` say how far of which log it goes."""
+    """The story of a job, as of ``log_id``, ``generation`` and ``seq``."""
 
     ref: Ref
     standing: Standing
@@ -202,25 +203,25 @@ class JobStory(Struct, frozen=True):
     seq: int
     now: int
     earlier: int = 0
-    """How many jobs of the same name there were before this one."""
+    """How many earlier jobs had the same name."""
     pauses: list[str] = field(default_factory=list)
-    """What is paused where it belongs."""
+    """The pauses that hold for the job's queue."""
     waits: list[Waits] = field(default_factory=list)
-    """What waits in its Ray clusters."""
+    """The waiting demand of the job's Ray clusters."""
 
 
 class Matches(Struct, frozen=True):
-    """What a name may mean: the jobs themselves, or, when there are none, names like it."""
+    """The jobs that a name may mean, or similar names when no job has the name."""
 
     keys: list[str] = field(default_factory=list)
     similar: list[str] = field(default_factory=list)
 
 
 class Story:
-    """Jobs of one name, as the read model knows them: ``namespace/name``, or a bare name in any namespace."""
+    """Jobs of one name, as the read model knows the jobs: ``namespace/name``, or a bare name in any namespace."""
 
     def __init__(self, wanted: str, kind: str = "", state: ReadState | None = None) -> None:
-        """``kind``: of which kind, where jobs of several kinds have one name; ``state``: folded by the caller."""
+        """``kind``: the kind of the job, for a name of several kinds; ``state``: folded by the caller."""
         model = ReadModel()
         self.state: ReadState = state if state is not None else model.initial()
         self._folder = Folder(model)
@@ -228,11 +229,11 @@ class Story:
         self._wanted = wanted
 
     def feed(self, stored: Stored) -> None:
-        """Hear one more commit; they come in order, from the one after the state's."""
+        """Hear one more commit, in order, from the commit after the state."""
         self._folder.fold(self.state, stored)
 
     def _keys(self) -> dict[str, None]:
-        """namespace/name of every job there is or was, of the kind that is asked for."""
+        """namespace/name of every present and past job of the wanted kind."""
         records = self.state.records.values()
         return {record.ref.key: None for record in records if self._kind in ("", record.ref.kind)}
 
@@ -248,9 +249,9 @@ class Story:
         return Matches(similar=list(dict.fromkeys(names[name] for name in close))[:SIMILAR_SHOWN])
 
     def of(self, key: str, *, acting: bool = True, present: int = 0) -> JobStory:
-        """The story of the newest job with that ``namespace/name``, which must be one of ``matches().keys``.
+        """The story of the newest job with a ``namespace/name``, which must be one of ``matches().keys``.
 
-        ``present``: when it is now, if that is known: an idle log has no newer time.
+        ``present``: the time now, if known: an idle log has no newer time.
         """
         state = self.state
         records = [each for each in state.records.values() if each.ref.key == key and self._kind in ("", each.ref.kind)]
@@ -280,7 +281,7 @@ def _shown(ref: Ref, each: Happening) -> StoryEntry:
 
 
 def _queue(state: ReadState, uid: str) -> str:
-    """The queue a job belongs to; empty when it belongs to none."""
+    """The queue of a job; empty when the job belongs to no queue."""
     if uid in state.queues.ledger.charges:
         return state.queues.ledger.charges[uid].queue
     workload = state.queues.workloads.get(uid)
@@ -288,7 +289,7 @@ def _queue(state: ReadState, uid: str) -> str:
 
 
 def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
-    """That a job waits because one of its size was refused in its stead, where it was not tried itself since."""
+    """The entry of a job that is parked by the denial of a job of the same shape, and not evaluated since."""
     job = state.queues.jobs.get(record.ref.uid)
     shape = state.queues.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
     denial = shape.denial if shape is not None else None
@@ -313,9 +314,10 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
 
 
 def more_of(state: ReadState, uid: str, status: JobStatus, takers: Takers | None = None) -> str:
-    """The end of a refusal: the jobs that took the quota of a waiting job, and what was tried for it; for the growth of
-    a Ray cluster, what was tried for that. ``status``: the job's; ``takers``: of this state, where many jobs are asked
-    about.
+    """The end of a refusal: the jobs that took the quota of a waiting job, and the last try to make room for the job.
+
+    For the growth of a Ray cluster, the last try for the growth. ``status``: of the job; ``takers``: of this state, for
+    callers that ask about many jobs.
     """
     job, record = state.queues.jobs.get(uid), state.records.get(uid)
     if record is not None and status.charge is not None and record.growth.denied is not None:
@@ -330,12 +332,14 @@ def more_of(state: ReadState, uid: str, status: JobStatus, takers: Takers | None
 
 
 _TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed")
-"""What was tried to make room for a job."""
+"""Attempts to make room for a job."""
 
 
 def _tried(state: ReadState, record: Record) -> str:
-    """What was tried last to make room for it, and what became of that, since it was queued; a proposal only while its
-    victims hold quota, and one without victims only until its claim is open. Once it is, they are its victims.
+    """The last try to make room for a job since the job was queued, and the outcome.
+
+    A proposal counts only while its victims hold quota. A proposal without victims counts only until the job's claim is
+    open. From then on, the proposed jobs are the victims of the claim.
     """
     charges, served = state.queues.ledger.charges, record.ref.uid in state.queues.ledger.claims.by_uid
     for each in reversed(record.happenings):

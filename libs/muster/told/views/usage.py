@@ -1,8 +1,8 @@
-"""What was used, lost and waited for over a time, by queue or owner: amounts times how long, from the log alone. Pure.
+"""The use, loss and waiting over a time, by queue or owner: amounts times duration, from the log alone. Pure.
 
-In base units times milliseconds. Each job counts by its charge, or its request while it waits. Used is from
-the reservation of its quota to its release. Lost is the part of that in runs that were evicted or failed, from when
-they began, or saved their work last, to their end.
+In base units times milliseconds. Each job counts by its charge, or by its request for a waiting job. Use lasts from
+the reservation of the quota to the release. Loss is the part of the use in runs that were evicted or failed, from the
+start of the run or the last checkpoint to the end of the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ By = Literal["queue", "owner"]
 
 
 class Sums(Struct):
-    """Of one queue or owner."""
+    """The sums of one queue or owner."""
 
     used: Vector = field(default_factory=dict)
     lost: Vector = field(default_factory=dict)
@@ -35,17 +35,17 @@ class Sums(Struct):
 
 
 class _Open(Struct):
-    """A job since it was looked at last: what it holds, or asks for while ``waits``."""
+    """A job since the last look: the charge, or the request while ``waits``."""
 
     key: str
     amounts: Vector
     waits: bool
     since: int
     run: Vector = field(default_factory=dict)
-    """What the present run has used that would be lost with it."""
+    """The use of the present run that would be lost with the run."""
     began: int = 0
     saved: int = 0
-    """Log times (ms) at which the run began, and at which it saved its work last."""
+    """Log times (ms) of the start of the run and of the last checkpoint."""
 
 
 class UsageAccount:
@@ -70,7 +70,7 @@ class UsageAccount:
                 self._look(ref.uid, now, starts=self._state.now >= self.begin)
 
     def close(self, now: int) -> dict[str, Sums]:
-        """The sums, those that last until ``now`` or the end too."""
+        """The sums, with the jobs that last until ``now`` or the end."""
         for uid in list(self._open):
             self._add(self._open[uid], self._time(now))
         return self.sums
@@ -98,14 +98,14 @@ class UsageAccount:
         self._run(uid, self._open[uid])
 
     def _add(self, job: _Open, now: int) -> None:
-        """What it held or waited for since it was looked at last."""
+        """Add the charge or the request of a job since the last look."""
         ms, job.since = max(now - job.since, 0), max(now, job.since)
         add_into(self._of(job.key).waited if job.waits else self._of(job.key).used, job.amounts, ms)
         if job.began:
             add_into(job.run, job.amounts, ms)
 
     def _run(self, uid: str, job: _Open) -> None:
-        """Its run begins, has saved its work, or has ended; then what it used is lost, unless it succeeded."""
+        """A run begins, has saved its work, or has ended. At the end the use is lost, unless the job succeeded."""
         record, workload = self._state.records.get(uid), self._state.queues.workloads.get(uid)
         running = record.running_at if record is not None and uid in self._state.queues.ledger.charges else 0
         if job.began and not running:

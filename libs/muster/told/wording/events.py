@@ -1,9 +1,9 @@
 """Events in words.
 
-Events about the whole cell in words: the log, the quota tree, the placement; and the phases of a gang of pods.
+Events about the whole cell: the log, the quota tree, the placement; and the phases of a gang of pods.
 
-A sentence is made of the event, and of the happening that the read model noted of it where there is one: positions,
-usage and waiting times are known there. ``muster tail`` has the event alone.
+A sentence is made of the event and, where the read model noted one, of the happening: positions, usage and waiting
+times are known there. ``muster tail`` has the event alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def placement(event: system.PlacementChosen) -> str:
 
 
 def tree_accepted(event: d.QuotaTreeAccepted) -> str:
-    """How large a tree is, and the limit of its root."""
+    """The size of a tree, and the limit of the root."""
     nodes = event.tree.nodes
     root = format_vector(nodes[0].limit) if nodes else ""
     warned = f"; {'; '.join(map(problems.line, event.warnings[:5]))}" if event.warnings else ""
@@ -67,7 +67,7 @@ def tree_accepted(event: d.QuotaTreeAccepted) -> str:
 
 
 def tree_rejected(event: d.QuotaTreeRejected) -> str:
-    """Which rules a refused tree breaks."""
+    """The rules that a refused tree breaks."""
     shown = "; ".join(map(problems.line, event.violations[:3]))
     more = f"; and {len(event.violations) - 3} more" if len(event.violations) > 3 else ""
     return f"refused as a whole, the last good tree stays in force: {shown}{more}"
@@ -79,7 +79,7 @@ def ready(jobs: int) -> str:
 
 
 def gang_phase(phase: str, found: Counted, minimum: int) -> tuple[str, str]:
-    """A gang of pods runs, finished or failed: (word, sentence). ``minimum``: the pods that it needs."""
+    """A gang of pods runs, finished or failed: (word, sentence). ``minimum``: the pods that the gang needs."""
     takes = f" (it needs {minimum})" if minimum != found.pods else ""
     match phase:
         case "Finished":
@@ -97,7 +97,7 @@ MAX_TEXT = 400
 
 
 class EventWords(Struct, frozen=True):
-    """An event in words: ``queued``, the job it is about, and the sentence."""
+    """An event in words: a word such as ``queued``, the subject, and the sentence."""
 
     word: str
     subject: str
@@ -112,7 +112,7 @@ class HappeningWords(NamedTuple):
 
 
 ALONE = Happening(at=0, seq=0, item=0, what="", weight="detail")
-"""Around an event of which nothing more is known."""
+"""The happening of an event about which nothing more is known."""
 
 
 def tell(event: Event) -> EventWords:
@@ -121,7 +121,7 @@ def tell(event: Event) -> EventWords:
 
 
 def tell_of(commit: Commit, index: int) -> EventWords:
-    """One event of a commit in words; one that names no object is about the stage that wrote it."""
+    """One event of a commit in words. For an event without an object, the subject is the stage that wrote the event."""
     words = tell(commit.events[index])
     if isinstance(commit.events[index], system.LeaderStarted | system.TimeReached):
         return EventWords(words.word, f"{commit.stage}/{commit.shard}", words.text)
@@ -129,7 +129,7 @@ def tell_of(commit: Commit, index: int) -> EventWords:
 
 
 def line(happening: Happening) -> HappeningWords:
-    """Anything that happened to a job or a gang in words."""
+    """A happening of a job or a gang in words."""
     change = events_jobs.CHANGES.get(happening.what)
     if change is not None:
         return HappeningWords(change[0], change[1](happening))
@@ -147,13 +147,13 @@ def _word(event: Event) -> str:
 
 
 STALE = "stale"
-"""The word for a refusal because the proposal was stale: it says nothing about the quota."""
+"""The word for a refusal because the proposal was stale: the word says nothing about the quota."""
 
 _HOLDERS = ("workload", "pod", "child", "node", "tree", "pod_group")
 
 
 def ref_of(event: Event) -> Ref | None:
-    """The object an event is about, None when it is about none or several."""
+    """The object of an event; None for an event about no object or several."""
     for holder in (event, *(getattr(event, name, None) for name in _HOLDERS)):
         ref = getattr(holder, "ref", None)
         if isinstance(ref, Ref):
@@ -239,7 +239,7 @@ _NOT_DONE = {
     "gate": "max not set",
     "remove_worker": "not deleted",
 }
-"""The word for a write to an object that the API server has done, or has refused."""
+"""The word for a refused write to an object."""
 _FAILED = {
     "resume": reasons.NOT_RESUMED,
     "suspend": reasons.NOT_SUSPENDED,
@@ -306,7 +306,7 @@ _Say = Callable[[Any, Happening], str]
 
 
 def _alone(say: Callable[[Any], str]) -> _Say:
-    """Of an event whose own values are the whole sentence."""
+    """The sentence of an event whose own values are the whole sentence."""
     return lambda event, _around: say(event)
 
 
@@ -430,7 +430,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     effects.EffectApplied: ("resumed", _alone(_applied)),
     effects.EffectFailed: ("not resumed", _alone(_failed)),
 }
-"""{type of event: (its word, its sentence)}; a test holds it complete."""
+"""{type of event: (word, sentence)}; a test keeps the table complete."""
 
 
 def words() -> list[str]:

@@ -1,6 +1,6 @@
-"""Events about a job in words, and the changes of a job that no event of its own records.
+"""Events about a job in words, and the changes of a job that only facts or other events record.
 
-A sentence is made of the event; the numbers of the moment (position, usage, waiting time) follow where they are known.
+A sentence is made of the event. The numbers of the moment (position, usage, waiting time) follow where known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETS_SHOWN = 8
 
 
 def usage(used: tuple[Used, ...]) -> str:
-    """``cpu 12 of 14, memory 12G of 14Gi``: the usage of a node of the tree, and its limit."""
+    """``cpu 12 of 14, memory 12G of 14Gi``: the usage and the limits of a node of the tree."""
     parts = []
     for each in used:
         most = f" of {format_quantity(each.limit, each.resource)}" if each.limit >= 0 else ""
@@ -33,7 +33,7 @@ def usage(used: tuple[Used, ...]) -> str:
 
 
 def place(where: Where) -> str:
-    """The position of a job in its queue, and the jobs ahead of it."""
+    """The position of a job in the queue, and the jobs ahead."""
     if not where.position:
         return "evaluated at once"
     if where.position == 1:
@@ -216,4 +216,4 @@ CHANGES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {
     "parked": ("waits", _parked),
     "evicted": ("evicted", _evicted),
 }
-"""What happens to a job by a fact about it or by a decision about others: {happening: (word, sentence)}."""
+"""Changes of a job by a fact about the job or by a decision about other jobs: {happening: (word, sentence)}."""

@@ -2,9 +2,9 @@
 
 The terms of a quota API: an ElasticQuotaTree has quotas with min and max, KAI has queues with quota and limit.
 
-From reasons to sentences: the one place that puts the values of the log into words.
+From reasons to sentences: the only place that puts the values of the log into words.
 
-A sentence names the object in its own terms, its numbers, the condition it waits for, and the way out.
+A sentence names the object in the terms of the object's API, the numbers, the condition, and the way out.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from muster.told.wording import problems
 
 
 class Terms(NamedTuple):
-    """``where``: a quota or queue, as its owners name it; ``least`` and ``most``: its guarantee and its limit."""
+    """``where``: a quota or queue in the API's terms; ``least`` and ``most``: the terms for guarantee and limit."""
 
     where: str
     least: str
     most: str
     firm: str = "non-preemptible"
     owed: str = "min"
-    """Up to which a queue may reclaim quota from other queues,"""
+    """The amount up to which a queue may reclaim quota from other queues,"""
     right: str = "guarantee"
     """and the name of that right."""
 
 
 def terms(path: str) -> Terms:
-    """Those of the API that a path belongs to."""
+    """The terms of the API that a path belongs to."""
     if path.partition("/")[0] != KAI_ROOT:
         return Terms(f"quota {path}", "min", "max")
     kai = Terms(f"queue {path.rpartition('/')[2]}", "quota", "limit", owed="fair share", right="fair share")
@@ -50,13 +50,13 @@ def terms(path: str) -> Terms:
 
 
 def amounts(short: Shortfall, limit: str, by: str = "") -> str:
-    """``request 8, max 64, used 61, held 8 for video/big``. ``limit``: its name; ``by``: which jobs use it."""
+    """``request 8, max 64, used 61, held 8 for video/big``. ``limit``: the term; ``by``: jobs that use the quota."""
     asked, most, used = (format_quantity(each, short.resource) for each in (short.asked, short.limit, short.used))
     return f"request {asked}, {limit} {most}, used {used}{f' by {by}' if by else ''}{beside(short)}"
 
 
 def beside(short: Shortfall) -> str:
-    """Quota that is neither used nor free; empty where there is none."""
+    """Quota that is neither used nor free; empty without such quota."""
     held, kept = (format_quantity(each, short.resource) for each in (short.held, short.kept))
     said = f", held {held} for {short.claimant or 'others'}" if short.held else ""
     return f"{said}, kept {kept} for the guarantees of others" if short.kept else said
@@ -68,11 +68,11 @@ def beside(short: Shortfall) -> str:
 class Reason(Struct, frozen=True):
     """Why an object has its state.
 
-    ``key`` is equal for two moments that read the same to a user, whatever is in use at the moment.
+    ``key`` is equal for two moments that a user reads as the same state, regardless of the usage at the moment.
     """
 
     code: str
-    """CamelCase, as Kubernetes Events and conditions have it."""
+    """CamelCase, as in Kubernetes Events and conditions."""
     key: str
     text: str
 
@@ -125,7 +125,7 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
 
 
 def kept_for_owners(refusal: Shortfall) -> Reason:
-    """The words for a job that would borrow quota kept for its owners: it may run longer than free loans do."""
+    """The words for a job that would borrow quota kept for its owners: the job may run longer than free loans allow."""
     resource, path, term = refusal.resource, refusal.path, terms(refusal.path)
     return Reason(
         "QuotaKept",
@@ -167,7 +167,9 @@ def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
 
 
 def preempted_for(claimant: str, queue: str, path: str, resource: str, priorities: tuple[int, int]) -> Reason:
-    """The words for a job that was suspended for a higher priority in its own queue; ``priorities``: its, the other."""
+    """The words for a job suspended for a higher priority in the same queue; ``priorities``: of the victim, of the
+    claimant.
+    """
     return Reason(
         "Preempted",
         f"preempted:{claimant}",
@@ -177,7 +179,7 @@ def preempted_for(claimant: str, queue: str, path: str, resource: str, prioritie
 
 
 def served_more(claimant: str, queue: str, path: str, resource: str) -> Reason:
-    """The words for a job that was suspended after a checkpoint for one that has had less GPU time."""
+    """The words for a job that was suspended after a checkpoint for a job with less GPU time."""
     return Reason(
         "Preempted",
         f"preempted:{claimant}",
@@ -231,18 +233,20 @@ def leaving(why: Leaving) -> Reason:
 
 
 def work_lost(ran: int) -> str:
-    """The cost of an eviction, after the sentence about it; ``ran`` in ms."""
+    """The cost of an eviction, as the end of a sentence; ``ran`` in ms."""
     return f". It had run for {span(ran)}: work since its last checkpoint is lost"
 
 
 def taker(job: str, amount: str, queue: str, *, ahead: bool) -> str:
-    """A job that took quota another one waits for. ``queue``: its own, where it is another; ``ahead`` of it or not."""
+    """A job that took quota. ``queue``: of the taker, if another queue; ``ahead``: whether the taker was ahead in the
+    queue.
+    """
     how = f"of queue {queue}" if queue else "ahead of it" if ahead else "behind it, and small enough"
     return f"{job} ({amount}, {how})"
 
 
 def room_made(attempt: str) -> str:
-    """The last attempt to make room for a job, or its outcome, as a sentence that follows on others."""
+    """The last attempt to make room for a job, or its outcome, as a sentence that follows other sentences."""
     return f". {attempt[:1].upper()}{attempt[1:]}"
 
 
@@ -252,7 +256,7 @@ def in_place(text: str, place: int, length: int, queue: str) -> str:
 
 
 def taken_meanwhile(resource: str, shown: list[str], count: int) -> str:
-    """Which jobs took the quota that a job waits for, while it waited."""
+    """The jobs that took the quota of a waiting job meanwhile."""
     more = f", and {count - len(shown)} before them" if count > len(shown) else ""
     return f". While it waited, {resource} there went to {', '.join(shown)}{more}"
 
@@ -361,7 +365,7 @@ TIMED_OUT = "it was admitted and did not start in time: it is suspended and queu
 
 
 def trouble(code: str, found: Sequence[str], more: int) -> Reason:
-    """The words for the problems of an object, for an Event on it. ``more``: findings beyond those found."""
+    """The words for the problems of an object, for an Event on the object. ``more``: findings beyond ``found``."""
     listed = "; ".join(found) + (f"; and {more} more" if more else "")
     if code == "tree_rejected":
         text = f"Refused as a whole, the last good tree stays in force: {listed}"
@@ -378,7 +382,7 @@ HOUR_MS = 3_600_000
 
 
 def waiting_for_claim(denial: Shortfall, promised: int) -> Reason:
-    """The words for a claimant: released quota is held for it. ``promised``: log time (ms), 0 where nothing is."""
+    """The words for a claimant: released quota is held for the job. ``promised``: log time (ms); 0: no promise."""
     resource, path = denial.resource, denial.path
     by = f", by {rfc3339(promised)} if the declared run times are true" if promised else ""
     return Reason(
@@ -390,7 +394,7 @@ def waiting_for_claim(denial: Shortfall, promised: int) -> Reason:
 
 
 def idled(resource: str, found: Idles) -> str:
-    """Since when quota is held for a claimant, and what that has cost the others, after the sentence about it."""
+    """The time since which quota is held for a claimant, and the idle amount, as the end of a sentence."""
     idle, most = (format_quantity(amount // HOUR_MS, resource) for amount in (found.idle, found.most))
     return (
         f". It is held since {rfc3339(found.since)}. What others asked for and was idle meanwhile comes to {idle} "
@@ -399,8 +403,9 @@ def idled(resource: str, found: Idles) -> str:
 
 
 def not_beside(declared: int, promised: int) -> str:
-    """Why a job that waits behind a claim for age does not pass, after the sentence about it. ``declared``: its run
-    time (ms); ``promised``: log time (ms) by which that claim is to be served; 0 where there is none.
+    """Why a job behind a claim for age does not pass, as the end of a sentence.
+
+    ``declared``: run time (ms) of the job; ``promised``: log time (ms) by which the claim is to be served; 0: none.
     """
     if promised and declared:
         more = f"It declares {span(declared)}, and that job is promised to start by {rfc3339(promised)}"
@@ -414,7 +419,7 @@ def not_beside(declared: int, promised: int) -> str:
 
 
 def opened(event: ClaimOpened) -> str:
-    """Why a claim without victims is opened, and where run times are declared when it is served."""
+    """Why a claim without victims is opened, and the time of the start where run times are declared."""
     if event.kind != "age":
         return "its queue is owed it, and jobs that are being suspended for others free enough for it, too"
     if not event.promised:
@@ -424,7 +429,7 @@ def opened(event: ClaimOpened) -> str:
 
 
 def admitted_beside(job: str, declared: int, promised: int) -> str:
-    """Why a job was admitted beside a claim; empty where it was not. ``declared``: ms; ``promised``: log time (ms)."""
+    """Why a job was admitted beside a claim; empty without a claim. ``declared``: ms; ``promised``: log time (ms)."""
     if not job:
         return ""
     return f"; it declares {span(declared)}, and job {job}, for which quota is held, is promised by {rfc3339(promised)}"

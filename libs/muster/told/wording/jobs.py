@@ -1,7 +1,7 @@
 """The status of a job in English: one short reason for objects of the API server, one longer text for people.
 
-Both are made of the same status, so that they cannot contradict each other. Sentences are made of the values of a
-code; codes without values have theirs in ``told.wording.meanings``.
+Both come from the same status and agree. Sentences are made of the values of a code. ``told.wording.meanings`` has the
+sentences of codes without values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ from muster.told.wording.meanings import PLAIN, charged
 
 
 def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
-    """The reason an object shows. It has no span of time in it: an object is not written again because time passes."""
+    """The reason that an object shows. The reason has no span of time: an object is not written again because time
+    passes.
+    """
     match status.values:
         case Plain():
             return PLAIN[status.code].reason
@@ -177,7 +179,7 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
 
 
 def place(status: JobStatus) -> str:
-    """Its position in its queue, and the jobs before it."""
+    """The position of the job in the queue, and the jobs ahead."""
     line = status.line
     if line.position <= 1:
         return f"position 1 of {line.length}, no job is ahead"
@@ -205,7 +207,7 @@ def _room(short: Shortfall) -> str:
 
 
 def _owed_to_others(short: Short) -> str:
-    """That a job needs what others are guaranteed and ask for; empty where it does not."""
+    """The sentence of a job that needs amounts guaranteed to and wanted by other queues; empty for other jobs."""
     if short.owed is None:
         return ""
     path, name, amount = short.owed
@@ -229,7 +231,7 @@ def _amount(status: JobStatus) -> str:
 
 
 def _until(status: JobStatus, remains: Remains) -> str:
-    """Until when a charge lasts: until the child and the pods that still exist are gone."""
+    """How long a charge lasts: until the remaining child and pods are gone."""
     left = [
         *([f"its {child_of(status.kind) or 'driver'}"] if remains.children else []),
         *([counted(remains.pods, "pod")] if remains.pods else []),
@@ -248,7 +250,7 @@ def _ending(status: JobStatus, words: str, remains: Remains) -> str:
 
 
 _ENDED = {"": "ended", "invalid": "is invalid"}
-"""The verb of an outcome that is none itself."""
+"""The verb of an outcome that is not a verb."""
 
 
 def _detail(status: JobStatus) -> str:
@@ -272,7 +274,7 @@ def _gone(status: JobStatus, over: Over) -> str:
 
 
 def _why_before(reason: str, words: Mapping[Any, str]) -> str:
-    """Why a job left its queue or its quota, where that was not the deletion that ended it."""
+    """Why a job left its queue or its quota, unless the job was deleted."""
     return "" if reason == "gone" else f": {words.get(reason, reason)}"
 
 
@@ -298,7 +300,7 @@ def _starting(status: JobStatus, start: Start) -> str:
 
 
 def _unplaced(status: JobStatus, found: NoPlace, now: int) -> str:
-    """Why it found no places when it was evaluated last, and which free places are kept for others."""
+    """Why the last evaluation found no places, and which free places are kept for others."""
     said = reason(status).text
     if found.tried:
         said += f". It was evaluated last {span(max(0, now - found.tried))} ago"

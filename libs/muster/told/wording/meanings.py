@@ -1,4 +1,4 @@
-"""The words of each code of a job: its meaning and the way out, and the sentences of codes without values."""
+"""The words of each code of a job: the meaning and the way out, and the sentences of codes without values."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ MEANINGS: dict[JobCode, Meaning] = {
     ),
     "Gone": Meaning("It was deleted and holds no quota."),
 }
-"""docs/reference/status.md is made of it."""
+"""The source of docs/reference/status.md."""
 
 # --- codes without values -----------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def charged(status: JobStatus) -> str:
 
 
 class Words(NamedTuple):
-    """The sentence of a code that has no values. ``text``: for people; None: its place in the queue and the reason."""
+    """The sentence of a code without values. ``text``: for people; None: the place in the queue and the reason."""
 
     reason: Reason
     text: Callable[[JobStatus, int], str] | None

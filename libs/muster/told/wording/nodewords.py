@@ -1,10 +1,10 @@
 """Nodes in words: places, victims, gangs that wait, nodes that are requested.
 
-Why a gang or a pod has no nodes, in words: the part of `explain` that is about places, pods and node pools.
+Why a gang or a pod has no nodes: the part of `explain` about places, pods and node pools.
 
-The jobs that leave or move for another, in words.
+The jobs that leave or move for another job.
 
-Events about nodes in words: places of jobs and pods, gangs without places, nodes requested from pools.
+Events about nodes: places of jobs and pods, gangs without places, nodes requested from pools.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NODES_NAMED = 3
 
 
 def kept_now(found: NodesKept, *, own: bool) -> str:
-    """That free places on nodes are kept for a gang; ``own``: for the one that asks."""
+    """Free places on nodes are kept for a gang; ``own``: for the job of the sentence."""
     more = len(found.nodes) - NODES_NAMED
     names = ", ".join(found.nodes[:NODES_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
     if own:
@@ -116,7 +116,7 @@ def from_pools(growth: Growth | None, refusals: tuple[PoolRefusal, ...]) -> str:
 
 
 def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
-    """The words for a gang that has its quota and keeps it while it waits for nodes.
+    """The words for a gang that keeps its quota while waiting for nodes.
 
     ``pools``: the nodes that pools could add, see :func:`from_pools`.
     """
@@ -125,7 +125,7 @@ def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
 
 
 def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
-    """The words for a gang that released its quota because it has no place."""
+    """The words for a gang that released its quota for lack of places."""
     text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
     again = "it is tried again when the nodes have room for it"
     if short is not None and not short.fitted and short.obstacles and _lasts(short):
@@ -138,12 +138,14 @@ def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
 
 
 def _lasts(short: Shortage) -> bool:
-    """Whether the nodes refuse a pod though all else leaves them. Taints come and go with the pressure on a node."""
+    """Whether even an empty node refuses the pods. Taints do not count: a taint comes and goes with the pressure on a
+    node.
+    """
     return all(each.code in ("too_small", "node_affinity") for each in short.obstacles)
 
 
 def half_bound(bound: int, minimum: int) -> str:
-    """That a gang which has started is short of its minimum, for readers of its Events alone."""
+    """A started gang has fewer bound pods than its minimum: the text for readers of the gang's Events alone."""
     return (
         f"{bound} of its pods have a node and it needs {minimum}: they stay, and the others are placed as soon as "
         "there is room"
@@ -151,14 +153,14 @@ def half_bound(bound: int, minimum: int) -> str:
 
 
 def judged(verdict: Verdict) -> str:
-    """The verdict of kube-scheduler on a gang that it places."""
+    """The verdict of kube-scheduler on a gang that kube-scheduler places."""
     if verdict.scheduled:
         return "it has places for it"
     return f"it has no places for it ({verdict.reason}): {verdict.message or 'no message'}"
 
 
 def group_seen(found: PodGroup) -> str:
-    """A PodGroup that was seen."""
+    """An observed PodGroup."""
     size = "pods that start one by one" if found.alone else f"a gang of {found.minimum}"
     return size if found.verdict is None else f"{size}; kube-scheduler says: {judged(found.verdict)}"
 
@@ -167,12 +169,12 @@ def group_seen(found: PodGroup) -> str:
 
 
 def listed_victims(victims: Sequence[Victim], more: int = 0) -> str:
-    """The first of them, each with its request and its queue. ``more``: how many beyond those that were noted."""
+    """The first victims, with request and queue. ``more``: how many victims are beyond the noted ones."""
     return few([f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims], more)
 
 
 def leaving(event: PreemptionProposed) -> str:
-    """The victims of a claim and the workers that Ray clusters release to it, without saying how far that is."""
+    """The victims of a claim and the workers that Ray clusters release to the claim, without the progress."""
     moves, gives = [each for each in event.victims if each.moves], [each for each in event.victims if not each.moves]
     whole = f"victims: {listed_victims(gives)}" if gives else ""
     moved = f"to move to other nodes: {listed_victims(moves)}" if moves else ""
@@ -181,7 +183,7 @@ def leaving(event: PreemptionProposed) -> str:
 
 
 def moved(event: EvictionOrdered, hidden: int = 0) -> str:
-    """The jobs that move for another, from where to where. ``hidden``: how many beyond those that were noted."""
+    """The jobs that move for another job, from node to node. ``hidden``: how many jobs are beyond the noted ones."""
     names = {each.ref.uid: each.ref.key for each in event.victims}
     shown = [
         f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
@@ -206,7 +208,7 @@ def placed(event: d.GangAdmitted) -> str:
 
 
 def admitted_on(event: d.GangAdmitted, around: Happening) -> str:
-    """The same, with the rule of the configuration where that is known; a happening lists nodes, not pods."""
+    """The places of an admission, with the rule of the configuration if known; a happening lists nodes, not pods."""
     if not around.nodes:
         return placed(event)
     rule = f", by the rule {around.words} of {f'queue {event.queue}' if event.placement else 'the configuration'}"
@@ -235,26 +237,26 @@ def room(event: d.PlacesFound) -> str:
 
 
 def given_back(event: d.PlacesReleased) -> str:
-    """Which held places are released, and why."""
+    """The held places that are released, and the reason."""
     count = sum(each.count for each in event.placements)
     nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
     return f"{counted(count, 'place')} held on {nodes} released: {reasons.GIVEN_BACK[event.reason]}"
 
 
 def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
-    """Why a gang of a job has no places, and which node pools could add some."""
+    """Why a gang of a job has no places, and which node pools could add nodes."""
     if isinstance(event, d.GangAwaitingNodes):
         return f"{no_room(event.shortage)}{from_pools(event.growth, ())}"
     return f"{no_room(event.shortage)}{from_pools(None, event.refusals)}"
 
 
 def awaits_nodes(event: d.GangAwaitingNodes, _around: Happening) -> str:
-    """The same of one that keeps its quota."""
+    """Why a gang that keeps its quota has no places."""
     return f"its quota is reserved, and it waits for nodes: {lacks_nodes(event)}"
 
 
 def room_proposed(event: d.PreemptionProposed) -> str:
-    """Which jobs are proposed as victims for a job without places on the nodes."""
+    """The jobs that are proposed as victims for a job without places on the nodes."""
     count = len(event.victims)
     jobs = "1 job is" if count == 1 else f"up to {count} jobs are"
     moving = sum(victim.moves for victim in event.victims)
@@ -265,7 +267,7 @@ def room_proposed(event: d.PreemptionProposed) -> str:
 
 
 def plan_tried(event: PlanTried) -> str:
-    """Whether it fits once the victims are gone, and where."""
+    """Whether the job fits once the victims are gone, and where."""
     if not event.fits:
         return NO_PLACES_FREED
     if event.shortage is not None:
@@ -278,7 +280,7 @@ def plan_tried(event: PlanTried) -> str:
 
 
 def room_made(event: d.EvictionOrdered, around: Happening) -> str:
-    """Which jobs leave so that it has room on the nodes."""
+    """The jobs that leave to make room for a job on the nodes."""
     if len(event.moves) == len(event.victims) + around.more:
         ways = moved(event, around.more)
         return f"moved to make room for it on the nodes: {ways}; each keeps its quota and starts again there"
@@ -292,26 +294,26 @@ def room_made(event: d.EvictionOrdered, around: Happening) -> str:
 
 
 def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
-    """Which pods wait for their quota."""
+    """The pods that wait for quota."""
     return f"the nodes have places for {counted(len(event.pods) + len(event.beside), 'pod')}: their quota is asked for"
 
 
 def pods_denied(event: gangs.PodsDenied, _around: Happening) -> str:
-    """Why pods that have places wait."""
+    """Why pods with places wait."""
     if event.short is None:
         return problems.line(problem("", "queue_paused", queue=event.queue))
     return explain.waiting_for_quota(event.short).text
 
 
 def pods_placed(event: gangs.PodsPlaced, around: Happening) -> str:
-    """How many pods get a node, and which."""
+    """How many pods get nodes, and which nodes."""
     where = listed_nodes(around.nodes, around.more) if around.nodes else _where((each.node, 1) for each in event.pods)
     whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
     return f"{counted(around.number or len(event.pods), 'pod')}{whose} placed on {where}"
 
 
 def pods_released(event: gangs.PodsReleased, around: Happening) -> str:
-    """Which pods lost their node before they were bound, and why."""
+    """The pods that lost their node before the binding, and the reason."""
     shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
     hidden = max(0, len(event.pods) - 5) + around.more
     return f"{shown}{f', and {hidden} more' if hidden else ''} released: {reasons.PODS_RELEASED[event.reason]}"
@@ -332,7 +334,7 @@ def held_back(event: gangs.GangHeldBack) -> str:
 
 
 def nodes_requested(event: growing.NodesRequested) -> str:
-    """Which nodes are requested, for how many pods."""
+    """The requested nodes, and the number of pods."""
     pods = counted(sum(each.count for each in event.pod_sets), "pod")
     again = f", try {event.tries}" if event.tries > 1 else ""
     return (
@@ -349,7 +351,7 @@ def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
 
 
 def node_pools(event: facts.NodePoolsObserved) -> str:
-    """Which node pools are declared, and which cannot be used."""
+    """The declared node pools, and the pools that cannot be used."""
     good = [f"{pool.name} (up to {counted(pool.most, 'node')})" for pool in event.pools if pool.refusal is None]
     bad = [problems.line(pool.refusal) for pool in event.pools if pool.refusal is not None]
     refused = f"; refused: {'; '.join(bad[:3])}" if bad else ""
@@ -396,9 +398,9 @@ def _verdict(status: GangStatus) -> str:
 
 
 def gang_event_text(event: GangHeldBack, alive: int, minimum: int) -> str:
-    """The text of an Event on pods that wait, after their names.
+    """The text of an Event on pods that wait, after the names of the pods.
 
-    ``alive``: how many pods of the gang have a node, of the ``minimum`` that it needs.
+    ``alive``: how many pods of the gang have a node, of the ``minimum`` that the gang needs.
     """
     said = _gang_event_text(event)
     if event.gang and event.reason != "broken" and 0 < alive < minimum:

@@ -1,4 +1,4 @@
-"""Why pods do not run, in words: what is the matter with which pod, and what to do."""
+"""Why pods do not run, in words: the pod, the trouble, and the way out."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
         "wait, or read the logs of the init container",
     ),
 }
-"""What is the matter, and the way out."""
+"""The trouble, and the way out."""
 
 total(WORDS, PodCode, f"{FILE} (WORDS)")
 
@@ -71,12 +71,12 @@ def matter(found: PodTrouble) -> str:
 
 
 def placed(name: str, node: str) -> str:
-    """Of a pod with which nothing is wrong."""
+    """The text of a pod without trouble."""
     return f"Pod {name} is on node {node}"
 
 
 def reason(held: HeldUp) -> Reason:
-    """One code and one sentence. There is no span of time in it, so that objects are not written as time passes."""
+    """One code and one sentence, without a span of time: objects are not written as time passes."""
     found, way_out = held.first.trouble, WORDS[held.code][1]
     more = f" ({counted(held.pods - 1, 'more pod')} with the same cause)" if held.pods > 1 else ""
     text = f"Pod {held.first.name}{more}: {matter(found)}; {way_out}"
@@ -84,6 +84,6 @@ def reason(held: HeldUp) -> Reason:
 
 
 def since(held: HeldUp, now: int) -> str:
-    """The same for people, with how long it has been so."""
+    """The reason for people, with the duration of the trouble."""
     ago = f" for {span(max(0, now - held.first.since) // 1000 * 1000)}" if not held.first.over else ""
     return f"{held.code}{ago}: {reason(held).text}"

@@ -1,8 +1,8 @@
 """The problems of objects and writes in English: one template for each code, and no text elsewhere.
 
-A template names the values of its problem: ``{value!r}`` in quotes, ``{most!q}`` as an amount of ``{resource}``,
-``{resource!n}`` as a name before an amount, ``{resource!o}`` after one, ``{count:pod}`` as so many pods, ``{because}``
-the problem it follows from.
+A template names the values of the problem: ``{value!r}`` in quotes, ``{most!q}`` as an amount of ``{resource}``,
+``{resource!n}`` as a name before an amount, ``{resource!o}`` after one, ``{count:pod}`` as a number of pods,
+``{because}`` the problem that is the cause.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ TEMPLATES: dict[str, str] = {
 
 
 def codes_of(literal: Any) -> set[str]:
-    """The values of a Literal, of the Literals in it too."""
+    """The values of a Literal, with the values of nested Literals."""
     return {each if isinstance(each, str) else found for each in get_args(literal) for found in _flat(each)}
 
 
@@ -264,7 +264,7 @@ def say(found: FieldProblem, show: Show = format_quantity) -> str:
 
 
 def after(found: FieldProblem | None) -> str:
-    """``: sentence``, to end one that says what failed; empty where nothing more is known."""
+    """``: sentence``, to end a sentence about a failure; empty where no more is known."""
     text = line(found) if found is not None else ""
     return f": {text}" if text else ""
 

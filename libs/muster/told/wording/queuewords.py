@@ -1,6 +1,6 @@
-"""Queues in English: their pace, their status, and their shares.
+"""Queues in English: pace, status, and shares.
 
-Why a queue's fair share is what it is, in words and numbers.
+Why a queue's fair share is as large as it is, in words and numbers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def promised_start(found: Promise, now: int) -> str:
 
 
 def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
-    """Why no start is promised; empty where one is. ``standing``: the code of the job."""
+    """Why no start is promised; empty with a promise. ``standing``: the code of the job."""
     match why:
         case "not_waiting":
             return "it does not wait in a queue"
@@ -84,9 +84,10 @@ def over_quota(names: str) -> str:
 
 
 def reclaim_off(tree: str, *, declared: bool) -> tuple[str, str]:
-    """(that no queue of a tree takes quota back, and why; the command that enables it). ``tree``: namespace/name.
+    """(sentence: no queue of a tree reclaims quota, and why; the command that enables reclaim). ``tree``:
+    namespace/name.
 
-    ``declared``: the tree says so itself; else work ran at first sight.
+    ``declared``: the tree itself turns reclaim off; else jobs ran at first sight.
     """
     off = f"reclaim is off in ElasticQuotaTree {tree}: "
     if declared:
@@ -105,7 +106,7 @@ UNBOUNDED = 10**30
 
 
 def why_share(found: Divided, show: Callable[[int], str], *, usage: str = "") -> str:
-    """One sentence, as ``fairshare`` got there. ``usage``: its past usage, where that counts."""
+    """One sentence with the steps of ``fairshare``. ``usage``: the past usage, where past usage counts."""
     sharer, share = found.sharer, found.share
     asked = "all there is" if sharer.request >= UNBOUNDED else show(sharer.request)
     if sharer.request == 0:
@@ -148,13 +149,13 @@ def used_lately(millionths: int) -> str:
 
 
 def lately_of_all(millionths: int) -> str:
-    """The same, with the noun it is a part of."""
+    """The past usage with its noun, the capacity."""
     used = used_lately(millionths)
     return f"{used} of the capacity" if used else ""
 
 
 def told_shares(event: SharesChanged) -> str:
-    """Which queues have a new fair share, and their past usage."""
+    """The queues with a new fair share, and the past usage of the queues."""
     changed = sorted(event.shares)[:_SHOWN]
     parts = [f"fair share of {_name(path)}: {format_vector(event.shares[path])}" for path in changed]
     parts += [f"and {len(event.shares) - _SHOWN} more queues have a new share"] if len(event.shares) > _SHOWN else []
@@ -172,7 +173,7 @@ _SHOWN = 6
 
 
 def tree_share(name: str, least: int, limit: int | None, most: int | None) -> str:
-    """The same of a quota in a tree: its min, its max, and the amount by weight where that is less."""
+    """A quota in a tree: min, max, and the amount by weight if less."""
     said = f"min {format_quantity(least, name)}" if least else "no min"
     said += f", max {format_quantity(limit, name)}" if limit is not None else ", no max"
     if most is not None and most != limit:

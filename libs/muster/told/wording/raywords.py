@@ -1,6 +1,6 @@
-"""Ray clusters in words: their growth, their alarms, and what waits in them.
+"""Ray clusters in words: growth, alarms, and waiting demand.
 
-What waits in a Ray cluster, in words: each piece, and below it what each worker group says to it.
+The waiting demand of a Ray cluster: each piece, with the fate of the piece in each worker group.
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ def refused_by(short: Shortfall) -> str:
 
 
 def scaling(found: Scaling, tried: str = "") -> str:
-    """``Granted: small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``. ``tried``: to make
-    room for them.
+    """``Granted: small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``.
+
+    ``tried``: the attempt to make room for the asked replicas.
     """
     most = f", of at most {counts(found.ceilings)}" if found.ceilings else ""
     said = f"Granted: {counts(found.granted)}{most}"
@@ -222,7 +223,7 @@ def piece(found: RayPiece) -> str:
 
 
 def fate(found: GroupFate) -> str:
-    """What becomes of it in one worker group."""
+    """The fate of a piece in one worker group."""
     return f"{found.group}: {_WORDS[found.fate](found)}"
 
 

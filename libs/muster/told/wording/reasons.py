@@ -1,8 +1,8 @@
 """The words of every reason, one table for each closed set.
 
-Why a job is not queued, in English: the problem, with the names, and the way out.
+Why a job is not queued, in English: the problem, the names, and the way out.
 
-The words of every reason: one table for each closed set, and each is checked when this is imported.
+An import checks each table against its set.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILE = "libs/muster/told/wording/reasons.py"
 
 
 class RefusalWords(NamedTuple):
-    """Of one reason: its sentence, its meaning on the page of codes, and the way out."""
+    """The words of one reason: the sentence, the meaning on the page of codes, and the way out."""
 
     say: Say
     means: str
@@ -41,7 +41,7 @@ class RefusalWords(NamedTuple):
 
 
 def refused(refusal: Refusal, kind: str, job: str) -> str:
-    """One sentence. ``kind`` and ``job`` (namespace/name): of the refused one."""
+    """One sentence. ``kind`` and ``job`` (namespace/name): of the refused job."""
     say = _DETAILS.get(refusal.detail) or WORDS[refusal.reason].say
     return say(refusal, kind, job)
 
@@ -220,7 +220,7 @@ DEFERRED: dict[DeferralReason, str] = {
     "lower_too_young": "it has a higher priority than jobs that run in its queue, and they have not run for their "
     "minimum yet, so {0} in {1} is not reclaimed from them",
 }
-"""Why nothing is evicted for a job, with the resource and where it is refused."""
+"""Why no job is evicted for a job, with the resource and the quota of the refusal."""
 
 WITHHELD: dict[Withheld, str] = {
     "reclaim_disabled": "no job is evicted: jobs without an admission were running when this cluster was first seen; "
@@ -246,7 +246,7 @@ STALE: dict[PlanObjection, str] = {
     "too_many_victims": "it needs fewer victims",
     "no_nodes": "the evictions that were tried would not free the nodes it needs",
 }
-"""Why a proposed preemption is not carried out, with the job that holds the quota it would take."""
+"""Why a proposed preemption is not carried out, with the job that holds the wanted quota."""
 
 CLAIM_ENDED: dict[ClaimOutcome, str] = {
     "gone": "its claim ended: it no longer waits",
@@ -453,7 +453,7 @@ ALARMS: dict[AlarmReason, tuple[str, str]] = {
         "{ref} was admitted and is not ready: see its conditions, its pods, and whether the images can be pulled",
     ),
 }
-"""{reason of an alarm: (its name on an Event, its sentence)}"""
+"""{reason of an alarm: (name on an Event, sentence)}"""
 
 TABLES: dict[str, tuple[Any, Mapping[Any, Any]]] = {
     "ADOPTED": (AdoptionReason, ADOPTED),
@@ -479,7 +479,7 @@ TABLES: dict[str, tuple[Any, Mapping[Any, Any]]] = {
     "WORKERS_KEPT": (WorkersKeptReason, WORKERS_KEPT),
     "ALARMS": (AlarmReason, ALARMS),
 }
-"""Each table with its set."""
+"""{table: (closed set, table)}."""
 
 for _name, (_reasons, _table) in TABLES.items():
     total(_table, _reasons, f"{FILE} ({_name})")
