@@ -347,3 +347,30 @@ async def open_log_unchecked(js: JetStream, cell: str) -> JetStreamLog:
     genesis = genesis_commit(Genesis(log_id="holed", generation=1), 0)
     await js.publish(subjects.log_subject(cell, 1, "genesis", "0"), encode_commit(genesis), {})
     return JetStreamLog(js, LogIdentity(cell=cell, log_id="holed", generation=1))
+
+
+async def test_what_is_read_while_the_server_answers_is_not_lost(
+    nats_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer is of the time when it was made: the reader may be beyond that by the time it hears the answer."""
+    monkeypatch.setattr(reader, "QUIET_S", 0.0)
+    connection = await connect(nats_server.url, name="follower")
+    log = await open_log(JetStream(connection), "overtaken", create=True, limits=SMALL)
+    usage, answered = log.usage, asyncio.Event()
+    follower = Follower(log)
+    await until(lambda: follower.got)
+
+    async def slow() -> Any:
+        found = await usage()
+        if not answered.is_set():
+            await log.append(commit(1), expected=0)
+            await until(lambda: len(follower.got) == found.last_seq + 1)
+            answered.set()
+        return found
+
+    monkeypatch.setattr(log, "usage", slow)
+    await answered.wait()
+    await log.append(commit(2, stage="queue_sorter"), expected=0)
+    await until(lambda: follower.whole(3))
+    await follower.stop()
+    await connection.close()

@@ -248,9 +248,10 @@ class JetStreamLog:
             await self.prove(after, last)
 
         async def quiet() -> None:
+            read = after  # More may be read while the server answers.
             usage = await self.usage()
-            self._check_end(usage.last_seq, after)
-            if usage.sealed and usage.last_seq <= after:
+            self._check_end(usage.last_seq, read)
+            if usage.sealed and usage.last_seq <= read:
                 raise self._sealed()
 
         reader = StreamReader(self._js, self.stream, after, check, heartbeat_s=self._heartbeat_s, quiet=quiet)
