@@ -60,7 +60,7 @@ def test_the_houses_have_few_rooms_and_each_says_what_it_is() -> None:
 
 def test_a_base_name_of_the_houses_means_one_module() -> None:
     files = [path for path in houses() if path.name != "__init__.py"]
-    assert 100 < len(files) <= MOST_FILES
+    assert 100 < len(files) <= MOST_FILES, f"{len(files)} modules: join two of one subject, or raise MOST_FILES here"
     rooms = [path.parent.name for path in houses() if path.name == "__init__.py"]
     counts = Counter([*(path.stem for path in files), *rooms])
     assert not [name for name, count in counts.items() if count > 1]
@@ -70,7 +70,9 @@ def test_every_room_is_on_the_map() -> None:
     page = (REPOSITORY / "docs" / "architecture.md").read_text()
     rooms = [path.parent for path in houses() if path.name == "__init__.py"]
     paths = [str(room.relative_to(LIBS / "muster")) for room in rooms]
-    assert not [path for path in paths if f"muster/{path}" not in page and f"`{path.rpartition('/')[2]}`" not in page]
+    assert not [
+        path for path in paths if f"muster/{path}" not in page and f"`{path.rpartition('/')[2]}`" not in page
+    ], "rooms that the map of docs/architecture.md does not name"
 
 
 def test_the_wheel_has_what_runs_and_neither_generators_nor_doubles() -> None:

@@ -1,6 +1,6 @@
 """The events that each deciding stage and the actuator may append; no other stage may append these.
 
-The events of a shard of the watcher follow from the resources that the shard reads (``core.judge``).
+The events of a shard of the watcher follow from the resources that the shard reads (``audit.judge``).
 """
 
 from __future__ import annotations
