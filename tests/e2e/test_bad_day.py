@@ -13,6 +13,7 @@ import pytest
 from kit.badday.day import day, find, play_all
 from kit.badday.faults import FAULTS
 from kit.badday.plants import PLANTS
+from kit.badday.shim import planted
 from kit.container import runs_here
 
 MINUTES = float(os.environ.get("MUSTER_CHAOS_MINUTES", "0"))
@@ -33,9 +34,14 @@ pytestmark = [
 @pytest.mark.skipif(not PLANT, reason="no bug is planted: make chaos PLANT=n")
 async def test_a_planted_bug_is_found(tmp_path: Path) -> None:
     plant = PLANTS[PLANT]
+    lacking = planted.missing(PLANT)
+    assert not lacking, f"bug {PLANT} ({plant.what}) cannot be planted, the code has no {', '.join(lacking)}"
     async with day(tmp_path, SEED, LAYOUT, plant=PLANT) as made:
         took = await find(made, plant, MINUTES or 10)
-        sys.stderr.write(f"\n{made.table()}\nbug {PLANT} ({plant.what}): found after {took} s\n")
+        said = "not found" if took is None else f"found after {took:.0f} s"
+        sys.stderr.write(f"\n{made.table()}\nbug {PLANT} ({plant.what}): {said}\n")
+    unused = planted.unused(PLANT, tmp_path)
+    assert not unused, f"bug {PLANT} ({plant.what}) was not planted: no service loaded {', '.join(unused)}"
     assert took is not None, f"{plant.what}: not found"
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,9 +13,12 @@ from typing import Any
 import pytest
 
 from kit.badday import feed, quota, stream, verdict
+from kit.badday.plants import PLANTS
+from kit.badday.shim import planted
 from kit.badday.verdict import ABOVE, CIRCLE, GROUNDLESS, PART, TWICE, WAITS, Judge
 
 Object = dict[str, Any]
+NATS = Path(__file__).parents[2] / "deploy" / "nats"
 
 TREE: Object = {
     "spec": {
@@ -144,3 +150,30 @@ def test_the_judge_imports_nothing_of_muster(module: ModuleType) -> None:
     assert not [name for name in names if name.split(".")[0].startswith("muster")]
     ours = {name for name in names if name.startswith("kit")}
     assert ours <= {"kit.badday.quota", "kit.badday.stream"}
+
+
+@pytest.mark.parametrize("number", PLANTS)
+def test_each_bug_can_be_planted(number: int) -> None:
+    plant = PLANTS[number]
+    accounts, alive = (NATS / "accounts.conf").read_text(), (NATS / "alive.sh").read_text()
+    assert planted.missing(number) == []
+    assert number in planted.BUGS or (plant.accounts(accounts), plant.alive(alive)) != (accounts, alive)
+
+
+def test_a_bug_of_which_the_code_has_nothing_left_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    changes = {"muster.core.quota.endings": {"gone": repr}, "muster.gone": {"note_acted": repr}}
+    monkeypatch.setattr(planted, "BUGS", {9: changes})
+    assert planted.missing(9) == ["muster.core.quota.endings.gone", "muster.gone.note_acted"]
+    assert planted.unused(9, tmp_path) == [*changes]
+    with pytest.raises(LookupError, match="bug 1 cannot be planted"):
+        PLANTS[1].accounts("may_actuator { } users: [")
+
+
+@pytest.mark.parametrize("number", planted.BUGS)
+def test_a_planted_bug_is_in_the_code_that_a_service_loads(number: int, tmp_path: Path) -> None:
+    loads = "; ".join(f"import {module}" for module in planted.BUGS[number])
+    shim = Path(planted.__file__).parent
+    path = os.pathsep.join([str(shim), *sys.path])
+    given = {**os.environ, "PYTHONPATH": path, "BADDAY_PLANT": str(number), "BADDAY_FOLDER": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", loads], check=True, env=given)
+    assert planted.unused(number, tmp_path) == []

@@ -33,9 +33,11 @@ def without_read_model(text: str) -> str:
     begin = text.index("may_actuator {")
     end = text.index("users: [", begin)
     own = text[begin:end]
-    right = '"$JS.MUSTER.API.STREAM.MSG.GET.OBJ_MUSTER_SNAP_main_readmodel"'
+    right, denied = '"$JS.MUSTER.API.STREAM.MSG.GET.OBJ_MUSTER_SNAP_main_readmodel"', "], deny: ["
+    if right not in own or denied not in own:
+        raise LookupError(f"user actuator has no {right} or no `{denied}` any more: bug 1 cannot be planted")
     own = own.replace(right, "")
-    own = own.replace("], deny: [", f"], deny: [\n        {right}", 1)
+    own = own.replace(denied, f"{denied}\n        {right}", 1)
     return text[:begin] + own + text[end:]
 
 

@@ -1,37 +1,66 @@
 """Puts bugs back into a service of a bad day, by number: each changes one function once its module is imported."""
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import reduce
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-Change = Callable[[Any], None]
-BUGS: dict[int, dict[str, Change]] = {}
-"""{bug: {module: what is done to it}}"""
+Change = Callable[[Any], Any]
+"""From a function to the one that is put in its place."""
+BUGS: dict[int, dict[str, dict[str, Change]]] = {}
+"""{bug: {module: {function, or class.function: what is done to it}}}"""
 
 
-def bug(number: int, module: str) -> Callable[[Change], Change]:
+def bug(number: int, module: str, name: str) -> Callable[[Change], Change]:
     def known(change: Change) -> Change:
-        BUGS.setdefault(number, {})[module] = change
+        BUGS.setdefault(number, {}).setdefault(module, {})[name] = change
         return change
 
     return known
 
 
+def find(module: ModuleType, name: str) -> tuple[Any, str, Any]:
+    """What has the function, its own name there, and the function. Raises AttributeError where there is none."""
+    *path, last = name.split(".")
+    owner = reduce(getattr, path, module)
+    return owner, last, getattr(owner, last)
+
+
+def missing(number: int) -> list[str]:
+    """What a bug would change and the code no longer has."""
+    lacking: list[str] = []
+    for module, changes in BUGS.get(number, {}).items():
+        for name in changes:
+            try:
+                find(importlib.import_module(module), name)
+            except (ImportError, AttributeError):
+                lacking.append(f"{module}.{name}")
+    return lacking
+
+
+def unused(number: int, folder: Path) -> list[str]:
+    """The modules of a bug that no service of the day has loaded, so that nothing was planted there."""
+    return [module for module in BUGS.get(number, {}) if not (folder / f"planted-{module}").exists()]
+
+
 class Finder(importlib.abc.MetaPathFinder):
     """Finds the modules that are to be changed, as everybody does, and changes them when they are loaded."""
 
-    def __init__(self, changes: dict[str, Change]) -> None:
+    def __init__(self, changes: dict[str, dict[str, Change]]) -> None:
         self._changes = changes
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        change = self._changes.pop(name, None)
-        if change is None:
+        changes = self._changes.pop(name, None)
+        if changes is None:
             return None
         spec = importlib.util.find_spec(name)
         assert spec is not None
@@ -40,7 +69,10 @@ class Finder(importlib.abc.MetaPathFinder):
 
         def loaded(module: ModuleType) -> None:
             load(module)
-            change(module)
+            for each, change in changes.items():
+                owner, last, old = find(module, each)
+                setattr(owner, last, change(old))
+            (Path(os.environ["BADDAY_FOLDER"]) / f"planted-{name}").touch()
 
         spec.loader.exec_module = loaded  # type: ignore[method-assign]
         return spec
@@ -53,68 +85,71 @@ def plant(number: int) -> None:
 # --- 2: a condition that is older than the last write releases quota --------------------------------------------------
 
 
-@bug(2, "muster.core.actuation.intents")
-def _suspended_at_once(intents: Any) -> None:
+@bug(2, "muster.core.actuation.intents", "is_held")
+def _suspended_at_once(_: Any) -> Any:
     """An order to suspend does not wait until the controller has acted on the resume."""
-    intents.is_held = lambda _state, _order: False
+    return lambda _state, _order: False
 
 
-@bug(2, "muster.core.quota.endings")
-def _any_rest_is_proof(endings: Any) -> None:
+@bug(2, "muster.core.quota.endings", "note_acted")
+def _any_rest_is_proof(_: Any) -> Any:
     def note_acted(_state: Any, entry: Any) -> None:
         entry.acted = True
 
-    endings.note_acted = note_acted
+    return note_acted
 
 
 # --- 3: nobody outside NATS knows how far the log was -----------------------------------------------------------------
 
 
-@bug(3, "muster.runtime.witness")
-def _never_lacking(witness: Any) -> None:
+@bug(3, "muster.runtime.witness", "lacking")
+def _never_lacking(_: Any) -> Any:
     async def lacking(*_: Any) -> str:
         return ""
 
-    witness.lacking = lacking
+    return lacking
 
 
 # --- 4: nobody looks at the copies of the log -------------------------------------------------------------------------
 
 
-@bug(4, "muster.runtime.logkeeping.copies")
-def _no_copy_is_damaged(copies: Any) -> None:
-    copies._of_copies = lambda *_: iter(())
+@bug(4, "muster.runtime.logkeeping.copies", "_of_copies")
+def _no_copy_is_damaged(_: Any) -> Any:
+    return lambda *_: iter(())
 
 
-@bug(4, "muster.runtime.runners.guarding")
-def _nothing_is_read_along(guarding: Any) -> None:
+@bug(4, "muster.runtime.runners.guarding", "Guard._compare")
+def _nothing_is_read_along(_: Any) -> Any:
     async def compare(*_: Any) -> None:
         return None
 
-    guarding.Guard._compare = compare
+    return compare
 
 
 # --- 6: another cluster is taken for its own --------------------------------------------------------------------------
 
 
-@bug(6, "muster.runtime.pairing")
-def _the_last_cluster_counts(pairing: Any) -> None:
-    record = pairing.record_cluster
-
+@bug(6, "muster.runtime.pairing", "another")
+def _no_cluster_is_another(_: Any) -> Any:
     async def another(*_: Any) -> str:
         return ""
 
+    return another
+
+
+@bug(6, "muster.runtime.pairing", "record_cluster")
+def _the_last_cluster_counts(record: Any) -> Any:
     async def record_cluster(*given: Any, **_: Any) -> None:
         await record(*given, again=True)
 
-    pairing.another, pairing.record_cluster = another, record_cluster
+    return record_cluster
 
 
 # --- 7: what came back is proposed for ever ---------------------------------------------------------------------------
 
 
-@bug(7, "muster.core.quota.ledger.books")
-def _attempts_end_with_the_object(books: Any) -> None:
+@bug(7, "muster.core.quota.ledger.books", "Books.forget")
+def _attempts_end_with_the_object(_: Any) -> Any:
     """Though it is still in a queue."""
 
     def forget(self: Any, uid: str, seen: Any) -> bool:
@@ -123,24 +158,22 @@ def _attempts_end_with_the_object(books: Any) -> None:
         self.attempts.pop(uid, None)
         return True
 
-    books.Books.forget = forget
+    return forget
 
 
-@bug(7, "muster.core.queueing.circles")
-def _circles_go_on(circles: Any) -> None:
-    circles.Circles.answered = lambda *_: False
+@bug(7, "muster.core.queueing.circles", "Circles.answered")
+def _circles_go_on(_: Any) -> Any:
+    return lambda *_: False
 
 
 # --- 8: a Job that runs for the rest is read at its full size ---------------------------------------------------------
 
 
-@bug(8, "muster.core.workloads.kinds.job")
-def _done_counts_while_suspended(job: Any) -> None:
-    needs = job._needs
-
+@bug(8, "muster.core.workloads.kinds.job", "_needs")
+def _done_counts_while_suspended(needs: Any) -> Any:
     def old(spec: Any, status: Any, ref: Any) -> Any:
         from msgspec.structs import replace
 
         return needs(spec, status if spec.suspend else replace(status, succeeded=None), ref)
 
-    job._needs = old
+    return old
