@@ -211,11 +211,11 @@ class Folder:
         self.hear(state, stored)
         return stored
 
-    def hear(self, state: StageState, found: Stored) -> None:
+    def hear(self, state: StageState, stored: Stored) -> None:
         """Fold a counted commit; ``state.docket`` includes the commit already."""
-        self.move_on(state, found)
-        arms, seq, now = self._arms, found.seq, state.now
-        for index, event in enumerate(found.commit.events):
+        self.move_on(state, stored)
+        arms, seq, now = self._arms, stored.seq, state.now
+        for index, event in enumerate(stored.commit.events):
             parts = arms.get(type(event))
             if parts is not None:
                 at = Position(seq, index, now)
