@@ -87,10 +87,10 @@ def _leaves(refusal: Refusal) -> str:
 
 
 def _in_circles(refusal: Refusal, _kind: str, job: str) -> str:
-    what = {"quota_denied": "its quota was denied", "quota_released": "its quota was released before it ran"}
-    said = what.get(refusal.name, "it left its queue")
+    answers = {"quota_denied": "its quota was denied", "quota_released": "its quota was released before it ran"}
+    ends = answers.get(refusal.name, "it left its queue")
     return (
-        f"set aside: {refusal.count} times in a row {said} ({refusal.other}), though nothing had changed; it is queued "
+        f"set aside: {refusal.count} times in a row {ends} ({refusal.other}), though nothing had changed; it is queued "
         f"again when the job or its quota changes, or with `muster hold {job}` and then `muster release {job}`"
     )
 
