@@ -111,11 +111,11 @@ def paused_at(state: ReadState, path: str) -> tuple[str, ...]:
     return state.queues.ledger.rules_of(ROOT).paused
 
 
-def pausing(what: What, by: str, reason: str) -> Change:
+def pausing(part: What, by: str, reason: str) -> Change:
     """Pause, with author and reason."""
 
     def change(present: Mapping[str, str]) -> dict[str, str | None]:
-        parts = sorted({*_parts(present.get(PAUSED, "")), what})
+        parts = sorted({*_parts(present.get(PAUSED, "")), part})
         return {PAUSED: ",".join(parts), BY: by, REASON: short(reason) or None}
 
     return change
@@ -152,4 +152,4 @@ def _parts(text: str) -> tuple[str, ...]:
 
 async def reclaim_is_off(reading: LogReading) -> bool:
     """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
-    return any(not each.declared for each in await reclaim_offs(reading))
+    return any(not off.declared for off in await reclaim_offs(reading))

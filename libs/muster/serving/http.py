@@ -83,7 +83,7 @@ class GatewayServer(Listener):
         gateway,
         all names where empty.
         """
-        super().__init__(host, port, what="the gateway", setting="MUSTER_GATEWAY_PORT")
+        super().__init__(host, port, subject="the gateway", setting="MUSTER_GATEWAY_PORT")
         self._questions = questions
         self._access = access
         self._clock = clock
