@@ -86,11 +86,13 @@ def _row(node: QuotaNode, resource: str, divided: Divided, asked: ShareQuestion)
 
 def of_tree(manifest: Manifest) -> Shared:
     """An ElasticQuotaTree if every queue asked for all there is, by its rules. Raises CliError."""
-    lints = lint(manifest)
-    if lints.broken or lints.tree is None:
-        first = lints.broken[0]
-        raise CliError(f"{lints.name} breaks {len(lints.broken)} rules: {first}; `muster quota lint` has all", VIOLATED)
-    tree: QuotaTree = lints.tree
+    checked = lint(manifest)
+    if checked.broken or checked.tree is None:
+        first = checked.broken[0]
+        raise CliError(
+            f"{checked.name} breaks {len(checked.broken)} rules: {first}; `muster quota lint` has all", VIOLATED
+        )
+    tree: QuotaTree = checked.tree
     nodes = {node.path: node for node in tree.nodes}
     root = tree.nodes[0]
     divides = tree.rules.runtime == "weight"
@@ -121,7 +123,7 @@ def of_tree(manifest: Manifest) -> Shared:
                 )
             )
     total: dict[str, Number] = {name: format_quantity(root.limit[name], name) for name in shares.names}
-    return Shared(total, rows, {}, lints.warnings)
+    return Shared(total, rows, {}, checked.warnings)
 
 
 def _why_in_tree(name: str, least: int, share: int, most: int, *, divides: bool) -> str:

@@ -69,7 +69,8 @@ def verdict(integrity: Integrity) -> list[Text]:
         lines.append(Text(f"  and {len(integrity.problems) - PROBLEMS_SHOWN} more"))
     whole = (
         f"log {integrity.log_id or '(unknown)'}, generation {integrity.generation}: "
-        f"{counted(integrity.commits, 'commit')}, {counted(integrity.events, 'event')}, {moment(integrity.first_at)} to {moment(integrity.last_at)} UTC"
+        f"{counted(integrity.commits, 'commit')}, {counted(integrity.events, 'event')}, "
+        f"{moment(integrity.first_at)} to {moment(integrity.last_at)} UTC"
     )
     lines.append(Text(whole))
     problems = len(integrity.problems)
