@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -143,6 +144,8 @@ async def test_what_is_no_gateway_of_this_version_is_named() -> None:
 async def test_a_gateway_is_named_by_an_option_or_a_setting_and_never_gets_a_token_in_the_clear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for name in [name for name in os.environ if name.startswith("MUSTER_")]:  # The shell of the run is no part of it.
+        monkeypatch.delenv(name)
     await refused("http://gateway.example.com", USAGE, "in the clear", "https://")
     await refused("ftp://x", USAGE, "is no address")
     await refused("http://127.0.0.1:1", USAGE, "--gateway and --log", source=Source(log=tmp_path))

@@ -87,11 +87,11 @@ def stale(resource: ApiResource, name: str) -> StatusError:
     )
 
 
-def wrong_precondition(resource: ApiResource, name: str, field: str, wanted: str, found: str) -> StatusError:
+def wrong_precondition(resource: ApiResource, name: str, field: str, wanted: str, actual: str) -> StatusError:
     """A DELETE named another ``uid`` or ``resourceVersion`` than the object has."""
     word, happened = ("UID", "deleted and then recreated") if field == "uid" else ("ResourceVersion", "modified")
     why = (
-        f"the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). "
+        f"the {word} in the precondition ({wanted}) does not match the {word} in record ({actual}). "
         f"The object might have been {happened}"
     )
     kind = resource.kind + (f".{resource.group}" if resource.group else "")
@@ -102,10 +102,10 @@ def invalid(resource: ApiResource, name: str, causes: list[tuple[str, str, str]]
     """``causes``: (field path, reason such as FieldValueInvalid, message) of everything that is wrong."""
     texts = [f"{field}: {message}" for field, _, message in causes]
     kind = resource.kind + (f".{resource.group}" if resource.group else "")
-    found = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = about(resource, name, resource.kind)
     details["causes"] = [{"reason": reason, "message": message, "field": field} for field, reason, message in causes]
-    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {found}', details)
+    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {joined}', details)
 
 
 def rejected() -> StatusError:
