@@ -121,7 +121,7 @@ def pausing(part: What, by: str, reason: str) -> Change:
     return change
 
 
-def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False) -> Change:
+def resuming(part: What, *, by: str = "", reason: str = "", enable: bool = False) -> Change:
     """Resume; with nothing left, its author and reason go too. ``enable``: turn reclaim on.
 
     ``by`` and ``reason``: the author and the reason, kept where anything changes.
@@ -129,9 +129,9 @@ def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False
 
     def change(present: Mapping[str, str]) -> dict[str, str | None]:
         before = _parts(present.get(PAUSED, ""))
-        left = [part for part in before if part != what]
+        left = [other for other in before if other != part]
         wanted: dict[str, str | None] = {}
-        if what in before:
+        if part in before:
             wanted = {PAUSED: ",".join(left)} if left else {PAUSED: None, BY: None, REASON: None}
         if enable and RECLAIM not in present:
             wanted[RECLAIM] = "enabled"

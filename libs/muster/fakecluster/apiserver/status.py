@@ -68,12 +68,12 @@ def already_exists(resource: ApiResource, name: str, *, deleting: bool) -> Statu
     )
 
 
-def conflict(resource: ApiResource, name: str, why: str, *, what: str = "", kind: str = "") -> StatusError:
-    """``what`` is how the message names the resource, ``kind`` how the details do; both default to the plural."""
+def conflict(resource: ApiResource, name: str, why: str, *, title: str = "", kind: str = "") -> StatusError:
+    """``title`` is how the message names the resource, ``kind`` how the details do; both default to the plural."""
     return StatusError(
         409,
         "Conflict",
-        f'Operation cannot be fulfilled on {what or resource} "{name}": {why}',
+        f'Operation cannot be fulfilled on {title or resource} "{name}": {why}',
         about(resource, name, kind),
     )
 
@@ -95,7 +95,7 @@ def wrong_precondition(resource: ApiResource, name: str, field: str, wanted: str
         f"The object might have been {happened}"
     )
     kind = resource.kind + (f".{resource.group}" if resource.group else "")
-    return conflict(resource, name, why, what=kind, kind=resource.kind)
+    return conflict(resource, name, why, title=kind, kind=resource.kind)
 
 
 def invalid(resource: ApiResource, name: str, causes: list[tuple[str, str, str]]) -> StatusError:

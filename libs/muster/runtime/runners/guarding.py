@@ -137,8 +137,14 @@ class Guard:
         numbers = {"number": trouble.number, "seq": trouble.seq}
         told = {name: value for name, value in numbers.items() if value}
         self._hooks.note(
-            level, event, cause=trouble.cause, server=trouble.server, stream=trouble.stream, said=trouble.said, **told
-        )  # type: ignore[arg-type]
+            level,  # type: ignore[arg-type]
+            event,
+            cause=trouble.cause,
+            server=trouble.server,
+            stream=trouble.stream,
+            said=trouble.said,
+            **told,
+        )
 
     async def _compare(self, js: JetStream, servers: Sequence[Server]) -> None:
         """One step of reading along: a generation after the other, from its first message to its present end."""
