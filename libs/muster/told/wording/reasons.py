@@ -1,8 +1,8 @@
-"""The words of every reason, one table for each closed set.
+"""The words of every reason: one table for each closed set of reasons.
 
-Why a job is not queued, in English: the problem, the names, and the way out.
+The words for a job that is not queued have three parts: the problem, the names of the objects, and the way out.
 
-An import checks each table against its set.
+The import of this module fails if a table lacks a reason of its set.
 """
 
 from __future__ import annotations
