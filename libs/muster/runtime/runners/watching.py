@@ -48,7 +48,7 @@ class _UnreportedObject(Struct):
 
 
 class WatcherRunner(Leader[WatchState]):
-    """Watches one resource and appends what changes as facts. Only the leader watches."""
+    """Watches one resource of the API server; each change becomes a fact in the log. Only the leader watches."""
 
     stage: Watcher
 

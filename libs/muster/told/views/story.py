@@ -158,7 +158,7 @@ class _Taken:
             self._own.setdefault(taking.job, []).append(taking.seq)
 
     def count(self, seq: int, own: str) -> int:
-        """How many there were after a sequence, of other jobs than ``own``."""
+        """The number of reservations after a sequence, those of the job ``own`` left out."""
         return _after(self._seqs, seq) - _after(self._own.get(own, ()), seq)
 
 
