@@ -153,6 +153,7 @@ class Needs:
         steer: bool = True,
         minimum: int | None = None,
         later: bool = False,
+        template_at: str = "",
     ) -> Vector:
         """Add a set of pods with the template at ``path``; returns the request of one pod.
 
@@ -162,10 +163,12 @@ class Needs:
         - ``steer``: the template names the scheduler; otherwise the kind informs ``steering`` itself.
         - ``minimum``: pods needed for the start of the gang; None: all.
         - ``later``: the pods are made once others run.
+        - ``template_at``: the path of the template, where it is not ``template`` of ``path``.
         """
+        template_at = template_at or f"{path}.template"
         if not 0 <= pods <= MAX_PODS:
             raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)
-        one = pod_request(template.spec, f"{path}.template.spec") if request is None else request
+        one = pod_request(template.spec, f"{template_at}.spec") if request is None else request
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
         where = pod_rules(template.spec, template.labels) if rules is None else rules
         levels = topology_of(template.annotations)
@@ -183,7 +186,7 @@ class Needs:
             if key in template.labels:
                 self._on_pods.setdefault(key, template.labels[key])
         if steer:
-            self.steering.add(template, f"{path}.template")
+            self.steering.add(template, template_at)
         add_into(self.ack, scaled(one, pods))
         add_into(self.full, scaled({**(takes or one), GPU: one[GPU]} if shares_gpu(where) else takes or one, pods))
         return one

@@ -1,4 +1,4 @@
-"""All workload kinds: one row each."""
+"""All workload kinds by name: what the rest of Muster asks of a definition."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from muster.core.workloads import edits
+from muster.core.workloads.defined import Made, Reader, Special
+from muster.core.workloads.definition import Definition
 from muster.core.workloads.edits import Shape
-from muster.core.workloads.kinds import job, raycluster, rayjob, rayservice, sparkapplication, training
-from muster.model import api
+from muster.core.workloads.table import DEFINITIONS, EDITS, SPECIALS
 from muster.model.api import ApiResource
 from muster.model.workload import ChildState, Workload
 
@@ -40,77 +40,44 @@ class Kind(Struct, frozen=True):
     """Muster's writes into the spec, besides the field for suspension."""
 
 
+def _makers_of(kind: str) -> tuple[Made, ...]:
+    return tuple(
+        Made(row.api_version.rpartition("/")[0], row.kind, rule)
+        for row in DEFINITIONS.values()
+        for rule in row.children
+        if rule.kind == kind
+    )
+
+
+def kind_of(row: Definition, special: Special | None = None, shapes: tuple[Shape, Shape] = ({}, {})) -> Kind:
+    """The kind of a definition."""
+    group, _, version = row.api_version.rpartition("/")
+    made: list[tuple[Made, ...]] = []
+
+    def makers() -> tuple[Made, ...]:
+        if not made:
+            made.append(_makers_of(row.kind))
+        return made[0]
+
+    reader, lower = Reader(row, special, makers), row.kind.lower()
+    named = any(other.child and any(c.kind == row.kind for c in other.children) for other in DEFINITIONS.values())
+    return Kind(
+        resource=ApiResource(group, version, row.plural or f"{lower}s", row.kind),
+        read=reader.read,
+        unit_suffix=f"-{lower}-qu" if row.unit_suffix is None else row.unit_suffix,
+        suspend_path=f"/{row.suspend.at.replace('.', '/')}",
+        alone=reader.alone if named else None,
+        child=next((rule.kind for rule in row.children if not rule.aside), ""),
+        auxiliary=tuple(rule.kind for rule in row.children if rule.aside),
+        annotated=row.suspend.annotation,
+        pods_of=row.pods_of or (row.kind,),
+        edits=shapes[0],
+        ours=shapes[1],
+    )
+
+
 KINDS: dict[str, Kind] = {
-    "RayJob": Kind(
-        api.RAYJOBS,
-        rayjob.read,
-        "-ray-qu",
-        child="RayCluster",
-        auxiliary=("Job",),
-        pods_of=("RayCluster",),
-        edits=edits.RAY_JOB,
-        ours=edits.OURS_RAY_JOB,
-    ),
-    "RayCluster": Kind(
-        api.RAYCLUSTERS,
-        raycluster.read,
-        "-raycluster-qu",
-        alone=raycluster.alone,
-        auxiliary=("Job",),
-        pods_of=("RayCluster",),
-        edits=edits.RAY_CLUSTER,
-        ours=edits.OURS_RAY_CLUSTER,
-    ),
-    "RayService": Kind(
-        api.RAYSERVICES,
-        rayservice.read,
-        "-rayservice-qu",
-        child="RayCluster",
-        pods_of=("RayCluster",),
-        edits=edits.RAY_SERVICE,
-        ours=edits.OURS_RAY_SERVICE,
-    ),
-    "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",), edits=edits.JOB, ours=edits.OURS_JOB),
-    "TFJob": Kind(
-        api.TFJOBS,
-        training.reader(training.TFJOB),
-        "-tf-qu",
-        training.SUSPEND_PATH,
-        annotated=True,
-        pods_of=("TFJob",),
-        edits=edits.KUBEFLOW,
-        ours=edits.OURS_REPLICAS,
-    ),
-    "PyTorchJob": Kind(
-        api.PYTORCHJOBS,
-        training.reader(training.PYTORCHJOB),
-        "-py-qu",
-        training.SUSPEND_PATH,
-        annotated=True,
-        pods_of=("PyTorchJob",),
-        edits=edits.KUBEFLOW,
-        ours=edits.OURS_REPLICAS,
-    ),
-    "MPIJob": Kind(
-        api.MPIJOBS,
-        training.reader(training.MPIJOB),
-        "-mpi-qu",
-        training.SUSPEND_PATH,
-        child="Job",
-        annotated=True,
-        pods_of=("MPIJob", "Job"),
-        edits=edits.KUBEFLOW,
-        ours=edits.OURS_REPLICAS,
-    ),
-    "SparkApplication": Kind(
-        api.SPARKAPPLICATIONS,
-        sparkapplication.read,
-        "-spark-qu",
-        annotated=True,
-        pods_of=("SparkApplication", "Pod"),
-        edits=edits.SPARK,
-        ours=edits.OURS_SPARK,
-    ),
+    name: kind_of(row, SPECIALS.get(name), EDITS.get(name, ({}, {}))) for name, row in DEFINITIONS.items()
 }
 """{kind: row}"""
 

@@ -1,0 +1,154 @@
+"""The form of a kind's definition: what an object of the kind looks like, as data.
+
+A platform team writes the same form into a ConfigMap (docs/howto/kinds.md). A path names a field of the object:
+``spec.template``; the first of ``a.b | c.d`` with a value counts; ``*`` stands for every entry of a mapping.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from muster.model.workload import Outcome
+
+
+class Form(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """Any part of a definition: an unknown field is an error, not a wish."""
+
+
+class Sign(Form, frozen=True):
+    """A sign in an object: the sign holds where every part that is given holds."""
+
+    condition: str = ""
+    """The type of a condition in ``status.conditions`` that is True."""
+    path: str = field(name="field", default="")
+    words: tuple[str, ...] = field(name="in", default=())
+    """The field is one of these words; without words: the field is not empty."""
+    positive: tuple[str, ...] = ()
+    """One of these numbers is above zero."""
+    suspended: bool | None = None
+    """Whether the object asks to be suspended."""
+    unless: Sign | None = None
+    any: tuple[Sign, ...] = ()
+    """One of these signs holds."""
+    word: str = ""
+    """The word that readers are shown for the sign; empty: the type of the condition."""
+
+
+class End(Form, frozen=True):
+    """A sign that the object is over for good."""
+
+    outcome: Outcome
+    when: Sign
+
+
+class Suspension(Form, frozen=True):
+    """The field by which an object waits, and is stopped."""
+
+    at: str = "spec.suspend"
+    value: bool | str = True
+    resumed: bool | str = False
+    annotation: bool = False
+    """Operators without the field know the annotation ``scheduling.x-k8s.io/suspend``."""
+    also: str = ""
+    """A field by which others than Muster stop the object."""
+
+
+class Roles(Form, frozen=True):
+    """How many of the objects that a pod set is made of are over: entries of a list, found by the set's name."""
+
+    at: str
+    key: str = "name"
+    count: str = "succeeded"
+
+
+class Pods(Form, frozen=True):
+    """Pods of one template, or of each entry of a list or a mapping."""
+
+    template: str = "template"
+    """The path of the pod template, within the entry where ``each`` is given."""
+    resources: str = ""
+    """The requests and limits of one pod, where no template tells them."""
+    name: str = "main"
+    """The name of the set; of a list: the field with the name."""
+    each: str = ""
+    order: tuple[str, ...] = ()
+    """Names of a mapping in the order of their priority; others follow by name."""
+    count: tuple[str, ...] = ()
+    """The product of these numbers; a missing number is 1."""
+    less: tuple[str, ...] = ()
+    """The product of these numbers is taken off."""
+    most: str = ""
+    done: str = ""
+    """No more pods than ``most`` without ``done``."""
+    times: str = ""
+    """So many objects are made, each with this number of pods."""
+    over: Roles | None = None
+    """The objects that are over."""
+    later: tuple[str, ...] = ()
+    """Names of the sets made once other pods run, where ``when`` holds."""
+    when: Sign | None = None
+    fixed: bool = False
+    """The scheduler of the pods cannot be changed."""
+    begun: str = ""
+    """From when on the template cannot be changed at all."""
+
+
+class Child(Form, frozen=True):
+    """Objects that the controller makes: parts of the workload."""
+
+    kind: str
+    named: str = ""
+    """The name given by the controller: ``{owner}-launcher``, ``*-cleanup``; empty: any name."""
+    pods: int = 0
+    """The most pods of such an object; 0: any number."""
+    aside: bool = False
+    """The pods of the object are not counted with the workload's."""
+
+
+class Manager(Form, frozen=True):
+    """The field that names another controller, and the own controllers' values of the field."""
+
+    at: str
+    own: tuple[str, ...]
+
+
+class Definition(Form, frozen=True, kw_only=True):
+    """One kind of workload."""
+
+    kind: str
+    api_version: str
+    plural: str = ""
+    """Empty: the kind in lower case with an s."""
+    suspend: Suspension = Suspension()
+    pods: tuple[Pods, ...] = ()
+    priority: tuple[str, ...] = ()
+    """Fields with a PriorityClass, before the classes of the templates."""
+    minimum: tuple[str, ...] = ()
+    """Fields with the number of pods that the gang needs to start in a queue of KAI Scheduler."""
+    ends: tuple[End, ...] = ()
+    """How it ends; the first that holds counts."""
+    settled: Sign | None = None
+    """The status that its controller wrote last says that nothing of it runs."""
+    stops: Sign | None = None
+    """Of a suspended one: its pods may still run."""
+    running: Sign | None = None
+    busy: Sign | None = None
+    """Its controller cannot suspend it in the state it is in."""
+    detail: str = ""
+    """The field with the controller's own word for the state."""
+    told: tuple[str, ...] = ()
+    """Conditions that readers are shown where they are True, the first of them."""
+    child: str = ""
+    """The field with the name of the object that it runs through; of two names the second is on its way out."""
+    children: tuple[Child, ...] = ()
+    pods_of: tuple[str, ...] = ()
+    """Kinds that own the pods; empty: the kind itself."""
+    managed_by: Manager | None = None
+    unit_suffix: str | None = None
+    """Suffix of the QueueUnit's name; None: ``-KIND-qu``."""
+    edits: dict[str, Any] = {}
+    """Edits allowed while the object runs: ``{parallelism: falls, ttl: free}``."""
+    controllers: tuple[str, ...] = ()
+    """User names of the accounts that run the kind."""
