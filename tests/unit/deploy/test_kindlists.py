@@ -20,8 +20,7 @@ MORE = {
 }
 """The registry with one kind more, of an API group that no other kind has."""
 BY_HAND = {
-    "libs/muster/core/workloads/kinds/": "what one looks like, and where it stands",
-    "libs/muster/core/workloads/registry.py": "its row",
+    "libs/muster/core/workloads/table.py": "its definition",
     "libs/muster/model/api.py": "its resource",
     "libs/muster/core/workloads/ownership.py": "the label by which its controller finds its pods, where it makes any",
     "tests/kit/jobs.py": "what its controller writes",
