@@ -1,7 +1,8 @@
 """The form of a kind's definition: what an object of the kind looks like, as data.
 
 A platform team writes the same form into a ConfigMap (docs/howto/kinds.md). A path names a field of the object:
-``spec.template``; the first of ``a.b | c.d`` with a value counts; ``*`` means every entry of a mapping, ``[]`` every entry of a list.
+``spec.template``; the first of ``a.b | c.d`` with a value counts; ``*`` means every entry of a mapping, ``[]`` every
+entry of a list.
 """
 
 from __future__ import annotations
