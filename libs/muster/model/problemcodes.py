@@ -40,7 +40,8 @@ ObjectCode = Literal[
 
 KindCode = Literal[
     "foreign_manager",
-    "of_a_jobset",
+    "size_unknown",
+    "kind_taken",
     "idle_suspended",
     "uses_existing_cluster",
     "ray_cluster_missing",

@@ -196,6 +196,14 @@ class Needs:
         add_into(self.full, amounts, times)
         add_into(self.ahead, amounts, times)
 
+    def start_with(self, least: int | None) -> None:
+        """The gang starts with so many pods, those of the first sets before the others; None: with all."""
+        left = least if least is not None and least > 0 else sum(pods.count for pods in self.sets)
+        for index, pods in enumerate(self.sets):
+            if left < pods.count:
+                self.sets[index] = replace(pods, minimum=max(0, left))
+            left -= pods.count
+
     @property
     def runs(self) -> Vector | None:
         """The request once all pods of the spec run; None when equal to ``full``."""

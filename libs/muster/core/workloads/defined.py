@@ -14,7 +14,16 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.objects.meta import SCHEDULING_GROUP, SUSPEND, Condition, Meta, UnreadableError, decode, is_true
+from muster.core.objects.meta import (
+    KAI_QUEUE,
+    SCHEDULING_GROUP,
+    SUSPEND,
+    Condition,
+    Meta,
+    UnreadableError,
+    decode,
+    is_true,
+)
 from muster.core.objects.podspec import PodTemplate, Resources, container_request
 from muster.core.workloads.common import (
     Life,
@@ -28,10 +37,9 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.definition import Child, Definition, Pods, Sign
-from muster.core.workloads.ownership import held_by_another
 from muster.model.elastic import Elastic
-from muster.model.problem import FieldProblem
-from muster.model.workload import ChildState, Outcome, Phase, Switch, Workload
+from muster.model.problem import FieldProblem, problem
+from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload
 
 CONDITIONS = "status.conditions"
 MAX_ENTRY = 64
@@ -180,10 +188,17 @@ def _steps(path: str) -> tuple[str, ...]:
 class Reader:
     """Reads the objects of one kind. Raises UnreadableError naming the unusable field."""
 
-    def __init__(self, definition: Definition, special: Special | None, makers: Callable[[], tuple[Made, ...]]) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        special: Special | None = None,
+        makers: tuple[Made, ...] = (),
+        switch: SwitchField | None = None,
+    ) -> None:
         """``makers``: the kinds whose controllers make objects of this kind."""
         self._kind = definition
         self._special = special
+        self._switch = switch
         self._makers = makers
         self._field = Field()
         for path, shape in _paths(definition, special):
@@ -196,14 +211,13 @@ class Reader:
 
     def read(self, raw: bytes) -> Workload | ChildState | None:
         """An object by itself, or as the child of its owner; None for a part that is not counted."""
-        makers = self._makers()
         try:
             view, meta = self._decoded(raw)
         except UnreadableError:
-            if makers and self._role(None, meta := decode(raw, _Identity).metadata, makers) is not None:
+            if self._makers and self._role(None, meta := decode(raw, _Identity).metadata) is not None:
                 return child(self._kind.kind, meta)
             raise
-        rule = self._role(view, meta, makers)
+        rule = self._role(view, meta)
         if rule is None:
             return self._workload(view, meta)
         return None if rule.aside else self._child(view, meta)
@@ -216,10 +230,10 @@ class Reader:
         view = View(self._field, decode(raw, self._shape))
         return view, view.get("metadata") or Meta()
 
-    def _role(self, view: View | None, meta: Meta, makers: tuple[Made, ...]) -> Child | None:
+    def _role(self, view: View | None, meta: Meta) -> Child | None:
         """The rule by which the object's owner made the object; None for an object by itself."""
         owner = meta.controller
-        for made in makers:
+        for made in self._makers:
             if (owner.kind, owner.api_version.rpartition("/")[0]) != (made.owner, made.group):
                 continue
             named = made.rule.named.replace("{owner}", owner.name)
@@ -254,22 +268,34 @@ class Reader:
         check_version(version, group)
         suspended, needs = self._suspended(view, meta), Needs(self._special.at if self._special else "spec")
         life = self._life(view, suspended)
-        for path in row.priority:
-            needs.prioritize(view.get(path))
-        for pods in row.pods:
-            self._add(view, meta, needs, pods, suspended)
-        parts = self._special.parts(view, meta, needs, suspended) if self._special is not None else Parts()
+        parts = self._fill(view, meta, needs, suspended)
+        if row.minimum and KAI_QUEUE in needs.labels(meta):
+            needs.start_with(next((least for path in row.minimum if (least := view.get(path)) is not None), None))
         manager, refusal = row.managed_by, None
         if manager is not None:
             named = view.get(manager.at)
             refusal = foreign_manager(manager.at, "" if named in manager.own else named, manager.own[0])
+        if row.size_from and view.get(row.size_from) is None:
+            refusal = refusal or problem(row.size_from, "size_unknown")
         home = row.suspend.at.rpartition(".")[0]
         switch = Switch(
             suspend_parent_missing=home != "spec" and view.get(home) is None,
             annotation=row.suspend.annotation and SUSPEND in meta.annotations,
+            field=self._switch,
         )
-        refusal = refusal or parts.refusal or held_by_another(meta)
+        refusal = refusal or parts.refusal
         return workload(row.kind, version, meta, life, needs, refusal=refusal, switch=switch, elastic=parts.elastic)
+
+    def fill(self, raw: bytes, needs: Needs) -> None:
+        """Add the pods of an object that is part of another."""
+        self._fill(*self._decoded(raw), needs, False)
+
+    def _fill(self, view: View, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+        for path in self._kind.priority:
+            needs.prioritize(view.get(path))
+        for pods in self._kind.pods:
+            self._add(view, meta, needs, pods, suspended)
+        return self._special.parts(view, meta, needs, suspended) if self._special is not None else Parts()
 
     def _suspended(self, view: View, meta: Meta) -> bool:
         how = self._kind.suspend
@@ -314,8 +340,8 @@ class Reader:
         entries = view.entries(pods.each, pods.order) if pods.each else [(pods.name, "", view)]
         for key, at, entry in entries:
             name = key or str(entry.get(pods.name) or at.rpartition("[")[2].rstrip("]"))
-            path = ".".join(filter(None, (at, _alternatives(pods.template)[0])))
-            template = entry.get(pods.template) or PodTemplate()
+            path = ".".join(filter(None, (at, _alternatives(pods.resources or pods.template)[0])))
+            template = PodTemplate() if pods.resources else entry.get(pods.template) or PodTemplate()
             request = container_request(entry.get(pods.resources), path) if pods.resources else None
             needs.add(
                 name,
@@ -375,6 +401,8 @@ def _paths(row: Definition, special: Special | None) -> Iterator[tuple[str, Any]
     yield from ((path, int) for path in row.minimum)
     if row.suspend.also:
         yield row.suspend.also, bool
+    if row.size_from:
+        yield row.size_from, object
     for sign in (*(end.when for end in row.ends), row.settled, row.stops, row.running, row.busy):
         yield from _sign_paths(sign)
     for pods in row.pods:
@@ -395,9 +423,7 @@ def _pods_paths(pods: Pods) -> Iterator[tuple[str, Any]]:
     def within(path: str) -> str:
         return " | ".join(_at(pods.each, one) for one in _alternatives(path))
 
-    yield within(pods.template), PodTemplate
-    if pods.resources:
-        yield within(pods.resources), Resources
+    yield (within(pods.resources), Resources) if pods.resources else (within(pods.template), PodTemplate)
     if pods.each.endswith("[]"):
         yield within(pods.name), str
     yield from ((within(path), int) for path in (*pods.count, *pods.less, pods.most, pods.times) if path)

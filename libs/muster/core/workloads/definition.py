@@ -7,10 +7,14 @@ entry of a list.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec import Struct, field
 
+from muster.core.objects.meta import unreadable
+from muster.model.api import VERSIONS
 from muster.model.workload import Outcome
 
 
@@ -147,9 +151,70 @@ class Definition(Form, frozen=True, kw_only=True):
     pods_of: tuple[str, ...] = ()
     """Kinds that own the pods; empty: the kind itself."""
     managed_by: Manager | None = None
+    size_from: str = ""
+    """The field that tells the size; a workload without the field is refused."""
     unit_suffix: str | None = None
     """Suffix of the QueueUnit's name; None: ``-KIND-qu``."""
     edits: dict[str, Any] = {}
     """Edits allowed while the object runs: ``{parallelism: falls, ttl: free}``."""
     controllers: tuple[str, ...] = ()
     """User names of the accounts that run the kind."""
+
+
+_KIND, _PLURAL = re.compile(r"[A-Z][A-Za-z0-9]{0,62}"), re.compile(r"[a-z][a-z0-9]{0,62}|")
+_VERSION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/v[0-9][a-z0-9]{0,30}")
+_STEP = r"([A-Za-z_][A-Za-z0-9_-]*(\[\])?|\*)"
+_PATH = re.compile(rf"{_STEP}(\.{_STEP})*")
+_EDITS = ("free", "falls")
+
+
+def check(row: Definition, own: Collection[str]) -> None:
+    """Whether a definition of others can be used. Raises UnreadableError naming the field.
+
+    ``own``: the kinds that Muster knows by itself.
+    """
+    for path, text, form, example in (
+        ("kind", row.kind, _KIND, "a kind such as Widget"),
+        ("apiVersion", row.api_version, _VERSION, "a group and a version such as example.com/v1"),
+        ("plural", row.plural, _PLURAL, "a resource such as widgets"),
+        *(
+            (path, one, _PATH, "a path such as spec.template")
+            for path, all_ in _texts(row)
+            for one in all_.split(" | ")
+        ),
+    ):
+        if not form.fullmatch(text):
+            raise unreadable(path, "none_of", value=text[:64], choices=example)
+    if row.kind in own or row.kind in VERSIONS or row.kind == "PodGroup":
+        raise unreadable("kind", "kind_taken", value=row.kind)
+    if not row.pods:
+        raise unreadable("pods", "size_unknown")
+    if not row.suspend.at.startswith("spec.") or type(row.suspend.value) is not type(row.suspend.resumed):
+        raise unreadable("suspend", "none_of", value=row.suspend.at[:64], choices="a field of spec with two values")
+    for index, made in enumerate(row.children):
+        if made.kind not in own:
+            raise unreadable(f"children[{index}].kind", "none_of", value=made.kind[:64], choices=", ".join(sorted(own)))
+    for path, word in _leaves(row.edits, "edits"):
+        if word not in _EDITS:
+            raise unreadable(path, "none_of", value=str(word)[:64], choices=" or ".join(_EDITS))
+
+
+def _texts(row: Definition) -> Iterator[tuple[str, str]]:
+    """Every path of a definition, with the field that has it."""
+    yield "suspend.at", row.suspend.at
+    for index, pods in enumerate(row.pods):
+        for name in ("template", "resources", "each", "most", "done", "times", "begun"):
+            if getattr(pods, name):
+                yield f"pods[{index}].{name}", getattr(pods, name)
+        yield from ((f"pods[{index}].count", text) for text in (*pods.count, *pods.less))
+    texts = {"detail": row.detail, "child": row.child, "sizeFrom": row.size_from, "suspend.also": row.suspend.also}
+    yield from ((path, text) for path, text in texts.items() if text)
+    yield from (("priority", text) for text in (*row.priority, *row.minimum))
+
+
+def _leaves(data: dict[str, Any], at: str) -> Iterator[tuple[str, Any]]:
+    for key, each in data.items():
+        if isinstance(each, dict):
+            yield from _leaves(each, f"{at}.{key}")
+        else:
+            yield f"{at}.{key}", each

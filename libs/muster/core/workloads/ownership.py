@@ -13,10 +13,8 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.objects.meta import Meta
-from muster.model.problem import FieldProblem, problem
 from muster.model.workload import SPARK_ROLE, ChildState, Workload
 
-JOBSET = ("jobset.x-k8s.io", "JobSet")
 FORMER = 8
 """Earlier child names kept per parent: a retry makes a new RayCluster while the old RayCluster ends."""
 
@@ -27,14 +25,6 @@ def counts_pod(meta: Meta) -> bool:
     Of the pods controlled by another pod, only executors marked by Spark are charged.
     """
     return meta.controller.kind != "Pod" or meta.labels.get(SPARK_ROLE) == "executor"
-
-
-def held_by_another(meta: Meta) -> FieldProblem | None:
-    """Why muster must not resume a Job that is charged while running; None when muster may."""
-    owner = meta.controller
-    if (owner.api_version.rpartition("/")[0], owner.kind) != JOBSET:
-        return None
-    return problem("metadata.ownerReferences", "of_a_jobset", jobset=owner.name[:63])
 
 
 class Parent(Struct):

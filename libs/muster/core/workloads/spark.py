@@ -7,7 +7,7 @@ named overhead, else a share of the heap (a tenth; four tenths for Python and R)
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -112,6 +112,8 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
             given = shorten(role.gpu.name, 64)
             raise unreadable(f"{path}.gpu", "not_gpus", value=given, count=role.gpu.quantity)
         asks[role.gpu.name] = role.gpu.quantity * 1000
+    for resource, amount_of in _devices(name, settings):
+        asks.setdefault(resource, amount_of)
     pod = role.template.spec if role.template is not None else PodSpec()
     beside = PodSpec(
         containers=(*pod.containers[1:], *(role.sidecars or ())),
@@ -119,6 +121,20 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
         overhead=pod.overhead,
     )
     return pod_request(beside, path, extra={key: amount for key, amount in asks.items() if amount})
+
+
+def _devices(name: str, settings: SparkSettings) -> Iterator[tuple[str, int]]:
+    """The devices of one pod by ``spark.ROLE.resource.NAME.amount`` and ``.vendor``, which Spark does not do without.
+
+    https://spark.apache.org/docs/latest/running-on-kubernetes.html#resource-allocation-and-configuration-overview
+    """
+    prefix = f"spark.{name}.resource."
+    for key in sorted(key for key in settings.properties if key.startswith(prefix) and key.endswith(".amount")):
+        home, at = key.removesuffix(".amount"), f"spec.sparkConf[{key[:128]}]"
+        resource = f"{settings.properties.get(f'{home}.vendor', '')}/{home.removeprefix(prefix)}"
+        if not is_resource_name(resource):
+            raise unreadable(at, "not_a_resource", value=shorten(resource, 64))
+        yield resource, number(settings.properties[key], at) * 1000
 
 
 def template_of(role: Role, settings: SparkSettings) -> PodTemplate:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Raw, Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from muster.core.workloads import edits, rayjobs, spark
-from muster.core.workloads.defined import Special
-from muster.core.workloads.definition import Child, Definition, End, Manager, Pods, Sign, Suspension
-from muster.core.workloads.edits import Shape
+from muster.core.objects.meta import Meta, decode, unreadable
+from muster.core.objects.podspec import PodTemplate, amounts
+from muster.core.workloads import rayjobs, spark
+from muster.core.workloads.common import Needs, count
+from muster.core.workloads.defined import Parts, Reader, Special, View
+from muster.core.workloads.definition import Child, Definition, End, Manager, Pods, Roles, Sign, Suspension
+from muster.model.problem import problem
 
 
 def _word(path: str, *words: str) -> Sign:
@@ -25,14 +29,18 @@ _STATE, _RAY_STATE, _SPARK_STATE = "status.jobDeploymentStatus", "status.state",
 _CLUSTERS = "status.pendingServiceStatus.rayClusterName | status.activeServiceStatus.rayClusterName"
 """The newer cluster of an upgrade comes first, the older one is on its way out."""
 _KUBERAY = Manager("spec.managedBy", ("ray.io/kuberay-operator",))
+MIN_RESOURCES = "kube-queue/min-resources"
+_KUBEFLOW_EDITS = ("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "ttlSecondsAfterFinished")
 _TRAINER = "kubeflow.org/training-operator"
 _ACTIVE = Sign(positive=("status.replicaStatuses.*.active",))
 _JOB_PODS = Sign(positive=("status.active", "status.terminating"))
 
 
-def _training(kind: str, specs: str, order: str, suffix: str, version: str = "v1", **more: Any) -> Definition:
+def _training(kind: str, specs: str, order: str, suffix: str | None, version: str = "v1", **more: Any) -> Definition:
     """A kind of the training operator: replica specs, a run policy, conditions with the phase."""
+    least = ("spec.elasticPolicy.minReplicas",) if kind == "PyTorchJob" else ()
     own, later = more.pop("own", ()), more.pop("later", Pods())
+    more.setdefault("edits", {"runPolicy": dict.fromkeys(_KUBEFLOW_EDITS, "free")})
     pods = Pods(each=f"spec.{specs}.*", order=tuple(order.split()), count=("replicas",))
     return Definition(
         kind=kind,
@@ -40,6 +48,7 @@ def _training(kind: str, specs: str, order: str, suffix: str, version: str = "v1
         suspend=Suspension("spec.runPolicy.suspend", annotation=True),
         pods=(replace(pods, later=later.later, when=later.when),),
         priority=("spec.runPolicy.schedulingPolicy.priorityClass",),
+        minimum=("spec.runPolicy.schedulingPolicy.minAvailable", *least),
         ends=_ends("Succeeded"),
         settled=Sign("Suspended", unless=_ACTIVE),
         stops=Sign(any=(_ACTIVE, Sign("Running"))),
@@ -50,6 +59,12 @@ def _training(kind: str, specs: str, order: str, suffix: str, version: str = "v1
         **more,
     )
 
+
+_JOBS_ACTIVE = Sign(positive=("status.jobsStatus[].active",))
+_SET_ACTIVE = Sign(positive=("status.replicatedJobsStatus[].active",))
+_PHASE = "status.phase"
+_WRAPS = ("Job", "JobSet", "PyTorchJob", "RayCluster", "RayJob")
+"""What the controller of AppWrappers makes, where Muster reads the kind."""
 
 _ROWS = (
     Definition(
@@ -124,6 +139,10 @@ _ROWS = (
         running=Sign(positive=("status.ready | status.active", "status.succeeded"), word="Running"),
         managed_by=Manager("spec.managedBy", ("kubernetes.io/job-controller",)),
         unit_suffix="",
+        edits={
+            **dict.fromkeys(("activeDeadlineSeconds", "ttlSecondsAfterFinished", "backoffLimit"), "free"),
+            **dict.fromkeys(("parallelism", "completions"), "falls"),
+        },
     ),
     _training("TFJob", "tfReplicaSpecs", "Chief Master PS Worker Evaluator", "-tf-qu"),
     _training("PyTorchJob", "pytorchReplicaSpecs", "Master Worker", "-py-qu"),
@@ -151,7 +170,126 @@ _ROWS = (
         pods_of=("SparkApplication", "Pod"),
         unit_suffix="-spark-qu",
     ),
+    _training("XGBoostJob", "xgbReplicaSpecs", "Master Worker", None),
+    _training("JAXJob", "jaxReplicaSpecs", "Worker", None),
+    _training("PaddleJob", "paddleReplicaSpecs", "Master Worker", None),
+    Definition(
+        kind="JobSet",
+        api_version="jobset.x-k8s.io/v1alpha2",
+        pods=(
+            Pods(
+                "template.spec.template",
+                each="spec.replicatedJobs[]",
+                name="name",
+                count=("template.spec.parallelism",),
+                most="template.spec.completions",
+                times="replicas",
+                over=Roles("status.replicatedJobsStatus[]"),
+                fixed=True,
+            ),
+        ),
+        ends=_ends("Completed"),
+        settled=Sign("Suspended", unless=_SET_ACTIVE),
+        stops=_SET_ACTIVE,
+        running=Sign(
+            positive=("status.replicatedJobsStatus[].ready", "status.replicatedJobsStatus[].succeeded"), word="Running"
+        ),
+        children=(Child("Job"),),
+        pods_of=("Job",),
+        managed_by=Manager("spec.managedBy", ("jobset.sigs.k8s.io/jobset-controller",)),
+        edits={"ttlSecondsAfterFinished": "free"},
+    ),
+    Definition(
+        kind="TrainJob",
+        api_version="trainer.kubeflow.org/v1alpha1",
+        # The pods come from a runtime that a TrainJob only names: its own numbers replace those of the runtime.
+        pods=(Pods(resources="spec.trainer.resourcesPerNode", name="node", count=("spec.trainer.numNodes",)),),
+        size_from="spec.trainer.resourcesPerNode",
+        ends=_ends("Complete"),
+        settled=Sign("Suspended", unless=_JOBS_ACTIVE),
+        stops=_JOBS_ACTIVE,
+        running=Sign(positive=("status.jobsStatus[].ready", "status.jobsStatus[].succeeded"), word="Running"),
+        children=(Child("JobSet"),),
+        pods_of=("Job",),
+        managed_by=Manager("spec.managedBy", ("trainer.kubeflow.org/trainjob-controller",)),
+        edits={"activeDeadlineSeconds": "free"},
+    ),
+    Definition(
+        kind="AppWrapper",
+        api_version="workload.codeflare.dev/v1beta2",
+        detail=_PHASE,
+        ends=(End("succeeded", _word(_PHASE, "Succeeded")), End("failed", _word(_PHASE, "Failed"))),
+        settled=_word(_PHASE, "Suspended"),
+        stops=_word(_PHASE),
+        running=_word(_PHASE, "Running"),
+        children=tuple(Child(kind) for kind in _WRAPS),
+        pods_of=("AppWrapper", *_WRAPS),
+        managed_by=Manager("spec.managedBy", ("workload.codeflare.dev/appwrapper-controller",)),
+    ),
+    Definition(
+        kind="Workflow",
+        api_version="argoproj.io/v1alpha1",
+        priority=("spec.podPriorityClassName",),
+        detail=_PHASE,
+        # A workflow is as large as its annotation says; Argo stops no pod of a suspended one, so nothing settles it.
+        ends=(End("succeeded", _word(_PHASE, "Succeeded")), End("failed", _word(_PHASE, "Failed", "Error"))),
+        running=_word(_PHASE, "Running"),
+        edits=dict.fromkeys(("activeDeadlineSeconds", "ttlStrategy", "podGC", "shutdown"), "free"),
+    ),
 )
+
+
+class _PodSet(Struct, frozen=True):
+    path: str = ""
+    replicas: int | None = None
+
+
+class _Component(Struct, frozen=True, rename="camel"):
+    template: Raw = Raw(b"{}")
+    pod_sets: tuple[_PodSet, ...] | None = None
+
+
+class _Typed(Struct, frozen=True):
+    kind: str = ""
+
+
+def _wrapped(view: View, _meta: Meta, needs: Needs, _suspended: bool) -> Parts:
+    """The pods that the components name, or that the wrapped object's own kind reads."""
+    needs.steering.leave()
+    for index, component in enumerate(view.get("spec.components") or ()):
+        at, raw = f"spec.components[{index}]", bytes(component.template)
+        for pods in component.pod_sets or ():
+            template = _at(decode(raw, object), pods.path.removeprefix("template."), at)
+            needs.add(f"{index}-{len(needs.sets)}", count(pods.replicas, 1, f"{at}.podSets"), template, at, steer=False)
+            needs.prioritize(template.spec.priority_class_name, template.spec.priority)
+        if not component.pod_sets:
+            kind = decode(raw, _Typed).kind
+            row = DEFINITIONS.get(kind)
+            if row is None or kind == "AppWrapper":
+                return Parts(problem(f"{at}.podSets", "size_unknown"))
+            Reader(row, SPECIALS.get(kind)).fill(raw, needs)
+    return Parts()
+
+
+def _at(value: Any, path: str, at: str) -> PodTemplate:
+    """The pod template at a path: ``spec.template``, ``spec.groups[0].template``."""
+    for step in filter(None, path.replace("[", ".").replace("]", "").split(".")):
+        inner = value[int(step)] if isinstance(value, list) and step.isdigit() and int(step) < len(value) else None
+        value = value.get(step) if isinstance(value, dict) else inner
+    try:
+        return convert(value, PodTemplate)
+    except ValidationError as err:
+        raise unreadable(f"{at}.podSets", "not_decoded", said=str(err)[:200]) from err
+
+
+def _least(_view: View, meta: Meta, needs: Needs, _suspended: bool) -> Parts:
+    """The resources that a workflow needs at least, by annotation: a line for each resource, ``cpu: 4``."""
+    text, path = meta.annotations.get(MIN_RESOURCES, ""), f"metadata.annotations[{MIN_RESOURCES}]"
+    pairs = (line.partition(":") for line in text[:4096].splitlines() if line.strip())
+    asked: dict[str, Any] = {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+    needs.add("least", 1, PodTemplate(), path, request=amounts(asked, path), steer=False)
+    return Parts(None if asked else problem(path, "size_unknown"))
+
 
 DEFINITIONS: dict[str, Definition] = {row.kind: row for row in _ROWS}
 """{kind: definition}"""
@@ -161,17 +299,7 @@ SPECIALS: dict[str, Special] = {
     "RayCluster": rayjobs.CLUSTER,
     "RayService": rayjobs.SERVICE,
     "SparkApplication": spark.SPARK,
+    "AppWrapper": Special(_wrapped, {"spec.components": tuple[_Component, ...]}, "spec.components"),
+    "Workflow": Special(_least),
 }
 """{kind: what data cannot say of the kind}"""
-
-EDITS: dict[str, tuple[Shape, Shape]] = {
-    "RayJob": (edits.RAY_JOB, edits.OURS_RAY_JOB),
-    "RayCluster": (edits.RAY_CLUSTER, edits.OURS_RAY_CLUSTER),
-    "RayService": (edits.RAY_SERVICE, edits.OURS_RAY_SERVICE),
-    "Job": (edits.JOB, edits.OURS_JOB),
-    "TFJob": (edits.KUBEFLOW, edits.OURS_REPLICAS),
-    "PyTorchJob": (edits.KUBEFLOW, edits.OURS_REPLICAS),
-    "MPIJob": (edits.KUBEFLOW, edits.OURS_REPLICAS),
-    "SparkApplication": (edits.SPARK, edits.OURS_SPARK),
-}
-"""{kind: (edits allowed while an object runs, Muster's writes)}"""
