@@ -56,7 +56,7 @@ class Parts(NamedTuple):
 class Special(Struct, frozen=True):
     """What data cannot say of a kind. ``parts`` takes (object, metadata, needs to fill, whether it is suspended)."""
 
-    parts: Callable[[View, Meta, Needs, bool], Parts]
+    parts: Callable[[ObjectView, Meta, Needs, bool], Parts]
     shapes: Mapping[str, Any] = {}
     """{path: type}: what the function reads, besides the paths of the definition."""
     at: str = "spec"
@@ -124,7 +124,7 @@ class Field:
             yield from node.walk(getattr(value, self.attributes.get(step, step)), steps[1:])
 
 
-class View(NamedTuple):
+class ObjectView(NamedTuple):
     """An object of a kind, or an entry of the object, read by paths."""
 
     field: Field
@@ -155,7 +155,7 @@ class View(NamedTuple):
     def _some(self, path: str) -> bool:
         return "*" in path and any((number or 0) > 0 for number in self.all(path))
 
-    def entries(self, path: str, order: tuple[str, ...]) -> Iterator[tuple[str, str, View]]:
+    def entries(self, path: str, order: tuple[str, ...]) -> Iterator[tuple[str, str, ObjectView]]:
         """(name, path, entry) of a list or a mapping; the name of a list's entry is empty."""
         *above, many = _steps(path)
         home = ".".join(above)
@@ -163,12 +163,12 @@ class View(NamedTuple):
         found = next(self.field.walk(self.value, tuple(above)), None) or home_field.none
         if many == "[]":
             for index, entry in enumerate(found):
-                yield "", f"{home}[{index}]", View(inner, entry)
+                yield "", f"{home}[{index}]", ObjectView(inner, entry)
             return
         known = [name for name in order if name in found]
         for name in [*known, *sorted(found.keys() - {*known})]:
             at = f"{home}.{name}" if name.isalnum() and len(name) <= MAX_ENTRY else f"{home}[...]"
-            yield name, at, View(inner, found[name])
+            yield name, at, ObjectView(inner, found[name])
 
     def field_at(self, steps: Iterable[str]) -> Field:
         node = self.field
@@ -206,7 +206,7 @@ class Reader:
                 self._field.at(_steps(one), shape)
         for pods in definition.pods:
             if pods.each:
-                View(self._field, None).field_at(_steps(pods.each)[:-1]).whole = True
+                ObjectView(self._field, None).field_at(_steps(pods.each)[:-1]).whole = True
         self._shape: Any = self._field.compiled()
 
     def read(self, raw: bytes) -> Workload | ChildState | None:
@@ -226,11 +226,11 @@ class Reader:
         """An object by itself, whatever controller it names."""
         return self._workload(*self._decoded(raw))
 
-    def _decoded(self, raw: bytes) -> tuple[View, Meta]:
-        view = View(self._field, decode(raw, self._shape))
+    def _decoded(self, raw: bytes) -> tuple[ObjectView, Meta]:
+        view = ObjectView(self._field, decode(raw, self._shape))
         return view, view.get("metadata") or Meta()
 
-    def _role(self, view: View | None, meta: Meta) -> Child | None:
+    def _role(self, view: ObjectView | None, meta: Meta) -> Child | None:
         """The rule by which the object's owner made the object; None for an object by itself."""
         owner = meta.controller
         for made in self._makers:
@@ -242,10 +242,10 @@ class Reader:
                 return made.rule
         return None
 
-    def _of_one(self, view: View) -> int:
+    def _of_one(self, view: ObjectView) -> int:
         return sum(_product(view, pods.count, "") for pods in self._kind.pods)
 
-    def _child(self, view: View, meta: Meta) -> ChildState:
+    def _child(self, view: ObjectView, meta: Meta) -> ChildState:
         """The request of a child's pods, where a function tells the number; an unreadable child still is one."""
         kind, suspended = self._kind.kind, self._suspended(view, meta)
         try:
@@ -259,7 +259,7 @@ class Reader:
             return child(kind, meta)
         return child(kind, meta, asks=needs.runs or full, elastic=parts.elastic)
 
-    def _workload(self, view: View, meta: Meta) -> Workload:
+    def _workload(self, view: ObjectView, meta: Meta) -> Workload:
         row = self._kind
         if view.get("spec") is None:
             raise has_no_spec()
@@ -290,19 +290,19 @@ class Reader:
         """Add the pods of an object that is part of another."""
         self._fill(*self._decoded(raw), needs, False)
 
-    def _fill(self, view: View, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+    def _fill(self, view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
         for path in self._kind.priority:
             needs.prioritize(view.get(path))
         for pods in self._kind.pods:
             self._add(view, meta, needs, pods, suspended)
         return self._special.parts(view, meta, needs, suspended) if self._special is not None else Parts()
 
-    def _suspended(self, view: View, meta: Meta) -> bool:
+    def _suspended(self, view: ObjectView, meta: Meta) -> bool:
         how = self._kind.suspend
         marked = how.annotation and marked_suspended(meta)
         return view.get(how.at) == how.value or marked or bool(how.also and view.get(how.also))
 
-    def _life(self, view: View, suspended: bool) -> Life:
+    def _life(self, view: ObjectView, suspended: bool) -> Life:
         row = self._kind
         settled = view.holds(row.settled, suspended)
         end = next((end for end in row.ends if view.holds(end.when, suspended)), None)
@@ -334,7 +334,7 @@ class Reader:
             outgoing=names[1] if len(names) > 1 else "",
         )
 
-    def _add(self, view: View, meta: Meta, needs: Needs, pods: Pods, suspended: bool) -> None:
+    def _add(self, view: ObjectView, meta: Meta, needs: Needs, pods: Pods, suspended: bool) -> None:
         """Add the pods of a set, or the sets of a list or a mapping."""
         later = pods.later if pods.when is None or view.holds(pods.when, suspended) else ()
         entries = view.entries(pods.each, pods.order) if pods.each else [(pods.name, "", view)]
@@ -360,7 +360,7 @@ class Reader:
                 needs.steering.add(template, path, fixed=True, sealed=begun)
             needs.prioritize(template.spec.priority_class_name, template.spec.priority)
 
-    def _number(self, view: View, entry: View, pods: Pods, name: str, at: str) -> int:
+    def _number(self, view: ObjectView, entry: ObjectView, pods: Pods, name: str, at: str) -> int:
         """How many pods of a set there may be now."""
         number = _product(entry, pods.count, at) - (_product(entry, pods.less, at) if pods.less else 0)
         most = entry.get(pods.most) if pods.most else None
@@ -384,7 +384,7 @@ def _at(home: str, path: str) -> str:
     return f"{home}.{path}" if home else path
 
 
-def _product(entry: View, paths: tuple[str, ...], at: str) -> int:
+def _product(entry: ObjectView, paths: tuple[str, ...], at: str) -> int:
     number = 1
     for path in paths:
         number *= count(entry.get(path), 1, _at(at, path))

@@ -41,7 +41,7 @@ class Sign(Form, frozen=True):
     """The word that readers are shown for the sign; empty: the type of the condition."""
 
 
-class End(Form, frozen=True):
+class KindEnd(Form, frozen=True):
     """A sign that the object is over for good."""
 
     outcome: Outcome
@@ -132,7 +132,7 @@ class Definition(Form, frozen=True, kw_only=True):
     """Fields with a PriorityClass, before the classes of the templates."""
     minimum: tuple[str, ...] = ()
     """Fields with the number of pods that the gang needs to start in a queue of KAI Scheduler."""
-    ends: tuple[End, ...] = ()
+    ends: tuple[KindEnd, ...] = ()
     """How it ends; the first that holds counts."""
     settled: Sign | None = None
     """The status that its controller wrote last says that nothing of it runs."""

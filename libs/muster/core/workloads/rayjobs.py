@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster.core.objects.meta import KAI_QUEUE, Meta
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Needs
-from muster.core.workloads.defined import Parts, Special, View
+from muster.core.workloads.defined import ObjectView, Parts, Special
 from muster.core.workloads.ray import RayClusterSpec, add_cluster, beyond, served_at
 from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.placing import ANYWHERE
@@ -41,7 +41,7 @@ class RayJobSpec(Struct, frozen=True, rename="camel"):
     entrypoint: object = None
 
 
-def _job(view: View, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+def _job(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
     """Head, workers, and the owner's additions to the submitter; in ``full`` every pod of the submission too."""
     spec: RayJobSpec = view.get("spec")
     cluster = spec.ray_cluster_spec
@@ -73,7 +73,7 @@ def _refusal(spec: RayJobSpec, mode: str, kai: bool) -> FieldProblem | None:
     return problem("spec.submissionMode", "submitter_in_kai_queue") if kai and mode == K8S_JOB else None
 
 
-def _cluster(view: View, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+def _cluster(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
     """The pods of a RayCluster, how the RayCluster scales itself, and the address of the head."""
     cluster: RayClusterSpec = view.get("spec")
     spec = as_admitted(cluster, meta, "spec") if suspended else cluster
@@ -85,7 +85,7 @@ def _cluster(view: View, meta: Meta, needs: Needs, suspended: bool) -> Parts:
     return Parts(IDLE if cluster.idle_suspend else None, elastic)
 
 
-def _service(view: View, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+def _service(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
     cluster: RayClusterSpec | None = view.get(OF_SERVICE)
     if cluster is None:
         return Parts(problem(OF_SERVICE, "ray_cluster_missing"))

@@ -23,7 +23,7 @@ from muster.core.objects.podspec import (
     pod_request,
 )
 from muster.core.workloads.common import Needs, Program, count
-from muster.core.workloads.defined import Parts, Special, View
+from muster.core.workloads.defined import ObjectView, Parts, Special
 from muster.core.workloads.steering import OURS
 from muster.model.resources import MAX_AMOUNT, QuantityError, Vector, is_resource_name, parse_quantity
 from muster.model.text import shorten
@@ -222,7 +222,7 @@ def amount(text: str, path: str, *, bare: int = 20) -> int:
     return (int(match[1]) << shift) // MIB * MIB
 
 
-def _parts(view: View, _meta: Meta, needs: Needs, _suspended: bool) -> Parts:
+def _parts(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Parts:
     """Driver and executors: with dynamic allocation the initial executors, and in ``full`` the most allowed."""
     spec: SparkSpec = view.get("spec")
     settings = SparkSettings(

@@ -11,8 +11,8 @@ from muster.core.objects.meta import Meta, decode, unreadable
 from muster.core.objects.podspec import PodTemplate, amounts
 from muster.core.workloads import rayjobs, spark
 from muster.core.workloads.common import Needs, count
-from muster.core.workloads.defined import Parts, Reader, Special, View
-from muster.core.workloads.definition import Child, Definition, End, Manager, Pods, Roles, Sign, Suspension
+from muster.core.workloads.defined import ObjectView, Parts, Reader, Special
+from muster.core.workloads.definition import Child, Definition, KindEnd, Manager, Pods, Roles, Sign, Suspension
 from muster.model.problem import problem
 
 
@@ -21,8 +21,8 @@ def _word(path: str, *words: str) -> Sign:
     return Sign(path=path, words=words)
 
 
-def _ends(succeeded: str, failed: str = "Failed") -> tuple[End, ...]:
-    return End("succeeded", Sign(succeeded)), End("failed", Sign(failed))
+def _ends(succeeded: str, failed: str = "Failed") -> tuple[KindEnd, ...]:
+    return KindEnd("succeeded", Sign(succeeded)), KindEnd("failed", Sign(failed))
 
 
 _STATE, _RAY_STATE, _SPARK_STATE = "status.jobDeploymentStatus", "status.state", "status.applicationState.state"
@@ -72,9 +72,11 @@ _ROWS = (
         api_version="ray.io/v1",
         detail=_STATE,
         ends=(
-            End("succeeded", Sign(path=_STATE, words=("Complete",), any=(_word("status.jobStatus", "SUCCEEDED", ""),))),
-            End("failed", _word(_STATE, "Complete", "Failed")),
-            End("invalid", _word(_STATE, "ValidationFailed")),
+            KindEnd(
+                "succeeded", Sign(path=_STATE, words=("Complete",), any=(_word("status.jobStatus", "SUCCEEDED", ""),))
+            ),
+            KindEnd("failed", _word(_STATE, "Complete", "Failed")),
+            KindEnd("invalid", _word(_STATE, "ValidationFailed")),
         ),
         settled=_word(_STATE, "Suspended"),
         stops=Sign(path=_STATE, unless=_word(_STATE, "New")),
@@ -163,7 +165,7 @@ _ROWS = (
         suspend=Suspension(annotation=True),
         detail=_SPARK_STATE,
         # Over only when the operator will not start the application again.
-        ends=(End("succeeded", _word(_SPARK_STATE, "COMPLETED")), End("failed", _word(_SPARK_STATE, "FAILED"))),
+        ends=(KindEnd("succeeded", _word(_SPARK_STATE, "COMPLETED")), KindEnd("failed", _word(_SPARK_STATE, "FAILED"))),
         settled=_word(_SPARK_STATE, "SUSPENDED"),
         stops=_word(_SPARK_STATE),
         running=_word(_SPARK_STATE, "RUNNING", "SUCCEEDING", "FAILING", "UNKNOWN"),
@@ -218,7 +220,7 @@ _ROWS = (
         kind="AppWrapper",
         api_version="workload.codeflare.dev/v1beta2",
         detail=_PHASE,
-        ends=(End("succeeded", _word(_PHASE, "Succeeded")), End("failed", _word(_PHASE, "Failed"))),
+        ends=(KindEnd("succeeded", _word(_PHASE, "Succeeded")), KindEnd("failed", _word(_PHASE, "Failed"))),
         settled=_word(_PHASE, "Suspended"),
         stops=_word(_PHASE),
         running=_word(_PHASE, "Running"),
@@ -232,28 +234,28 @@ _ROWS = (
         priority=("spec.podPriorityClassName",),
         detail=_PHASE,
         # A workflow is as large as its annotation says; Argo stops no pod of a suspended one, so nothing settles it.
-        ends=(End("succeeded", _word(_PHASE, "Succeeded")), End("failed", _word(_PHASE, "Failed", "Error"))),
+        ends=(KindEnd("succeeded", _word(_PHASE, "Succeeded")), KindEnd("failed", _word(_PHASE, "Failed", "Error"))),
         running=_word(_PHASE, "Running"),
         edits=dict.fromkeys(("activeDeadlineSeconds", "ttlStrategy", "podGC", "shutdown"), "free"),
     ),
 )
 
 
-class _PodSet(Struct, frozen=True):
+class _Wrapped(Struct, frozen=True):
     path: str = ""
     replicas: int | None = None
 
 
 class _Component(Struct, frozen=True, rename="camel"):
     template: Raw = Raw(b"{}")
-    pod_sets: tuple[_PodSet, ...] | None = None
+    pod_sets: tuple[_Wrapped, ...] | None = None
 
 
 class _Typed(Struct, frozen=True):
     kind: str = ""
 
 
-def _wrapped(view: View, _meta: Meta, needs: Needs, _suspended: bool) -> Parts:
+def _wrapped(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Parts:
     """The pods that the components name, or that the wrapped object's own kind reads."""
     needs.steering.leave()
     for index, component in enumerate(view.get("spec.components") or ()):
@@ -282,7 +284,7 @@ def _at(value: Any, path: str, at: str) -> PodTemplate:
         raise unreadable(f"{at}.podSets", "not_decoded", said=str(err)[:200]) from err
 
 
-def _least(_view: View, meta: Meta, needs: Needs, _suspended: bool) -> Parts:
+def _least(_view: ObjectView, meta: Meta, needs: Needs, _suspended: bool) -> Parts:
     """The resources that a workflow needs at least, by annotation: a line for each resource, ``cpu: 4``."""
     text, path = meta.annotations.get(MIN_RESOURCES, ""), f"metadata.annotations[{MIN_RESOURCES}]"
     pairs = (line.partition(":") for line in text[:4096].splitlines() if line.strip())
