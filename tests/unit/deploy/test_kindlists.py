@@ -26,6 +26,7 @@ BY_HAND = {
     "libs/muster/model/api.py": "its resource, where the fake cluster names it",
     "libs/muster/core/workloads/ownership.py": "the label by which its controller finds its pods, where it makes any",
     "tests/kit/jobs.py": "what its controller writes",
+    "tests/kit/doubles/": "its controller",
     "tests/kit/guarded.py": "one right on the size of one kind, that attacks use",
 }
 """{file or folder: what it holds} of the code that may name a kind which has nothing special."""
@@ -33,6 +34,7 @@ LEFT_OUT = (
     "libs/muster/core/workloads/edits.py",
     "libs/muster/core/workloads/ownership.py",
     "libs/muster/model/api.py",
+    "tests/kit/doubles/",
     "tests/kit/guarded.py",
 )
 """Not needed for a kind whose pods belong to an object that is known."""

@@ -173,30 +173,27 @@ def check(row: Definition, own: Collection[str]) -> None:
 
     ``own``: the kinds that Muster knows by itself.
     """
-    for path, text, form, example in (
-        ("kind", row.kind, _KIND, "a kind such as Widget"),
-        ("apiVersion", row.api_version, _VERSION, "a group and a version such as example.com/v1"),
-        ("plural", row.plural, _PLURAL, "a resource such as widgets"),
-        *(
-            (path, one, _PATH, "a path such as spec.template")
-            for path, all_ in _texts(row)
-            for one in all_.split(" | ")
-        ),
-    ):
-        if not form.fullmatch(text):
-            raise unreadable(path, "none_of", value=text[:64], choices=example)
+    if not _KIND.fullmatch(row.kind):
+        raise unreadable("kind", "not_a_kind", value=row.kind[:64])
+    if not _VERSION.fullmatch(row.api_version):
+        raise unreadable("apiVersion", "not_a_group_version", value=row.api_version[:64])
+    if not _PLURAL.fullmatch(row.plural):
+        raise unreadable("plural", "not_a_plural", value=row.plural[:64])
+    for path, text in _texts(row):
+        if not all(map(_PATH.fullmatch, text.split(" | "))):
+            raise unreadable(path, "not_a_path", value=text[:64])
     if row.kind in own or row.kind in VERSIONS or row.kind == "PodGroup":
         raise unreadable("kind", "kind_taken", value=row.kind)
     if not row.pods:
         raise unreadable("pods", "size_unknown")
     if not row.suspend.at.startswith("spec.") or type(row.suspend.value) is not type(row.suspend.resumed):
-        raise unreadable("suspend", "none_of", value=row.suspend.at[:64], choices="a field of spec with two values")
+        raise unreadable("suspend", "not_a_switch", value=row.suspend.at[:64])
     for index, made in enumerate(row.children):
         if made.kind not in own:
             raise unreadable(f"children[{index}].kind", "none_of", value=made.kind[:64], choices=", ".join(sorted(own)))
     for path, word in _leaves(row.edits, "edits"):
         if word not in _EDITS:
-            raise unreadable(path, "none_of", value=str(word)[:64], choices=" or ".join(_EDITS))
+            raise unreadable(path, "none_of", value=str(word)[:64], choices=", ".join(_EDITS))
 
 
 def _texts(row: Definition) -> Iterator[tuple[str, str]]:

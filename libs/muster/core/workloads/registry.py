@@ -103,7 +103,7 @@ def define(row: Definition) -> None:
         KINDS[row.kind] = kind_of(row)
     except (TypeError, ValueError, AttributeError) as err:
         del DEFINITIONS[row.kind]
-        raise unreadable("object", "not_decoded", said=f"two paths contradict each other: {str(err)[:160]}") from err
+        raise unreadable("object", "paths_contradict", said=str(err)[:160]) from err
     POD_OWNERS.update(KINDS[row.kind].pods_of)
     for child in KINDS[row.kind].children:
         KINDS[child] = kind_of(DEFINITIONS[child])
@@ -131,7 +131,7 @@ def is_job(kind: str) -> bool:
 
 def suspend_field(kind: str) -> str:
     """The field for suspension of a kind, as users write the path: ``spec.suspend``."""
-    return KINDS[kind].suspend_path[1:].replace("/", ".") if kind in KINDS else "its field for suspension"
+    return KINDS[kind].suspend_path[1:].replace("/", ".") if kind in KINDS else "suspension"
 
 
 def child_of(kind: str) -> str:

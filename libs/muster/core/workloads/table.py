@@ -41,7 +41,7 @@ def _training(kind: str, specs: str, order: str, suffix: str | None, version: st
     least = ("spec.elasticPolicy.minReplicas",) if kind == "PyTorchJob" else ()
     own, later = more.pop("own", ()), more.pop("later", Pods())
     more.setdefault("edits", {"runPolicy": dict.fromkeys(_KUBEFLOW_EDITS, "free")})
-    pods = Pods(each=f"spec.{specs}.*", order=tuple(order.split()), count=("replicas",))
+    pods = Pods(each=f"spec.{specs}.*", order=tuple(order.split(",")), count=("replicas",))
     return Definition(
         kind=kind,
         api_version=f"kubeflow.org/{version}",
@@ -146,12 +146,12 @@ _ROWS = (
             **dict.fromkeys(("parallelism", "completions"), "falls"),
         },
     ),
-    _training("TFJob", "tfReplicaSpecs", "Chief Master PS Worker Evaluator", "-tf-qu"),
-    _training("PyTorchJob", "pytorchReplicaSpecs", "Master Worker", "-py-qu"),
+    _training("TFJob", "tfReplicaSpecs", "Chief,Master,PS,Worker,Evaluator", "-tf-qu"),
+    _training("PyTorchJob", "pytorchReplicaSpecs", "Master,Worker", "-py-qu"),
     _training(
         "MPIJob",
         "mpiReplicaSpecs",
-        "Launcher Worker",
+        "Launcher,Worker",
         "-mpi-qu",
         "v2beta1",
         later=Pods(later=("Launcher",), when=_word("spec.launcherCreationPolicy", "WaitForWorkersReady")),
@@ -172,9 +172,9 @@ _ROWS = (
         pods_of=("SparkApplication", "Pod"),
         unit_suffix="-spark-qu",
     ),
-    _training("XGBoostJob", "xgbReplicaSpecs", "Master Worker", None),
+    _training("XGBoostJob", "xgbReplicaSpecs", "Master,Worker", None),
     _training("JAXJob", "jaxReplicaSpecs", "Worker", None),
-    _training("PaddleJob", "paddleReplicaSpecs", "Master Worker", None),
+    _training("PaddleJob", "paddleReplicaSpecs", "Master,Worker", None),
     Definition(
         kind="JobSet",
         api_version="jobset.x-k8s.io/v1alpha2",
