@@ -24,7 +24,7 @@ def read_kinds(files: Sequence[Path]) -> list[Definition]:
     """The definitions of files, known to this process from now on. Raises CliError naming file, field and way out."""
     if not files:
         raise CliError("name a file with a definition", USAGE)
-    found = []
+    definitions = []
     for path in files:
         for name, text in _texts(path):
             try:
@@ -32,8 +32,8 @@ def read_kinds(files: Sequence[Path]) -> list[Definition]:
                 kinds.define(definition)
             except kinds.KindError as err:
                 raise CliError(f"{name}: {err}", VIOLATED) from err
-            found.append(definition)
-    return found
+            definitions.append(definition)
+    return definitions
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
@@ -44,7 +44,7 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
         raise CliError(f"{path} cannot be read as YAML: {' '.join(str(err).split())[:200]}", USAGE) from err
     if isinstance(document, dict) and document.get("kind") == "ConfigMap":
-        yield from ((f"{path}, {key}", str(each)) for key, each in (document.get("data") or {}).items())
+        yield from ((f"{path}, {key}", str(value)) for key, value in (document.get("data") or {}).items())
     else:
         yield str(path), text
 
@@ -63,7 +63,7 @@ def rendered(definitions: Sequence[Definition], policies: Path) -> str:
         "# In deploy/nats/accounts.conf the watcher may publish to one subject more for each kind:",
         *(f"#   {subject}" for subject in subjects),
     ]
-    made = [yaml.safe_dump(each, sort_keys=False, width=1000) for each in _objects(definitions)]
+    made = [yaml.safe_dump(manifest, sort_keys=False, width=1000) for manifest in _objects(definitions)]
     return "\n".join(head) + "\n" + "---\n".join([*made, *renewed])
 
 
@@ -71,7 +71,7 @@ def _objects(definitions: Sequence[Definition]) -> Iterator[Object]:
     names = [definition.kind for definition in definitions]
     data = {f"{kind.lower()}.yaml": text + "\n" for kind, text in defined(names).items()}
     yield _object("v1", "ConfigMap", kinds.NAME, SYSTEM, data=data)
-    accounts = {str(KINDS[each.kind].resource): " ".join(each.controllers) for each in definitions}
+    accounts = {str(KINDS[row.kind].resource): " ".join(row.controllers) for row in definitions}
     yield _object("v1", "ConfigMap", CONTROLLERS, SYSTEM, data=accounts)
     for account, verbs in ((WATCHER, ["get", "list", "watch"]), (ACTUATOR, ["get", "patch"])):
         yield from _role(account, verbs, names)
@@ -79,7 +79,7 @@ def _objects(definitions: Sequence[Definition]) -> Iterator[Object]:
 
 def _role(account: Account, verbs: list[str], names: Sequence[str]) -> Iterator[Object]:
     name, group = f"{account.name}-kinds", "rbac.authorization.k8s.io"
-    rows = [KINDS[each].resource for each in names]
+    rows = [KINDS[kind].resource for kind in names]
     rules = [{"apiGroups": [row.group], "resources": [row.plural], "verbs": verbs} for row in rows]
     yield _object(f"{group}/v1", "ClusterRole", name, rules=rules)
     subject = {"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}

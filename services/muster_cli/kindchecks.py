@@ -26,7 +26,7 @@ async def learn(transport: ApiTransport) -> None:
 
 async def kind_findings(transport: ApiTransport) -> list[Finding]:
     """What is defined, what is not understood, and what waits unread. Raises ApiUnreachableError."""
-    findings = [Finding("bad", "kinds defined", each, "muster kinds lint FILE") for each in kinds.refused]
+    findings = [Finding("bad", "kinds defined", sentence, "muster kinds lint FILE") for sentence in kinds.refused]
     more = [kind for kind in KINDS if kind not in OWN]
     if more:
         findings.append(Finding("ok", "kinds defined", f"{', '.join(more)} by ConfigMap {SYSTEM}/{kinds.NAME}"))
@@ -34,10 +34,10 @@ async def kind_findings(transport: ApiTransport) -> list[Finding]:
         unread = await suspendable(transport, [row.resource for row in KINDS.values()])
         for resource, at in unread:
             waiting = await _suspended(transport, resource, at)
-            what = f"{resource} have {at}, and Muster does not read them"
-            what += f": {waiting} suspended, for ever unless another controller starts them" if waiting else ""
+            detail = f"{resource} have {at}, and Muster does not read them"
+            detail += f": {waiting} suspended, for ever unless another controller starts them" if waiting else ""
             fix = f"define the kind ({kinds.PAGE}), or run its pods with schedulerName: muster"
-            findings.append(Finding("bad" if waiting else "note", f"kind {resource.kind}", what, fix))
+            findings.append(Finding("bad" if waiting else "note", f"kind {resource.kind}", detail, fix))
     except ApiStatusError as err:
         findings.append(Finding("note", "kinds", f"which served kinds can be suspended cannot be read: {err}"))
     return findings

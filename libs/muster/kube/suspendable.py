@@ -26,8 +26,8 @@ async def suspendable(transport: ApiTransport, known: Collection[ApiResource]) -
     Raises ApiStatusError and ApiUnreachableError.
     """
     index = await _get(transport, "/openapi/v3")
-    own = {(each.group, each.kind) for each in known}
-    found: dict[tuple[str, str], tuple[ApiResource, str]] = {}
+    own = {(resource.group, resource.kind) for resource in known}
+    unread: dict[tuple[str, str], tuple[ApiResource, str]] = {}
     for path in sorted(index.get("paths") or {}):
         _, _, rest = path.partition("apis/")
         group, _, version = rest.partition("/")
@@ -41,14 +41,16 @@ async def suspendable(transport: ApiTransport, known: Collection[ApiResource]) -
         for entry in listed.get("resources") or ():
             kind, name = entry.get("kind", ""), entry.get("name", "")
             if kind in kinds and "/" not in name:
-                found.setdefault((group, kind), (ApiResource(group, version, name, kind), kinds[kind]))
-    return [found[key] for key in sorted(found)]
+                unread.setdefault((group, kind), (ApiResource(group, version, name, kind), kinds[kind]))
+    return [unread[key] for key in sorted(unread)]
 
 
 def _with_field(document: dict[str, Any], group: str) -> Iterator[tuple[str, str]]:
     schemas = (document.get("components") or {}).get("schemas") or {}
     for schema in schemas.values():
-        named = [each for each in schema.get("x-kubernetes-group-version-kind") or () if each.get("group") == group]
+        named = [
+            version for version in schema.get("x-kubernetes-group-version-kind") or () if version.get("group") == group
+        ]
         spec = _fields(_fields(schema).get("spec") or {})
         if not named or any(name in spec for name in _SCHEDULES):
             continue
@@ -71,5 +73,5 @@ async def _get(transport: ApiTransport, path: str) -> dict[str, Any]:
         return {}
     if not answer.ok:
         raise ApiStatusError(answer.status, answer.body[:200].decode(errors="replace"))
-    found = msgspec.json.decode(answer.body)
-    return found if isinstance(found, dict) else {}
+    body = msgspec.json.decode(answer.body)
+    return body if isinstance(body, dict) else {}

@@ -37,11 +37,11 @@ def read(text: str) -> Definition:
     except yaml.YAMLError as err:
         raise KindError(f"is not YAML: {' '.join(str(err).split())[:200]}") from err
     except msgspec.ValidationError as err:
-        said, _, path = str(err).partition(" - at `$")
+        message, _, path = str(err).partition(" - at `$")
         where = path.strip("`.") or "the definition"
         fields = ", ".join(field.encode_name for field in msgspec.structs.fields(Definition))
-        out = f"; the fields are {fields}" if "unknown field" in said and where == "the definition" else ""
-        raise KindError(f"{where}: {said[:1].lower() + said[1:].replace('`', '')}{out}; see {PAGE}") from err
+        out = f"; the fields are {fields}" if "unknown field" in message and where == "the definition" else ""
+        raise KindError(f"{where}: {message[:1].lower() + message[1:].replace('`', '')}{out}; see {PAGE}") from err
 
 
 def define(definition: Definition) -> None:

@@ -116,7 +116,7 @@ class Life(Struct, frozen=True, kw_only=True):
     child: str = ""
     outgoing: str = ""
     over: bool = False
-    """Only pods still hold resources (matters for the child of a workload)."""
+    """The object has ended, and its last pods may still hold resources. Read of children alone."""
 
 
 class Needs:
@@ -162,7 +162,7 @@ class Needs:
         - ``rules``: the places of the pods, where the template has no rules.
         - ``steer``: the template names the scheduler; otherwise the kind informs ``steering`` itself.
         - ``minimum``: pods needed for the start of the gang; None: all.
-        - ``later``: the pods are made once others run.
+        - ``later``: the pods are made after the gang has started, so the start needs none of them.
         - ``template_at``: the path of the template, where it is not ``template`` of ``path``.
         """
         template_at = template_at or f"{path}.template"

@@ -102,7 +102,7 @@ class Field:
         if not self.within:
             return self.type
         base = self.type if self.type not in (None, object) else Struct
-        own = {each.encode_name: each.name for each in fields(base)} if base is not Struct else {}
+        own = {inner.encode_name: inner.name for inner in fields(base)} if base is not Struct else {}
         more: list[Any] = []
         for index, (name, node) in enumerate(self.within.items()):
             self.attributes[name] = own.get(name, f"field{index}")
@@ -149,7 +149,7 @@ class ObjectView(NamedTuple):
             and (not sign.positive or any((self.get(path) or 0) > 0 or self._some(path) for path in sign.positive))
             and (sign.suspended is None or sign.suspended == suspended)
             and not self.holds(sign.unless, suspended)
-            and (not sign.any or any(self.holds(each, suspended) for each in sign.any))
+            and (not sign.any or any(self.holds(other, suspended) for other in sign.any))
         )
 
     def _some(self, path: str) -> bool:
@@ -160,15 +160,15 @@ class ObjectView(NamedTuple):
         *above, many = _steps(path)
         home = ".".join(above)
         home_field, inner = self.field_at(above), self.field_at(_steps(path))
-        found = next(self.field.walk(self.value, tuple(above)), None) or home_field.none
+        values = next(self.field.walk(self.value, tuple(above)), None) or home_field.none
         if many == "[]":
-            for index, entry in enumerate(found):
+            for index, entry in enumerate(values):
                 yield "", f"{home}[{index}]", ObjectView(inner, entry)
             return
-        known = [name for name in order if name in found]
-        for name in [*known, *sorted(found.keys() - {*known})]:
+        known = [name for name in order if name in values]
+        for name in [*known, *sorted(values.keys() - {*known})]:
             at = f"{home}.{name}" if name.isalnum() and len(name) <= MAX_ENTRY else f"{home}[...]"
-            yield name, at, ObjectView(inner, found[name])
+            yield name, at, ObjectView(inner, values[name])
 
     def field_at(self, steps: Iterable[str]) -> Field:
         node = self.field
@@ -178,7 +178,7 @@ class ObjectView(NamedTuple):
 
 
 def _alternatives(path: str) -> list[str]:
-    return [each.strip() for each in path.split("|")]
+    return [part.strip() for part in path.split("|")]
 
 
 def _steps(path: str) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ class Reader:
         if row.detail:
             word = view.get(row.detail) or ""
         elif end is None:
-            word = next((each for each in row.told if is_true(view.get(CONDITIONS), each)), word)
+            word = next((condition for condition in row.told if is_true(view.get(CONDITIONS), condition)), word)
         names = [name for name in view.all(row.child) if name] if row.child else []
         return Life(
             phase=phase,

@@ -173,17 +173,10 @@ def check(row: Definition, own: Collection[str]) -> None:
 
     ``own``: the kinds that Muster knows by itself.
     """
-    if not _KIND.fullmatch(row.kind):
-        raise unreadable("kind", "not_a_kind", value=row.kind[:64])
-    if not _VERSION.fullmatch(row.api_version):
-        raise unreadable("apiVersion", "not_a_group_version", value=row.api_version[:64])
-    if not _PLURAL.fullmatch(row.plural):
-        raise unreadable("plural", "not_a_plural", value=row.plural[:64])
+    _check_names(row, own)
     for path, text in _texts(row):
         if not all(map(_PATH.fullmatch, text.split(" | "))):
             raise unreadable(path, "not_a_path", value=text[:64])
-    if row.kind in own or row.kind in VERSIONS or row.kind == "PodGroup":
-        raise unreadable("kind", "kind_taken", value=row.kind)
     if not row.pods:
         raise unreadable("pods", "size_unknown")
     if not row.suspend.at.startswith("spec.") or type(row.suspend.value) is not type(row.suspend.resumed):
@@ -194,6 +187,17 @@ def check(row: Definition, own: Collection[str]) -> None:
     for path, word in _leaves(row.edits, "edits"):
         if word not in _EDITS:
             raise unreadable(path, "none_of", value=str(word)[:64], choices=", ".join(_EDITS))
+
+
+def _check_names(row: Definition, own: Collection[str]) -> None:
+    if not _KIND.fullmatch(row.kind):
+        raise unreadable("kind", "not_a_kind", value=row.kind[:64])
+    if not _VERSION.fullmatch(row.api_version):
+        raise unreadable("apiVersion", "not_a_group_version", value=row.api_version[:64])
+    if not _PLURAL.fullmatch(row.plural):
+        raise unreadable("plural", "not_a_plural", value=row.plural[:64])
+    if row.kind in own or row.kind in VERSIONS or row.kind == "PodGroup":
+        raise unreadable("kind", "kind_taken", value=row.kind)
 
 
 def _texts(row: Definition) -> Iterator[tuple[str, str]]:
@@ -210,8 +214,8 @@ def _texts(row: Definition) -> Iterator[tuple[str, str]]:
 
 
 def _leaves(data: dict[str, Any], at: str) -> Iterator[tuple[str, Any]]:
-    for key, each in data.items():
-        if isinstance(each, dict):
-            yield from _leaves(each, f"{at}.{key}")
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{at}.{key}")
         else:
-            yield f"{at}.{key}", each
+            yield f"{at}.{key}", value

@@ -138,8 +138,8 @@ BY_HAND: dict[str, tuple[Shape, Shape]] = {
 def edits_of(data: Mapping[str, Any]) -> Shape:
     """The shape of a definition's edits: ``[name]`` means a list with these names, ``*`` for a mapping."""
     shape: dict[str, Edit] = {}
-    for key, each in data.items():
-        inner = edits_of(each) if isinstance(each, Mapping) else each
+    for key, value in data.items():
+        inner = edits_of(value) if isinstance(value, Mapping) else value
         if isinstance(inner, Mapping) and len(inner) == 1:
             [(first, rest)] = inner.items()
             if isinstance(rest, Mapping) and first[0] == "[":
@@ -153,8 +153,8 @@ def edits_of(data: Mapping[str, Any]) -> Shape:
 def steered(pods: Iterable[Pods]) -> Shape:
     """Muster's writes into the pod templates of a definition."""
     shape: dict[str, Any] = {}
-    for each in (each for each in pods if not each.resources):
-        steps = [*each.each.replace("[]", f".[{each.name}]").split("."), *each.template.split(".")]
+    for set_of_pods in (set_of_pods for set_of_pods in pods if not set_of_pods.resources):
+        steps = [*set_of_pods.each.replace("[]", f".[{set_of_pods.name}]").split("."), *set_of_pods.template.split(".")]
         _put(shape, [step for step in steps if step][1:])
     return edits_of(shape)
 
