@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from kit.jobs import meta, template
+from kit.operators import _Operator, deletions, phase_of
 from muster.core.reading.watched import WATCHED
 from muster.core.workloads.registry import DEFINITIONS, KINDS, POD_OWNERS
+from muster.fakecluster.operations import ApiOperation
+from muster.model.api import ApiResource
 from muster.runtime import kinds
 
 Obj = dict[str, Any]
@@ -63,3 +66,23 @@ def crd() -> Obj:
         "metadata": {"name": "widgets.example.com"},
         "spec": {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]},
     }
+
+
+class WidgetOperator(_Operator):
+    """Makes the pods of a Widget that is not paused, and says how it is."""
+
+    kinds: ClassVar[tuple[ApiResource, ...]] = (ApiResource("example.com", "v1", "widgets", "Widget"),)
+    label: ClassVar[str] = "example.com/widget"
+
+    def look(self, found: Obj, pods: dict[str, Obj]) -> tuple[Obj | None, list[ApiOperation]]:
+        spec, name = found["spec"], found["metadata"]["name"]
+        if (found.get("status") or {}).get("state") == "Done":
+            return None, []
+        if spec.get("paused"):
+            return {"state": "Stopping" if pods else "Stopped"}, deletions(pods)
+        wanted = [f"{name}-{index}" for index in range(spec["size"])]
+        missing = [self.pod(found, found, each, spec["template"]) for each in wanted if each not in pods]
+        phases = [phase_of(pods.get(each)) for each in wanted]
+        if phases and all(phase == "Succeeded" for phase in phases):
+            return {"state": "Done"}, []
+        return {"state": "Up" if "Running" in phases else "Starting"}, list(missing)
