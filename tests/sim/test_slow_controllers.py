@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
+from kit import jobs
 from kit.disorder import Disorder
 from kit.slowcontroller import BORROWER, LENDER, Eviction
-from muster.core.workloads.registry import KINDS
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import QuotaReleased, QuotaReserved, SuspensionOrdered
 from muster.fakecluster.apiserver.deletion import DeleteOptions
 from muster.model import api
 
-each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind = pytest.mark.parametrize("kind", jobs.FORMS)
 WHEN = ("resumed", "a second later", "acted on", "runs")
 """How far the victim has come when its quota is claimed."""
 SLOW = [

@@ -67,12 +67,15 @@ class Presence(Struct):
         child = event.child
         if not child.owner_uid:
             return None
+        owner = self.owner_of.get(child.owner_uid, child.owner_uid)  # A child may have children: a JobSet its Jobs.
         if child.asks and not child.over:
             self.wanted[child.ref.uid] = child.asks
         else:
             self.wanted.pop(child.ref.uid, None)
-        self._link(child.owner_uid, child.ref.uid, exists=not child.over)
-        return child.owner_uid
+        for below, exists in self.children.get(child.ref.uid, {}).copy().items():
+            self._link(owner, below, exists=exists)
+        self._link(owner, child.ref.uid, exists=not child.over)
+        return owner
 
     def child_gone(self, event: ChildGone) -> str | None:
         uid = event.ref.uid

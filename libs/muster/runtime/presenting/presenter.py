@@ -15,7 +15,7 @@ import msgspec
 
 from muster.core.objects.meta import digest
 from muster.core.quota.trees.treesource import ROOT
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import resource_of
 from muster.model import api
 from muster.model.api import JSON_PATCH, MERGE_PATCH
 from muster.model.keys import Ref
@@ -254,9 +254,9 @@ class Presenter(Follower[ReadState]):
             await self._writer.event(note)
         await self._note_once(f"left/{uid}", desired.leaving_event(self.state, uid))
         if stamp is not None:
-            await self._writer.send(
-                "PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1]
-            )
+            ref, body = stamp
+            resource = resource_of(ref.kind, self.state.queues.workloads[uid].switch)
+            await self._writer.send("PATCH", resource, ref.namespace, ref.name, JSON_PATCH, body)
         await self._write(wanted)
         return True
 
