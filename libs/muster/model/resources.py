@@ -171,3 +171,8 @@ def highest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
         if amount > result.get(name, 0):
             result[name] = amount
     return result
+
+
+def lowest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
+    """Per resource the smaller of the two amounts; what one of the two has not is left out."""
+    return {name: least for name, amount in one.items() if (least := min(amount, other.get(name, 0)))}

@@ -43,6 +43,7 @@ class BatchJobStatus(Struct, frozen=True, rename="camel"):
     ready: int | None = None
     terminating: int | None = None
     succeeded: int | None = None
+    failed_indexes: str | None = None
     conditions: tuple[Condition, ...] | None = None
 
 
@@ -96,14 +97,24 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
     )
 
 
+def _indexes(text: str) -> int:
+    """How many indexes a text of the controller names: ``1,3-5`` names four."""
+    total = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            total += max(0, int(last or first) - int(first) + 1)
+    return total
+
+
 def _needs(spec: JobSpec, status: BatchJobStatus, ref: Ref) -> Needs:
-    """As many pods as may run at once, and no more than the completions still to do.
+    """As many pods as may run at once, and no more than the completions still to do; an index that has failed is done.
 
     The number is the same for a Job suspended half way, for a Job resumed for the rest, and for the running Job.
     """
     pods = count(spec.parallelism, 1, "spec.parallelism")
     if spec.completions is not None:
-        done = max(0, status.succeeded or 0)
+        done = max(0, status.succeeded or 0) + _indexes(status.failed_indexes or "")
         pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
     needs, pod = Needs(), spec.template.spec
     needs.add("main", pods, spec.template, "spec", steer=False)
