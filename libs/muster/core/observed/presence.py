@@ -55,6 +55,13 @@ class Presence(Struct):
         own = len(self.pods.get(uid, ()))
         return own + sum([len(self.pods.get(child, ())) for child in family]) if family else own
 
+    def tells(self, uid: str) -> bool:
+        """Whether the request of every pod that children of the workload may make is known: of pods that are there, or
+        from the specs of all existing children.
+        """
+        family = self.children.get(uid, {})
+        return all(child in self.wanted for child, exists in family.items() if exists)
+
     def wants(self, uid: str) -> bool:
         """Whether a child of the workload states the request of its pods."""
         return any(child in self.wanted for child in self.children.get(uid, ()))

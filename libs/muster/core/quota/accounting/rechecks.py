@@ -52,11 +52,11 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     runs, a cluster that scales itself until it gives back.
     """
     uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
-    if uid in state.standalone:
+    if uid in state.standalone or not state.presence.tells(uid):
         return entry.request, entry.pods
     if workload is None or workload.phase == "finished":
         named = not entry.child or state.last_child.get(uid) == entry.child
-        return ({}, 0) if named and state.presence.occupies(uid) else (entry.request, entry.pods)
+        return ({}, 0) if named and state.presence.in_use(uid) else (entry.request, entry.pods)
     if entry.groups or not is_active(workload):
         return entry.request, entry.pods
     tree = state.ledger.tree_of(entry.queue)
