@@ -174,5 +174,5 @@ def highest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
 
 
 def lowest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
-    """Per resource the smaller of the two amounts; what one of the two has not is left out."""
-    return {name: least for name, amount in one.items() if (least := min(amount, other.get(name, 0)))}
+    """Per resource of ``one`` the smaller of the two amounts."""
+    return {name: min(amount, other.get(name, 0)) for name, amount in one.items()}

@@ -376,7 +376,7 @@ def test_a_job_scaled_to_nothing_is_charged_with_nothing() -> None:
     job["spec"]["parallelism"] = 0
     cell.sees("jobs", job)
     gone(cell, 0, 1)
-    assert not cell.charged() and not cell.over()
+    assert not any(cell.charged().values()) and not cell.over()
 
 
 @pytest.mark.parametrize("profile", ["ack", "full"])
@@ -428,3 +428,14 @@ def test_a_cluster_that_is_being_made_again_stays_charged_in_full() -> None:
     cell.bench.facts(ChildGone(ref=Ref("RayCluster", "ns", "j-raycluster-1", "cluster-uid")))
     cell.bench.settle()
     assert cell.charged()["cpu"] == granted
+
+
+@pytest.mark.parametrize("profile", ["ack", "full"])
+def test_an_ended_job_is_charged_for_the_cluster_that_it_leaves(profile: str) -> None:
+    """KubeRay keeps the cluster for a while; the submitter is over."""
+    cell = Cell(profile)
+    job = admitted_job(cell)
+    cell.sees("rayclusters", cluster_of())
+    job["status"]["jobDeploymentStatus"] = "Complete"
+    cell.sees("rayjobs", job)
+    assert cell.charged()["cpu"] == 3 * CPU

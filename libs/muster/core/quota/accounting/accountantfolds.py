@@ -55,7 +55,7 @@ from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
 from muster.model.keys import Position
-from muster.model.resources import lowest
+from muster.model.resources import lowest, summed
 from muster.model.workload import SPARK_ROLE
 
 # --- entryfolds -------------------------------------------------------------------------------------------------------
@@ -117,6 +117,7 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
         entry.child = workload.child
         entry.groups = state.scaling.granted(workload)
         entry.fixed = workload.fixed_pods
+        entry.helpers = summed(pods.request for pods in workload.auxiliary)
     state.growths.pop(uid, None)
     state.claim_causes.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)

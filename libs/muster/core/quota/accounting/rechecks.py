@@ -40,7 +40,7 @@ def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | Non
     """(request, pods) of the charge from here on; None for the current charge."""
     charge = state.ledger.charges[entry.ref.uid]
     granted, granted_pods = to_come(state, entry)
-    request = highest(granted, beyond(live_of(state, entry), entry.aside))
+    request = highest(granted, running(state, entry, entry.aside))
     pods = max(granted_pods, state.presence.live_pods(entry.ref.uid))
     return None if (request, pods) == (charge.request, charge.pods) else (request, pods)
 
@@ -92,19 +92,20 @@ def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
     return {name: over for name in sorted(amounts) if (over := amounts[name] - limit.get(name, 0)) > 0}
 
 
-def live_of(state: AccountantState, entry: Entry) -> Vector:
-    """The requests of the workload's pods and children now, and of its own spec while its pods follow the spec."""
+def running(state: AccountantState, entry: Entry, aside: Mapping[str, int]) -> Vector:
+    """The requests of the workload's pods and children now, and of its own spec while its pods follow the spec, without
+    the part that is not counted. ``aside``: this part while all pods of the spec run.
+    """
     uid = entry.ref.uid
     if uid in state.standalone:
         return state.standalone[uid].request
     live, workload = state.presence.in_use(uid), state.workloads.get(uid)
-    if workload is None or not is_active(workload):
-        return live
-    if not workload.child:
-        return highest(live, workload.asks)
-    if uid not in state.presence.children:
-        return live
-    return summed([live, *[pods.request for pods in workload.auxiliary]])
+    if workload is not None and is_active(workload):
+        if not workload.child:
+            return beyond(highest(live, workload.asks), aside)
+        if uid in state.presence.children:
+            return beyond(summed([live, *[pods.request for pods in workload.auxiliary]]), aside)
+    return beyond(live, beyond(aside, entry.helpers))
 
 
 # --- rechecks ---------------------------------------------------------------------------------------------------------
