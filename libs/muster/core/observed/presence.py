@@ -56,9 +56,7 @@ class Presence(Struct):
         return own + sum([len(self.pods.get(child, ())) for child in family]) if family else own
 
     def tells(self, uid: str) -> bool:
-        """Whether the request of every pod that children of the workload may make is known: of pods that are there, or
-        from the specs of all existing children.
-        """
+        """Whether every existing child of the workload states the request of its pods."""
         family = self.children.get(uid, {})
         return all(child in self.wanted for child, exists in family.items() if exists)
 

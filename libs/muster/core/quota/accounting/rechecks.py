@@ -49,7 +49,7 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     """(request, pods) of the part of the grant for which the controller may still make pods.
 
     All of the grant, until the objects prove less. A suspended workload is charged until the proof that nothing of it
-    runs, a cluster that scales itself until it gives back.
+    runs, a cluster that scales itself until its gate has released workers.
     """
     uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
     if uid in state.standalone or not state.presence.tells(uid):
