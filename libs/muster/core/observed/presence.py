@@ -55,6 +55,15 @@ class Presence(Struct):
         own = len(self.pods.get(uid, ()))
         return own + sum([len(self.pods.get(child, ())) for child in family]) if family else own
 
+    def tells(self, uid: str) -> bool:
+        """Whether every existing child of the workload states the request of its pods."""
+        family = self.children.get(uid, {})
+        return all(child in self.wanted for child, exists in family.items() if exists)
+
+    def wants(self, uid: str) -> bool:
+        """Whether a child of the workload states the request of its pods."""
+        return any(child in self.wanted for child in self.children.get(uid, ()))
+
     def in_use(self, uid: str) -> Vector:
         """The request of the workload's live pods, or of the children's specs where higher."""
         family = self.children.get(uid)

@@ -16,7 +16,7 @@ from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
 from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
-from muster.core.quota.accounting.rechecks import charge_due, usage_changed
+from muster.core.quota.accounting.rechecks import beyond, charge_due, usage_changed
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.endings import release_reason
 from muster.core.quota.ledger import idling, quotaledger, standalone
@@ -150,6 +150,8 @@ class QuotaAccountant(Stage[AccountantState]):
             due = charge_due(state, state.entries[uid]) if uid not in over else None
             if due is not None:
                 before, change = state.ledger.charges[uid], usage_changed(state, state.entries[uid], due)
+                if state.unsynced and beyond(before.request, change.request):
+                    continue  # Pods that run may not be listed yet.
                 scratch.add(before.queue, before.demand, -1)
                 scratch.add(before.queue, structs.replace(before.demand, request=change.request, pods=change.pods))
                 yield change

@@ -366,6 +366,7 @@ class Reader:
         most = entry.get(pods.most) if pods.most else None
         if most is not None:
             done = max(0, view.get(pods.done) or 0) if pods.done else 0
+            done += _indexes(view.get(pods.failed) or "") if pods.failed else 0
             number = min(number, max(0, count(most, 1, _at(at, pods.most)) - done))
         if not pods.times:
             return max(0, number)
@@ -382,6 +383,16 @@ class _Identity(Struct, frozen=True):
 
 def _at(home: str, path: str) -> str:
     return f"{home}.{path}" if home else path
+
+
+def _indexes(text: str) -> int:
+    """How many indexes a text of the job controller names: ``1,3-5`` names four."""
+    total = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            total += max(0, int(last or first) - int(first) + 1)
+    return total
 
 
 def _product(entry: ObjectView, paths: tuple[str, ...], at: str) -> int:
@@ -429,6 +440,8 @@ def _pods_paths(pods: Pods) -> Iterator[tuple[str, Any]]:
     yield from ((within(path), int) for path in (*pods.count, *pods.less, pods.most, pods.times) if path)
     if pods.done:
         yield pods.done, int
+    if pods.failed:
+        yield pods.failed, str
     if pods.begun:
         yield pods.begun, str
     if pods.over is not None:

@@ -86,7 +86,8 @@ class Pods(Form, frozen=True):
     """The product of these numbers is taken off."""
     most: str = ""
     done: str = ""
-    """No more pods than ``most`` without ``done``."""
+    failed: str = ""
+    """No more pods than ``most`` without ``done``, and without the indexes that ``failed`` names (``1,3-5``)."""
     times: str = ""
     """So many objects are made, each with this number of pods."""
     over: Roles | None = None
@@ -204,7 +205,7 @@ def _texts(row: Definition) -> Iterator[tuple[str, str]]:
     """Every path of a definition, with the field that has it."""
     yield "suspend.at", row.suspend.at
     for index, pods in enumerate(row.pods):
-        for name in ("template", "resources", "each", "most", "done", "times", "begun"):
+        for name in ("template", "resources", "each", "most", "done", "failed", "times", "begun"):
             if getattr(pods, name):
                 yield f"pods[{index}].{name}", getattr(pods, name)
         yield from ((f"pods[{index}].count", text) for text in (*pods.count, *pods.less))

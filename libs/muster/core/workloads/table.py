@@ -130,6 +130,7 @@ _ROWS = (
                 count=("spec.parallelism",),
                 most="spec.completions",
                 done="status.succeeded",
+                failed="status.failedIndexes",
                 fixed=True,
                 begun="status.startTime",
             ),
