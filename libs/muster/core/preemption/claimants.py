@@ -38,7 +38,8 @@ def owed(state: PreemptorState) -> Iterator[Claimant]:
             may = between(mine, queue, shape.demand, shares if job.growth is None else None).may_claim()
             may = may and mine.short(queue, shape.demand) is not None
         else:
-            may = mine.refuses_what_is_owed(queue, shape.demand) and state.is_refused(shape)
+            may = bool(mine.owed_at(queue, shape.demand)) and mine.short(queue, shape.demand) is not None
+            may = may and state.is_refused(shape)
         if job.growth is not None and mine.refusal(queue, shape.demand) is None:
             return False  # Growth is asked for once the victims of others have left.
         return may

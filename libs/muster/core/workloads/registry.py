@@ -148,7 +148,7 @@ def parents_of(kind: str) -> tuple[str, ...]:
 
 def child_shard(kind: str) -> str:
     """The resource (plural) of the children of a kind; empty: the kind has none."""
-    child = KINDS[kind].child if kind in KINDS else ""
+    child = child_of(kind)
     return KINDS[child].resource.plural if child else ""
 
 

@@ -124,7 +124,7 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
     state.claim_causes.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
-    _served(state, state.ledger.charge(uid, charge_of(event, at.at), claimant_of(event)))
+    _served(state, state.ledger.charge(uid, charge_of(event, at), claimant_of(event)))
     recheck(state, uid)
     return entry
 
