@@ -175,6 +175,7 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _NAMESPACE = re.compile(_LABEL)
 _UID = re.compile(r"[!-~]{1,128}")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 MAX_NAME = 253
 MAX_NAMESPACE = 63
 
@@ -187,6 +188,11 @@ def is_name(text: str) -> bool:
 def is_namespace(text: str) -> bool:
     """Whether the API server takes a text as the name of a namespace."""
     return len(text) <= MAX_NAMESPACE and _NAMESPACE.fullmatch(text) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Whether the API server takes a text as the value of a label."""
+    return _LABEL_VALUE.fullmatch(text) is not None
 
 
 def version_of(text: str) -> int | None:
@@ -363,6 +369,17 @@ def go_time(ms: int) -> str:
 def first_stamp(annotations: dict[str, str], *keys: str) -> int:
     """The first readable timestamp among the annotations, ms since the epoch; 0 when there is none."""
     return next((ms for key in keys if (ms := parse_time(annotations.get(key, "")))), 0)
+
+
+def sealed(shown: str, content: str) -> str:
+    """Value of annotation SHOWN: the fingerprint of the desired state, and the digest of what was written."""
+    return f"{shown}.{content}"
+
+
+def unsealed(seal: str, content: str) -> str:
+    """The fingerprint in a value of ``sealed``; empty where another client has changed the object since."""
+    shown, _, written = seal[:64].partition(".")
+    return shown if not written or written == content else ""
 
 
 def digest(value: object) -> str:
