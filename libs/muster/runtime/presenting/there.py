@@ -1,4 +1,4 @@
-"""The objects that the presenter keeps, as they are on the API server: by uid and version, with the writes of all clients.
+"""The objects that the presenter keeps, as they are on the API server: by uid and version, whichever client wrote.
 
 The log tells of QueueUnits, Queues and the PodGroups of gangs. The statuses of quota trees and the PodGroups of KAI
 Scheduler are in no fact: the presenter watches these objects itself. The own last write only answers for the time until
@@ -115,7 +115,7 @@ class There:
         return present.seen if present is not None else None
 
     def holds(self, key: str, shown: str, seen: Seen | None, now: float) -> bool:
-        """Whether the last write shows this state, and is the newest. ``seen``: the object as the log knows the object."""
+        """Whether the last write shows this state, and is the newest. ``seen``: as the log knows the object."""
         left = self._left.get(key)
         if left is None or left.shown != shown:
             return False
