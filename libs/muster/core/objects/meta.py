@@ -372,7 +372,7 @@ def first_stamp(annotations: dict[str, str], *keys: str) -> int:
 
 
 def sealed(shown: str, content: str) -> str:
-    """Value of annotation SHOWN: the fingerprint of the desired state, and the digest of what was written."""
+    """Value of annotation SHOWN: the fingerprint of the desired state, and the digest of the written fields."""
     return f"{shown}.{content}"
 
 
