@@ -30,7 +30,7 @@ from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
 from muster.runtime.runners.shared import SharedLog
 from muster.told.presentation import desired, kaigroups, queuestatus, scalegates
-from muster.told.presentation.desired import Body, DesiredObject, EventNote, Seen
+from muster.told.presentation.desired import Body, DesiredObject, EventNote, ObjectVersion
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.readmodel.touched import Touched
@@ -421,7 +421,7 @@ class Presenter(Follower[ReadState]):
         if queue is None or wanted is None:
             return False
         key, now = f"kai/{uid}", self._now()
-        if self._there.holds(key, wanted.shown, Seen(uid, queue.rv), now):
+        if self._there.holds(key, wanted.shown, ObjectVersion(uid, queue.rv), now):
             return False
         fields = {"metadata": {"uid": uid}, "status": wanted.body}
         body = msgspec.json.encode(fields)

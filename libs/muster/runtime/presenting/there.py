@@ -19,7 +19,7 @@ from muster.kube import deltas
 from muster.kube.reflector import Reflector
 from muster.model.api import ApiResource
 from muster.ports import ApiTransport
-from muster.told.presentation.desired import Seen
+from muster.told.presentation.desired import ObjectVersion
 
 UNSEEN_S = 60.0
 """How long a written object may stay unobserved: after this time the object counts as missing."""
@@ -38,7 +38,7 @@ class Content(Struct, frozen=True):
 class Left(Struct, frozen=True):
     """The object as the presenter's last write left it."""
 
-    seen: Seen
+    seen: ObjectVersion
     shown: str
     """Fingerprint of the desired state."""
     wanted: Content
@@ -53,10 +53,10 @@ class _Object(Struct, frozen=True):
     status: Any = None
 
 
-class Present(Struct, frozen=True):
+class WatchedObject(Struct, frozen=True):
     """An object of an own watch."""
 
-    seen: Seen
+    seen: ObjectVersion
     content: Content
     raw: _Object | None = None
     """The object itself, until the presenter has compared it once."""
@@ -68,7 +68,7 @@ def content_of(metadata: Mapping[str, Any], spec: Any, status: Any) -> Content:
     return Content(digest((kept, spec or None)), digest(status or None))
 
 
-def read(raw: bytes) -> tuple[Seen, _Object] | None:
+def read(raw: bytes) -> tuple[ObjectVersion, _Object] | None:
     """The identity and the object; None for anything else."""
     try:
         found = msgspec.json.decode(raw, type=_Object)
@@ -76,7 +76,7 @@ def read(raw: bytes) -> tuple[Seen, _Object] | None:
     except (msgspec.DecodeError, ValueError):
         return None
     uid = found.metadata.get("uid")
-    return (Seen(uid, version or 0), found) if isinstance(uid, str) else None
+    return (ObjectVersion(uid, version or 0), found) if isinstance(uid, str) else None
 
 
 def covers(there: Any, wanted: Any) -> bool:
@@ -99,7 +99,7 @@ class There:
         self._transport = transport
         self._changed = changed
         self._left: dict[str, Left] = {}
-        self._present: dict[str, Present] = {}
+        self._present: dict[str, WatchedObject] = {}
         self._keys: dict[str, str] = {}
         """uid of an object that was written or is watched -> key"""
         self._watched: dict[str, float] = {}
@@ -109,12 +109,12 @@ class There:
         """The last write, until the object is gone."""
         return self._left.get(key)
 
-    def seen(self, key: str) -> Seen | None:
+    def seen(self, key: str) -> ObjectVersion | None:
         """Of an own watch."""
         present = self._present.get(key)
         return present.seen if present is not None else None
 
-    def holds(self, key: str, shown: str, seen: Seen | None, now: float) -> bool:
+    def holds(self, key: str, shown: str, seen: ObjectVersion | None, now: float) -> bool:
         """Whether the last write shows this state, and is the newest. ``seen``: as the log knows the object."""
         left = self._left.get(key)
         if left is None or left.shown != shown:
@@ -205,7 +205,7 @@ class There:
         seen, there = found
         new = key not in self._present and key not in self._left
         content = content_of(there.metadata, there.spec, there.status)
-        self._present[key] = Present(seen, content, there if new else None)
+        self._present[key] = WatchedObject(seen, content, there if new else None)
         self._keys[seen.uid] = key
         self._changed(key)
 
@@ -231,4 +231,4 @@ def timeless(value: Any) -> Any:
     return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
-_NOTHING = Left(Seen("", 0), "", Content("", ""), Content("", ""), 0.0)
+_NOTHING = Left(ObjectVersion("", 0), "", Content("", ""), Content("", ""), 0.0)

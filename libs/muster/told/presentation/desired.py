@@ -40,7 +40,7 @@ MAX_MESSAGE = 1024
 """Bytes of the message of an Event."""
 
 
-class Seen(Struct, frozen=True):
+class ObjectVersion(Struct, frozen=True):
     """An object of the API server: which one, and its resourceVersion."""
 
     uid: str
@@ -57,7 +57,7 @@ class DesiredObject(Struct, frozen=True):
     resource: ApiResource
     namespace: str
     name: str
-    seen: Seen | None
+    seen: ObjectVersion | None
     """The object as observed last; None: missing."""
     shown: str
     metadata: Body
@@ -150,7 +150,7 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
         resource=api.QUEUE_UNITS,
         namespace=workload.ref.namespace,
         name=unit_name(workload),
-        seen=Seen(existing.ref.uid, existing.rv) if existing is not None else None,
+        seen=ObjectVersion(existing.ref.uid, existing.rv) if existing is not None else None,
         shown=shown,
         metadata={
             "annotations": {SHOWN: sealed(shown, unit_content(convert(spec, QueueUnitSpec), status)), **free},

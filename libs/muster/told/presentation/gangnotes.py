@@ -15,7 +15,7 @@ from muster.model.api import ApiResource
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
 from muster.model.workload import PodState
-from muster.told.presentation.desired import DesiredObject, EventNote, Seen, note_on, shown_text
+from muster.told.presentation.desired import DesiredObject, EventNote, ObjectVersion, note_on, shown_text
 from muster.told.readmodel.gangsshown import GangHeld, GangShown
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import held_back_code
@@ -171,7 +171,7 @@ def _upsert(
         resource=resource,
         namespace=namespace,
         name=name,
-        seen=Seen(known.ref.uid, known.rv) if known is not None else None,
+        seen=ObjectVersion(known.ref.uid, known.rv) if known is not None else None,
         shown=shown,
         metadata={"annotations": {SHOWN: sealed(shown, status_content(status)), **made}},
         spec=spec,

@@ -32,7 +32,7 @@ from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref, parent_path
 from muster.model.quota import COUNTED, KAI_ROOT, QuotaNode
 from muster.model.resources import EVERYTHING, Vector, add_into, texts
-from muster.told.presentation.desired import Body, DesiredObject, Seen, trouble_reason, unit_name
+from muster.told.presentation.desired import Body, DesiredObject, ObjectVersion, trouble_reason, unit_name
 from muster.told.readmodel.readstate import ReadState
 from muster.told.wording import problems, queuewords
 
@@ -56,7 +56,7 @@ def queue_object(state: ReadState, path: str) -> DesiredObject | None:
         resource=api.QUEUES,
         namespace=QUEUE_NAMESPACE,
         name=existing.ref.name if existing is not None else queue_name(path),
-        seen=Seen(existing.ref.uid, existing.rv) if existing is not None else None,
+        seen=ObjectVersion(existing.ref.uid, existing.rv) if existing is not None else None,
         shown=shown,
         metadata={
             "generateName": queue_name_prefix(path),
