@@ -167,9 +167,9 @@ class Presenter(Follower[ReadState]):
         for key in keys:
             kind = key.partition("/")[0]
             if kind not in waiting:
-                waiting[kind] = (each for each in keys if each.startswith(f"{kind}/"))
+                waiting[kind] = (due for due in keys if due.startswith(f"{kind}/"))
         while waiting:
-            kind = min(waiting, key=lambda each: self._served.get(each, 0))
+            kind = min(waiting, key=lambda name: self._served.get(name, 0))
             key = next(waiting[kind], "")
             if not key:
                 del waiting[kind]
@@ -211,35 +211,35 @@ class Presenter(Follower[ReadState]):
             self._touch(f"gang/{key}", now)
         for uid in state.kai_queues:
             self._touch(f"kai/{uid}", now)
-        for owner in dict.fromkeys(each.owner for each in state.scaled.values()):
+        for owner in dict.fromkeys(scaled.owner for scaled in state.scaled.values()):
             self._touch(f"scale/{owner}", now)
         self._touch("tree/", now)
 
     def _note_touched(self, now: float) -> None:
-        found = self._touched
-        for uid in found.gone:
+        news = self._touched
+        for uid in news.gone:
             self._there.forget(uid)
             self._deleted.pop(uid, None)
-        found.gone.clear()
-        if found.surplus:
-            found.surplus = False
+        news.gone.clear()
+        if news.surplus:
+            news.surplus = False
             for ref in queuestatus.surplus_queues(self.state):
                 self._touch(f"surplus/{ref.uid}", now)
-        found.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
-        for uid in found.jobs:
+        news.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
+        for uid in news.jobs:
             if scalegates.entries_due(self.state, uid):
                 self._touch(f"scale/{uid}", now)
         for prefix, touched in (
-            ("unit", found.jobs),
-            ("queue", found.queues),
-            ("trouble", found.troubles),
-            ("gang", found.gangs),
+            ("unit", news.jobs),
+            ("queue", news.queues),
+            ("trouble", news.troubles),
+            ("gang", news.gangs),
         ):
             for name in touched:
                 self._touch(f"{prefix}/{name}", now)
             touched.clear()
-        if found.tree:
-            found.tree = False
+        if news.tree:
+            news.tree = False
             self._touch("tree/", now)
             for uid in self.state.kai_queues:
                 self._touch(f"kai/{uid}", now)
@@ -357,7 +357,7 @@ class Presenter(Follower[ReadState]):
 
     async def _surplus(self, uid: str) -> bool:
         """Delete a Queue object that no path needs."""
-        ref = next((each for each in queuestatus.surplus_queues(self.state) if each.uid == uid), None)
+        ref = next((queue for queue in queuestatus.surplus_queues(self.state) if queue.uid == uid), None)
         if ref is None or uid in self._deleted:
             return False
         self._deleted[uid] = None

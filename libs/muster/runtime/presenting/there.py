@@ -71,12 +71,12 @@ def content_of(metadata: Mapping[str, Any], spec: Any, status: Any) -> Content:
 def read(raw: bytes) -> tuple[ObjectVersion, _Object] | None:
     """The identity and the object; None for anything else."""
     try:
-        found = msgspec.json.decode(raw, type=_Object)
-        version = version_of(str(found.metadata.get("resourceVersion", "")))
+        written = msgspec.json.decode(raw, type=_Object)
+        version = version_of(str(written.metadata.get("resourceVersion", "")))
     except (msgspec.DecodeError, ValueError):
         return None
-    uid = found.metadata.get("uid")
-    return (ObjectVersion(uid, version or 0), found) if isinstance(uid, str) else None
+    uid = written.metadata.get("uid")
+    return (ObjectVersion(uid, version or 0), written) if isinstance(uid, str) else None
 
 
 def covers(there: Any, wanted: Any) -> bool:
@@ -155,10 +155,10 @@ class There:
 
     def wrote(self, key: str, shown: str, wanted: Mapping[str, Any], answer: bytes, now: float) -> None:
         """The server took a write; ``answer`` is the object after the write."""
-        found = read(answer)
-        if found is None:
+        written = read(answer)
+        if written is None:
             return
-        seen, there = found
+        seen, there = written
         content = content_of(there.metadata, there.spec, there.status)
         self._left[key] = Left(seen, shown, _wanted(wanted), content, now)
         self._keys[seen.uid] = key
@@ -185,8 +185,8 @@ class There:
 
     async def watch(self, resource: ApiResource, keyed: Callable[[Mapping[str, Any]], str]) -> None:
         """Follow the objects of a resource, for ever. ``keyed``: metadata to key; empty for an object of others."""
-        async with aclosing(Reflector(self._transport, resource).deltas()) as found:
-            async for delta in found:
+        async with aclosing(Reflector(self._transport, resource).deltas()) as changes:
+            async for delta in changes:
                 match delta:
                     case deltas.ListSynced() | deltas.Absent():
                         self._watched[resource.path()] = 0.0
@@ -198,11 +198,11 @@ class There:
                         pass
 
     def _observed(self, raw: bytes, keyed: Callable[[Mapping[str, Any]], str]) -> None:
-        found = read(raw)
-        key = keyed(found[1].metadata) if found is not None else ""
-        if found is None or not key:
+        observed = read(raw)
+        key = keyed(observed[1].metadata) if observed is not None else ""
+        if observed is None or not key:
             return
-        seen, there = found
+        seen, there = observed
         new = key not in self._present and key not in self._left
         content = content_of(there.metadata, there.spec, there.status)
         self._present[key] = WatchedObject(seen, content, there if new else None)
@@ -227,8 +227,8 @@ def _wanted(wanted: Mapping[str, Any]) -> Content:
 def timeless(value: Any) -> Any:
     """The value without its times."""
     if isinstance(value, dict):
-        return {key: timeless(each) for key, each in value.items() if key not in _TIMES}
-    return [timeless(each) for each in value] if isinstance(value, list) else value
+        return {key: timeless(part) for key, part in value.items() if key not in _TIMES}
+    return [timeless(part) for part in value] if isinstance(value, list) else value
 
 
 _NOTHING = Left(ObjectVersion("", 0), "", Content("", ""), Content("", ""), 0.0)

@@ -44,7 +44,7 @@ def queue_object(state: ReadState, path: str) -> DesiredObject | None:
     node, tree = state.queues.ledger.nodes.get(path), state.queues.ledger.tree_of(path)
     if node is None or tree is None or tree.root == KAI_ROOT:  # KAI queues are objects of their own
         return None
-    existing = next((each for each in state.queue_objects.values() if each.path == path), None)
+    existing = next((queue for queue in state.queue_objects.values() if queue.path == path), None)
     status = queue_status(state, path)
     shown = digest(status)
     if existing is not None and existing.shown == shown:
@@ -142,8 +142,8 @@ def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
     and machines are left out unless the min or max names the resource.
     """
     spoken = node.limit.keys() | node.guaranteed.keys()
-    found = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
-    return {**dict.fromkeys(spoken, 0), **found}
+    shown = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
+    return {**dict.fromkeys(spoken, 0), **shown}
 
 
 # --- KAI queues -------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def kai_status(state: ReadState, queue: KaiQueue) -> KaiQueueStatus | None:
     requested = dict(used)
     if path:
         add_into(requested, waiting_below(state, path))
-    children = [each.rpartition("/")[2] for each in ledger.nodes[path].children] if path else []
+    children = [child.rpartition("/")[2] for child in ledger.nodes[path].children] if path else []
     status = KaiStatus(
         child_queues=tuple(children),
         allocated=_shown(queue, used),
@@ -212,5 +212,5 @@ def _conditions(state: ReadState, queue: KaiQueue, path: str) -> Iterator[Explai
 
 def _over_quota(state: ReadState, path: str) -> str:
     node, used = state.queues.ledger.nodes[path], _asked(state.queues.ledger.used.get(path, {}))
-    found = [name for name in sorted(used) if EVERYTHING != node.guaranteed.get(name, 0) < used[name]]
-    return ", ".join(found)
+    over = [name for name in sorted(used) if EVERYTHING != node.guaranteed.get(name, 0) < used[name]]
+    return ", ".join(over)

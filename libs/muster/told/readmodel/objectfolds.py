@@ -38,10 +38,10 @@ def cluster_seen(state: ReadState, mark: Marker, ref: Ref, owner: str, elastic: 
         state.scaled.pop(ref.uid, None)
         return
     known = state.scaled.get(ref.uid)
-    found = Scaled(ref, owner, elastic, known.heard if known is not None else None)
-    if known is None or (known.owner, known.told) != (owner, found.told):
+    scaled = Scaled(ref, owner, elastic, known.heard if known is not None else None)
+    if known is None or (known.owner, known.told) != (owner, scaled.told):
         mark.jobs(owner)
-    state.scaled[ref.uid] = found
+    state.scaled[ref.uid] = scaled
 
 
 def cluster_gone(state: ReadState, uid: str, owner: str) -> None:
