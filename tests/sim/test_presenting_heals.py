@@ -309,3 +309,19 @@ def test_free_text_is_never_a_label() -> None:
             assert all(map(is_label_value, group["metadata"].get("labels", {}).values())), (name, group["metadata"])
 
     run(waiting_cell(), scene)
+
+
+def test_settings_that_cannot_be_read_are_told() -> None:
+    async def scene(cell: Cell) -> None:
+        cell.create(tree("video"))
+        wrong = {"muster.dev/run-time": "3600", "muster.dev/reclaim-grace": "5", "muster.dev/checkpointed-at": "noon"}
+        cell.create(small_job("odd", namespace="video", cpu="30", annotations=wrong))
+
+        def messages() -> list[str]:
+            events = [event for event in all_of(cell, api.EVENTS) if event["reason"] == "SettingIgnored"]
+            return [event["message"] for event in events if event["involvedObject"]["name"] == "odd"]
+
+        await cell.until(lambda: bool(messages()), what="an Event about the settings")
+        assert all(f"annotation {key}: '{text}' is not a" in messages()[0] for key, text in wrong.items())
+
+    run(waiting_cell(), scene)

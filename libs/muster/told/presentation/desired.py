@@ -11,6 +11,7 @@ from msgspec import Struct, convert, to_builtins
 from muster.core.actuation.intents import Known
 from muster.core.actuation.patches import stamp_patch
 from muster.core.objects.meta import MAX_NAME, SHOWN, TIMES, digest, is_label_value, rfc3339, sealed
+from muster.core.quota import demand
 from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.core.reading.kubequeue import (
     MAX_POD_SETS,
@@ -323,6 +324,22 @@ def pods_event(state: ReadState, uid: str) -> EventNote | None:
     reason, over = pods.reason(held), "failed" if status.phase == "finished" else "pods"
     stamp = f"{status.attempt}.{over}.{held.code.lower()}"
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text)
+
+
+def settings_left_out(state: ReadState, uid: str) -> list[str]:
+    """A sentence for each setting of a job that cannot be read."""
+    workload = state.queues.workloads.get(uid)
+    wrong = demand.settings_left_out(workload) if workload is not None else ()
+    return [f"{problems.line(error)}: the setting is left out" for error in wrong]
+
+
+def settings_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event with the settings of a job that cannot be read; one for each set of values."""
+    workload, texts_told = state.queues.workloads.get(uid), settings_left_out(state, uid)
+    if workload is None or not texts_told:
+        return None
+    stamp = f"settings.{digest(texts_told)}"
+    return note_on(state, workload.ref, workload.api_version, stamp, "SettingIgnored", "; ".join(texts_told))
 
 
 def job_event(state: ReadState, uid: str) -> EventNote | None:
