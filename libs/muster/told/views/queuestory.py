@@ -111,7 +111,8 @@ class QueueStory:
                 continue
             for each in record.happenings:
                 self._recount(record.ref.key, each)
-            self._entries += [entry_of(record.ref, each) for each in record.happenings if each.weight == "turn"]
+            turns = [each for each in record.happenings if each.weight == "turn" and each.what != "parked"]
+            self._entries += [entry_of(record.ref, each) for each in turns]
         self._entries.sort(key=lambda each: (each.seq, each.item))
 
     def _recount(self, job: str, happening: Happening) -> None:
