@@ -9,7 +9,6 @@ so a hole that remains is a hole in the stream.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import secrets
 from collections import deque
@@ -20,7 +19,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from muster.bus.connection import Connection
-from muster.bus.errors import STREAM_NOT_FOUND, ApiError, BusError, UnansweredError
+from muster.bus.errors import STREAM_NOT_FOUND, ApiError, UnansweredError
 from muster.bus.jetstream import GrowingPause, JetStream
 from muster.ports import LogGapError
 
@@ -212,20 +211,12 @@ class StreamReader:
 
     async def _create(self, name: str, timeout_s: float) -> None:
         inbox = self._connection.new_inbox()
-        config = {
-            "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._last + 1,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "inactive_threshold": int(EXPIRES_S * _NS),
-            "num_replicas": 1,
-            "mem_storage": True,
-            **({"headers_only": True} if self._headers_only else {}),
-        }
-        await self._js.request(
-            f"CONSUMER.CREATE.{self._stream}.{name}",
-            {"stream_name": self._stream, "config": config, "action": "create"},
+        await self._js.create_consumer(
+            self._stream,
+            name,
+            self._last,
+            idle_s=EXPIRES_S,
+            headers_only=self._headers_only,
             timeout_s=timeout_s,
         )
         self._consumer, self._inbox = name, inbox
@@ -239,11 +230,7 @@ class StreamReader:
             await self._connection.unsubscribe(self._subscription)
             self._subscription = None
         if self._consumer:
-            # Without this the server removes it once it had no request for a while.
-            with contextlib.suppress(BusError, UnansweredError):
-                await self._connection.publish(
-                    f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._consumer}", b""
-                )
+            await self._js.drop_consumer(self._stream, self._consumer)
             self._consumer = ""
 
     async def _ask(self) -> None:
