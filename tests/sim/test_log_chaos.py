@@ -56,7 +56,7 @@ async def trouble(cell: Cell, rng: Random) -> None:
         broker.denied |= {(rng.choice(("append", "lease", "snapshots")), rng.choice(services))}
     elif which == "hole" and (end := len(cell.commits())) > 3:
         first = rng.randrange(2, end)
-        broker.tear(cell.log.identity, first, rng.randrange(first, end))
+        broker.tear(cell.log.identity, first, rng.choice((end, rng.randrange(first, end))))
     await asyncio.sleep(rng.randrange(4, 160) / 4)
     broker.on = True
     broker.denied.clear()

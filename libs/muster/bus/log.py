@@ -35,7 +35,7 @@ from muster.bus.jetstream import (
     PubAck,
     StreamInfo,
 )
-from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
+from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader, message_at
 from muster.core.docket import digest_of
 from muster.events import subjects
 from muster.events.envelope import (
@@ -109,7 +109,7 @@ class JetStreamLog:
     async def learn(self) -> tuple[int, bytes]:
         """Know the end of the log as it is now, without reading up to it."""
         seq = max(await self.end(), self._identity.first)
-        found = await self._js.get(self.stream, seq, patience_s=None)
+        found = await message_at(self._js, self.stream, seq, patience_s=None)
         if found is not None:
             self._knows(seq, digest_of(seq, self._seat(found.subject), found.data))
         return self._known
@@ -404,7 +404,7 @@ class JetStreamLog:
         self._check_end(await self.end(), seq)  # First: no server looks beyond the largest sequence.
         if not digest:
             return
-        found = await self._js.get(self.stream, seq, patience_s=None)
+        found = await message_at(self._js, self.stream, seq, patience_s=None)
         if found is None:
             raise self._lost(f"does not have sequence {seq}, which was read")
         if digest_of(seq, self._seat(found.subject), found.data) != digest:
@@ -423,7 +423,7 @@ class JetStreamLog:
         )
 
     async def _first(self) -> bytes | None:
-        found = await self._js.get(self.stream, self._identity.first, patience_s=None)
+        found = await message_at(self._js, self.stream, self._identity.first, patience_s=None)
         return None if found is None else found.data
 
     def _check_end(self, end: int, after: int) -> None:

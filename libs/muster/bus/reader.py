@@ -19,8 +19,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from muster.bus.connection import Connection
-from muster.bus.errors import STREAM_NOT_FOUND, ApiError, UnansweredError
-from muster.bus.jetstream import GrowingPause, JetStream
+from muster.bus.errors import STREAM_NOT_FOUND, ApiError, BusError, UnansweredError
+from muster.bus.jetstream import GrowingPause, JetStream, Message
 from muster.ports import LogGapError
 
 PULL = 1000
@@ -295,6 +295,33 @@ class StreamReader:
             self._waiter = None
         if self._connection.connected and self._loop.time() - self._heard >= limit:
             self._lost = f"silent for {limit:g} s"
+
+
+async def message_at(js: JetStream, stream: str, seq: int, *, patience_s: float | None = 30.0) -> Message | None:
+    """The message at a sequence; None where no copy of the stream has it.
+
+    JetStream answers from the copy of the leader. Where that one lacks it other copies are read. Raises BusError.
+    """
+    if (found := await js.get(stream, seq, patience_s=patience_s)) is not None:
+        return found
+    info = await js.info(stream, patience_s=patience_s, checks=1)
+    if info is None or info.state.last_seq < seq or len(info.cluster.members) < 2:
+        return None
+    reader = StreamReader(js, stream, seq - 1, _unchecked)
+    try:
+        async with asyncio.timeout(patience_s):
+            raw = (await reader.read())[0]
+    except LogGapError:
+        return None
+    except TimeoutError:
+        raise BusError(f"no copy of {stream} is read for {patience_s} s") from None
+    finally:
+        await reader.close()
+    return Message(raw.subject, raw.seq, raw.data, raw.headers or {})
+
+
+async def _unchecked(_read: int) -> None:
+    return None
 
 
 _NAME = str.maketrans(dict.fromkeys(".*>/\\ \t", "-"))

@@ -41,14 +41,14 @@ class Broker:
         while not self.on:
             await asyncio.sleep(ASK_S)
         if (right, stage) in self.denied:
-            raise ForbiddenError(f"NATS denies {right} of {stage}")
+            raise ForbiddenError(f"NATS denies {right} of {stage}", right)
 
     async def answers_lease(self, stage: str) -> bool:
         """Whether it answers as long as a lease waits. Raises ForbiddenError."""
         if not self.on:
             await asyncio.sleep(LEASE_TRY_S)
         elif ("lease", stage) in self.denied:
-            raise ForbiddenError(f"NATS denies the lease of {stage}")
+            raise ForbiddenError(f"NATS denies the lease of {stage}", "lease")
         return self.on
 
     def lacks(self, identity: LogIdentity, server: str) -> frozenset[int]:

@@ -148,7 +148,10 @@ class MemoryLog:
         if seq > len(self._stored):
             raise LogLostError(f"log ends at {len(self._stored)} although {seq} was read: it lost commits")
         if seq and digest and seq in self.broker.lacks(self._identity, self.broker.leader):
-            raise LogLostError(f"log does not have {seq}, which was read")
+            try:
+                await self.broker.reads(self._identity, seq - 1, seq)
+            except LogGapError as err:
+                raise LogLostError(f"log does not have {seq}, which was read") from err
         if seq and digest and self._stored[seq - 1].digest != digest:
             raise LogLostError(f"log holds another commit at {seq} than was read there: it lost commits")
 
