@@ -64,7 +64,7 @@ class _Reclaiming(_Queued):
     def reclaim(self, engine: Engine) -> bool:
         """Make room for the first head that is owed it; whether a job was stopped."""
         heads = self._ripe(engine, [task for task in self.waiting.heads() if engine.usage.within_min(task.job)])
-        for task in sorted(heads, key=lambda each: self.claim_order(engine, each)):
+        for task in sorted(heads, key=lambda head: self.claim_order(engine, head)):
             victims = self.victims(engine, task)
             if victims:
                 for victim in victims:
@@ -93,7 +93,7 @@ class _Reclaiming(_Queued):
             return []
         over = {path: engine.usage.over_min(path) for path in engine.usage.chain}
         chosen: list[Task] = []
-        order = sorted(self.candidates(engine, task), key=lambda each: self.victim_order(engine, each))
+        order = sorted(self.candidates(engine, task), key=lambda candidate: self.victim_order(engine, candidate))
         for victim in order:
             if over[victim.job.queue] <= 0:
                 continue

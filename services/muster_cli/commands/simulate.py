@@ -135,12 +135,12 @@ def simulate(
     shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} of every policy to {out}, and {REPORT} of all")
 
 
-def _within(what: str, low: float, high: float, **options: float | None) -> None:
+def _within(quantity: str, low: float, high: float, **options: float | None) -> None:
     """Refuse the first option that is not between two values."""
     for name, value in options.items():
         if value is not None and not low <= value <= high:
             told = f"--{name.replace('_', '-')}"
-            raise CliError(f"{told} must be {what} from {low:g} to {high:g}, and is {value:g}", USAGE)
+            raise CliError(f"{told} must be {quantity} from {low:g} to {high:g}, and is {value:g}", USAGE)
 
 
 def _ruled(trace: Trace, given: list[str]) -> tuple[Trace, tuple[str, list[str]] | None]:
