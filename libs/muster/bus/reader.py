@@ -302,8 +302,8 @@ async def message_at(js: JetStream, stream: str, seq: int, *, patience_s: float 
 
     JetStream answers from the copy of the leader. Where that one lacks it other copies are read. Raises BusError.
     """
-    if (found := await js.get(stream, seq, patience_s=patience_s)) is not None:
-        return found
+    if (message := await js.get(stream, seq, patience_s=patience_s)) is not None:
+        return message
     info = await js.info(stream, patience_s=patience_s, checks=1)
     if info is None or info.state.last_seq < seq or len(info.cluster.members) < 2:
         return None
