@@ -22,10 +22,12 @@ from kit.production import ProductionNats
 from kit.smalldisk import alive, small_disk
 from kit.threeservers import production, urls_of
 from kit.waiting import until
+from muster.bus.cell import open_log
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.events import subjects
 from muster.events.envelope import encode_commit
+from muster.ports import LogLostError
 from muster.runtime.clock import SystemClock
 from muster.runtime.connecting import connect_bus
 from muster.runtime.process import Process
@@ -74,6 +76,17 @@ class Cell:
     async def follower(self) -> ProductionNats:
         leader = await self.leader()
         return next(each for each in self.servers if each is not leader)
+
+    async def lead(self, server: ProductionNats) -> None:
+        """Have a server lead the log, as the keeper may."""
+        connection = await connect_bus(self.servers[0].config("keeper", url=urls_of(self.servers)), "keeper", print)
+        body = {"placement": {"preferred": server.name}}
+        try:
+            while await self.leader() is not server:
+                await JetStream(connection).ask(f"STREAM.LEADER.STEPDOWN.{STREAM}", body)
+                await asyncio.sleep(0.2)
+        finally:
+            await connection.close()
 
     def equal(self) -> bool:
         """Whether every server says that its copy is whole, and their files hold the same."""
@@ -161,6 +174,12 @@ async def test_a_damaged_copy_of_the_log_is_named_and_rebuilt(tmp_path: Path, mo
         await made.append(200)
         await until(made.equal, what="all to have the same")
 
+        log = await open_log(made.js, "main", create=False)
+        digests: dict[int, bytes] = {}
+        async for batch in log.follow(0):
+            digests |= {stored.seq: stored.digest for stored in batch}
+            if not batch:
+                break
         # A server whose files were written through before: it does not read again what they end with.
         victim = await made.follower()
         await victim.stop()
@@ -174,6 +193,13 @@ async def test_a_damaged_copy_of_the_log_is_named_and_rebuilt(tmp_path: Path, mo
         await until(lambda: "'num_deleted': 0" not in held(victim)[0] and held(victim)[0] != "none", what="the hole")
         said = await made.doctor()
         assert named(said, f"NATS server {victim.name}: its copy of {STREAM} lacks", "logs deploy/muster-keeper")
+        await made.lead(victim)
+        lacking = [seq for seq in digests if await made.js.get(STREAM, seq) is None]
+        assert lacking, "what JetStream answers is what the leader has"
+        for seq in (lacking[0], lacking[-1]):
+            await log.prove(seq, digests[seq])
+        with pytest.raises(LogLostError):
+            await log.prove(lacking[0], digests[lacking[0] - 1])
         async with kept(made, monkeypatch) as process:
             await until(made.equal, 30.0, 0.2, what="the hole to be filled")
             assert counted(process, "log_copy_damaged")
