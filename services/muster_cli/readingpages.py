@@ -236,6 +236,7 @@ muster check --log log.jsonl.gz -o json
         "summary.json and report.html. docs/reference/simulation.md explains the figures.\n\n"
         'CLUSTER looks like {"nodes": [{"count": 56, "gpus": 8}], "queues": {"vision": {"min": 64, "max": 448}, '
         '"text": {"min": 128, "weight": 2}}}; amounts are GPUs, or objects per resource; queues may have children. '
+        'With "placement": "pack" (or "spread") beside "nodes", pods need nodes. '
         'FAULTS looks like {"faults": [{"kind": "node_loss", "at_s": 3600, "for_s": 900, "nodes": 2}, '
         '{"kind": "api_outage", "at_s": 7200, "for_s": 60}]}.',
         examples="""
