@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -146,6 +147,8 @@ async def test_a_gateway_is_named_by_an_option_or_a_setting_and_never_gets_a_tok
     await refused("http://gateway.example.com", USAGE, "in the clear", "https://")
     await refused("ftp://x", USAGE, "is no address")
     await refused("http://127.0.0.1:1", USAGE, "--gateway and --log", source=Source(log=tmp_path))
+    for setting in [name for name in os.environ if name.startswith("MUSTER_")]:
+        monkeypatch.delenv(setting)  # settings of the shell that runs the tests
     with pytest.raises(CliError, match="name it with --gateway"):
         await queue_tree(through=GatewayOption(context="prod"))
     async with gateway(HISTORIES / "demo-teams.jsonl.gz", tmp_path) as (url, _):
