@@ -165,14 +165,13 @@ class KaiLike(Policy):
     def _moving(self, task: Task) -> _Plan | None:
         """Jobs with other places for all of them once the claimant is placed."""
         chosen: list[Task] = []
+        without = Trial(self._engine)
         for victim in self._victims(_by_queue(each for each in self._engine.running.values() if each.job.preemptible)):
             chosen.append(victim)
             if len(chosen) > MOVED_AT_MOST:
                 return None
-            trial = Trial(self._engine)
-            for each in chosen:
-                trial.leaves(each)
-            plan = _placed(trial, task, chosen)
+            without.leaves(victim)
+            plan = _placed(self._engine, task, chosen) if without.fits(task) else None
             if plan is not None and not plan.stopped:
                 return plan
         return None
@@ -280,10 +279,11 @@ class KaiLike(Policy):
         if free + sum(victim.job.gpus for victims in lines.values() for victim in victims) < need:
             return None
         chosen: list[Task] = []
+        without = Trial(self._engine)
         for victim in self._victims(lines):
             chosen.append(victim)
-            free += victim.job.gpus
-            if free >= need:
+            without.leaves(victim)
+            if without.fits(task):
                 plan = self._tried(task, chosen)
                 if plan is not None and (fair is None or fair(task, plan.stopped)):
                     return plan
@@ -397,8 +397,11 @@ def _by_queue(tasks: Iterable[Task]) -> dict[str, list[Task]]:
     return found
 
 
-def _placed(trial: Trial, task: Task, chosen: list[Task]) -> _Plan | None:
+def _placed(engine: Engine, task: Task, chosen: list[Task]) -> _Plan | None:
     """The claimant first, then the victims."""
+    trial = Trial(engine)
+    for victim in chosen:
+        trial.leaves(victim)
     nodes = trial.starts(task)
     if nodes is None:
         return None
